@@ -1,0 +1,84 @@
+"""The manifest: what a command may touch. JSON as it is, or a TOML file's `[sandbox]` table.
+
+Every field may be left out (or null): it then has the preset's value, else the default of
+the design. Defaults live in the daemon's policy; here is only what a caller can write.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from typing import Any, Literal
+
+import msgspec
+
+from sandboxd_proto.errors import InvalidParams, ManifestInvalid
+from sandboxd_proto.wire import WireStruct, convert
+
+Base = Literal["minimal", "host"]
+SyscallPolicy = Literal["inherit", "baseline", "strict"]
+NetworkKind = Literal["inherit", "deny", "allow_hosts"]
+
+
+class Network(WireStruct, frozen=True, kw_only=True):
+    kind: NetworkKind
+    hosts: list[str] = msgspec.field(default_factory=list)
+
+
+class Duration(WireStruct, frozen=True, kw_only=True):
+    secs: int
+    nanos: int = 0
+
+
+class Manifest(WireStruct, frozen=True, kw_only=True):
+    """One field for each thing that a caller can ask for; None means "not said"."""
+
+    fs_read_allow: list[str] | None = None
+    fs_write_allow: list[str] | None = None
+    fs_deny: list[str] | None = None
+    base: Base | None = None
+    network: Network | Literal["inherit", "deny"] | None = None
+    syscall_policy: SyscallPolicy | None = None
+    timeout: Duration | float | Literal["none"] | None = None
+    max_memory_bytes: int | None = None
+    max_cpu_secs: float | None = None
+    max_processes: int | None = None
+    max_file_bytes: int | None = None
+    max_output_bytes: int | None = None
+    env: list[tuple[str, str]] | dict[str, str] | None = None
+    image: str | None = None
+
+
+FIELDS: tuple[str, ...] = Manifest.__struct_fields__
+
+
+def manifest_from(value: Any) -> Manifest:
+    """A decoded JSON or TOML value as a manifest; ManifestInvalid names the field."""
+    try:
+        return convert(value, Manifest)
+    except InvalidParams as error:
+        raise ManifestInvalid(
+            f"the manifest is not valid: {error.message}",
+            field=error.field,
+            remedy=f"the manifest's fields are {', '.join(FIELDS)}",
+        ) from None
+
+
+def manifest_from_toml(text: str) -> Manifest:
+    """The `[sandbox]` table of a TOML document."""
+    try:
+        document = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise ManifestInvalid(f"the manifest is not TOML: {error}") from None
+    table = document.get("sandbox")
+    if not isinstance(table, dict):
+        raise ManifestInvalid(
+            "the manifest has no [sandbox] table",
+            remedy='start the file with "[sandbox]" and put the fields below it',
+        )
+    return manifest_from(table)
+
+
+def manifest_to_dict(manifest: Manifest) -> dict[str, Any]:
+    """Only what was said, for sending on."""
+    built = msgspec.to_builtins(manifest)
+    return {key: value for key, value in built.items() if value is not None}

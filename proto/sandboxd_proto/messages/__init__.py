@@ -1,0 +1,1 @@
+"""The params and results of each method, one module for each group of methods."""

@@ -1,0 +1,94 @@
+"""`initialize`, `status`, `manifest/check`: what this daemon is and what it would do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from sandboxd_proto.manifest import Base, Manifest, Network, SyscallPolicy
+from sandboxd_proto.messages.execute import Tier
+from sandboxd_proto.wire import Reported, WireStruct
+
+
+class Party(WireStruct, frozen=True, kw_only=True):
+    name: str
+    version: str = ""
+
+
+class InitializeParams(WireStruct, frozen=True, kw_only=True):
+    client: Party | None = None
+
+
+class InitializeResult(Reported, frozen=True, kw_only=True):
+    server: Party
+    protocol: int
+    backend: str | None
+    presets: list[str]
+
+
+class BackendStatus(Reported, frozen=True, kw_only=True):
+    name: str
+    available: bool
+    reason: str | None
+    remedy: str | None
+    layers: list[str]
+
+
+class SandboxCounts(Reported, frozen=True, kw_only=True):
+    warm: int
+    persistent: int
+
+
+class StatusResult(Reported, frozen=True, kw_only=True):
+    version: str
+    pid: int
+    uptime_ms: float
+    backend: str | None
+    backends: list[BackendStatus]
+    executions: int
+    clients: int
+    sandboxes: SandboxCounts
+    warnings: list[str]
+    landlock_abi: int
+    cgroup_version: int
+    bwrap_available: bool
+
+
+class CheckParams(WireStruct, frozen=True, kw_only=True):
+    manifest: Manifest | None = None
+    preset: str | None = None
+    workspace: str | None = None
+    cwd: str | None = None
+    backend: str | None = None
+
+
+class ResolvedManifest(Reported, frozen=True, kw_only=True):
+    """The manifest with every default filled in and every path resolved."""
+
+    fs_read_allow: list[str]
+    fs_write_allow: list[str]
+    fs_deny: list[str]
+    base: Base
+    network: Network
+    syscall_policy: SyscallPolicy
+    timeout_secs: float | None
+    max_memory_bytes: int | None
+    max_cpu_secs: float | None
+    max_processes: int | None
+    max_file_bytes: int | None
+    max_output_bytes: int | None
+    env: list[tuple[str, str]]
+    image: str | None
+    cwd: str
+    protected: list[str] = msgspec.field(default_factory=list)
+
+
+class CheckResult(Reported, frozen=True, kw_only=True):
+    backend: str
+    plan: ResolvedManifest
+    enforcement: dict[str, Tier]
+    command_line: list[str]
+
+
+OpenRpc = dict[str, Any]
