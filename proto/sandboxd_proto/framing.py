@@ -80,7 +80,7 @@ class FrameDecoder:
         self._drop_blank()
         if not self._buffer:
             return False
-        first = self._buffer[0:1]
+        first = bytes(self._buffer[0:1])
         if first in (b"{", b"["):
             self.framing = Framing.LINES
         elif first in (b"C", b"c"):
