@@ -1,0 +1,49 @@
+# What people and CI use. Every target does its own set-up and is quick when nothing is missing.
+#
+#   make run      a sandboxed command on this machine, and what is enforced
+#   make test     the whole suite (as root: as an unprivileged user, and the isolation tests as root)
+#   make lint     ruff, mypy for linux, darwin and win32, import-linter
+#   make bench    side-by-side measurements, printed as ratios
+#   make install  .venv with .venv/bin/sandboxd and .venv/bin/sandboxctl
+
+SHELL := /bin/bash
+VENV := .venv
+PYTHON_IN := $(VENV)/bin/python
+INIT := sandboxd/linux/init
+PLATFORMS := linux darwin win32
+
+.PHONY: install run test lint bench clean init
+
+install: $(VENV)/.installed init
+
+$(VENV)/.installed: pyproject.toml hatch_build.py scripts/install
+	@scripts/require scripts/packages.txt
+	@scripts/install $(VENV)
+
+# The init's own Makefile knows what it depends on; pip only compiles it while it installs.
+# World-readable whatever the umask is: other users run it too.
+init: | $(VENV)/.installed
+	@umask 022 && $(MAKE) -s -C $(INIT)
+
+run: install
+	@scripts/demo
+
+test: install
+	@scripts/require scripts/packages-test.txt
+	@scripts/test $(TESTS)
+
+lint: install
+	$(PYTHON_IN) -m ruff check .
+	for platform in $(PLATFORMS); do \
+	  $(PYTHON_IN) -m mypy --platform $$platform --cache-dir .mypy_cache/$$platform || exit 1; \
+	done
+	MYPYPATH=tests:proto:client $(PYTHON_IN) -m mypy --cache-dir .mypy_cache/tests tests/support bench
+	$(VENV)/bin/lint-imports
+
+bench: install
+	@$(PYTHON_IN) bench/run.py $(BENCH)
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build
+	-[ ! -e $(INIT)/Makefile ] || $(MAKE) -s -C $(INIT) clean
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
