@@ -1,0 +1,68 @@
+"""What this machine must have for a test: skipped without it, failed where CI promised it.
+
+`SANDBOXD_TEST_REQUIRE=bubblewrap,landlock,…` names what must not be missing.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from functools import cache
+
+import pytest
+
+
+def promised() -> set[str]:
+    return {name for name in os.environ.get("SANDBOXD_TEST_REQUIRE", "").split(",") if name}
+
+
+def require(name: str) -> None:
+    """Go on when `name` works here; else skip, or fail when it was promised."""
+    if _works(name):
+        return
+    if name in promised():
+        pytest.fail(f"{name} is in SANDBOXD_TEST_REQUIRE and does not work here", pytrace=False)
+    pytest.skip(f"{name} does not work here")
+
+
+@cache
+def _works(name: str) -> bool:
+    check = CHECKS.get(name)
+    return check() if check is not None else shutil.which(name) is not None
+
+
+def _bubblewrap() -> bool:
+    """The real thing: namespaces can be forbidden where the program is installed."""
+    if shutil.which("bwrap") is None:
+        return False
+    command = ["bwrap", "--unshare-all", "--ro-bind", "/", "/", "true"]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+def landlock_abi() -> int:
+    """landlock_create_ruleset(NULL, 0, LANDLOCK_CREATE_RULESET_VERSION); 0 when there is none."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    return max(0, int(libc.syscall(444, None, 0, 1)))
+
+
+def _seccomp() -> bool:
+    return ctypes.util.find_library("seccomp") is not None
+
+
+def _cgroup() -> bool:
+    return os.path.exists("/sys/fs/cgroup/cgroup.controllers")
+
+
+# Whatever is not named here is a program that must be in PATH.
+CHECKS: dict[str, Callable[[], bool]] = {
+    "bubblewrap": _bubblewrap,
+    "landlock": lambda: landlock_abi() > 0,
+    "seccomp": _seccomp,
+    "cgroup2": _cgroup,
+    "root": lambda: os.geteuid() == 0,
+    "unprivileged": lambda: os.geteuid() != 0,
+}
