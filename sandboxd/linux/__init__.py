@@ -1,0 +1,1 @@
+"""What the Linux backends share: the init, Landlock rulesets, seccomp programs, cgroups."""

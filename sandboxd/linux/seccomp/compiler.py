@@ -1,0 +1,121 @@
+"""FilterSpec → rules → the BPF program that the init loads.
+
+It hides libseccomp: nothing else knows how a program is assembled, and none of it runs on a
+request's path twice, since a program is compiled once for each spec.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Iterable
+from errno import ENOSYS
+from functools import cache
+from types import ModuleType
+
+from sandboxd.linux.seccomp import baseline, gates, namespaceless, strict
+from sandboxd.linux.seccomp.numbers import FUTURE_CALLS, NEW_CALLS
+from sandboxd.linux.seccomp.rules import ALLOW, KILL, Gate, Group, Rule
+from sandboxd.linux.seccomp.sockets import socket_gates
+from sandboxd.linux.seccomp.spec import FilterSpec
+
+# seccomp_syscall_resolve_name's answer for a name that it has never heard of. Names that exist on
+# another architecture get other negative numbers, which libseccomp skips by itself.
+UNKNOWN_CALL = -1
+
+_libseccomp = threading.Lock()
+
+
+@cache
+def compile_filter(spec: FilterSpec) -> bytes | None:
+    """The program as an array of `struct sock_filter`; None when there is nothing to load.
+
+    Entry for another architecture (int 0x80, x32, 32-bit arm) kills the process under every
+    program: its numbers mean other calls, and a filter on `socket` alone would be passed by it.
+    """
+    return None if spec.is_empty else assemble(rules_for(spec), default=default_answer(spec))
+
+
+def default_answer(spec: FilterSpec) -> int:
+    """The answer for a call that has no rule."""
+    return KILL if spec.level == "strict" else ALLOW
+
+
+def rules_for(spec: FilterSpec) -> tuple[Rule, ...]:
+    """Every rule of the filter; those of one call are disjoint or give the same answer."""
+    calls: dict[str | int, tuple[Rule, ...]] = {}
+    for group in _groups(spec):
+        calls |= {call: (Rule(call, group.answer),) for call in group.calls}
+    default = default_answer(spec)
+    calls |= {gate.call: tuple(gate.rules(default=default)) for gate in _gates(spec)}
+    for group in namespaceless.REFUSED if spec.no_namespaces else ():
+        calls |= {call: (Rule(call, group.answer),) for call in group.calls}
+    if spec.level == "strict":
+        # A kernel newer than this list: its programs probe, and go on with what they had before.
+        calls |= {number: (Rule(number, ENOSYS),) for number in FUTURE_CALLS}
+    return tuple(rule for rules in calls.values() for rule in rules if rule.answer != default)
+
+
+def _groups(spec: FilterSpec) -> tuple[Group, ...]:
+    if spec.level == "strict":
+        return strict.ALLOWED + strict.REFUSED
+    if spec.level == "baseline":
+        return baseline.DENIED
+    # io_uring makes sockets without passing a filter.
+    return (baseline.IO_URING,)
+
+
+def _gates(spec: FilterSpec) -> tuple[Gate, ...]:
+    chosen = socket_gates(spec)
+    if spec.level != "inherit":
+        chosen += (gates.CLONE, gates.UNSHARE, gates.IOCTL, gates.PERSONALITY)
+    if spec.level == "baseline":
+        chosen += (gates.PTRACE,)
+    if spec.no_namespaces:
+        chosen += namespaceless.GATES
+    return chosen
+
+
+def assemble(rules: Iterable[Rule], *, default: int, arch: int = 0) -> bytes:
+    """Compile for `arch` (an AUDIT_ARCH number; 0: this machine's)."""
+    if sys.platform != "linux":
+        raise OSError("seccomp filters exist on Linux only")
+    # Imported late: it looks for libseccomp.so.2 by running ldconfig, and fails without it.
+    import pyseccomp
+
+    with _libseccomp:
+        program = pyseccomp.SyscallFilter(_action(pyseccomp, default))
+        program.set_attr(pyseccomp.Attr.ACT_BADARCH, pyseccomp.KILL_PROCESS)
+        if arch not in (0, pyseccomp.system_arch()):
+            program.add_arch(arch)
+            program.remove_arch(pyseccomp.system_arch())
+        for rule in rules:
+            arguments = [
+                pyseccomp.Arg(match.arg, pyseccomp.MASKED_EQ, match.mask, match.value)
+                for match in rule.matches
+            ]
+            program.add_rule(
+                _action(pyseccomp, rule.answer), call_number(pyseccomp, rule.call), *arguments
+            )
+        with os.fdopen(os.memfd_create("seccomp"), "w+b") as file:
+            program.export_bpf(file)
+            file.seek(0)
+            return file.read()
+
+
+def _action(pyseccomp: ModuleType, answer: int) -> int:
+    if answer == ALLOW:
+        return int(pyseccomp.ALLOW)
+    return int(pyseccomp.KILL_PROCESS if answer == KILL else pyseccomp.ERRNO(answer))
+
+
+def call_number(pyseccomp: ModuleType, call: str | int) -> int:
+    if isinstance(call, int):
+        return call
+    number = int(pyseccomp.resolve_syscall(pyseccomp.Arch.NATIVE, call))
+    if number == UNKNOWN_CALL:
+        number = NEW_CALLS.get(call, UNKNOWN_CALL)
+    if number == UNKNOWN_CALL:
+        raise LookupError(f"neither libseccomp nor the table of new calls knows {call!r}")
+    return number

@@ -1,0 +1,118 @@
+"""Calls that are refused for some arguments only: namespaces, terminals, tracing, other pids."""
+
+from __future__ import annotations
+
+from errno import EPERM
+
+from sandboxd.linux.seccomp.rules import Gate, Match, int_is, int_outside
+
+# CLONE_NEW*: mnt, cgroup, uts, ipc, user, pid, net.
+NEW_NAMESPACES = (
+    0x0002_0000, 0x0200_0000, 0x0400_0000, 0x0800_0000, 0x1000_0000, 0x2000_0000, 0x4000_0000,
+)  # fmt: skip
+# CLONE_NEWTIME shares its bit with clone()'s exit signal: only unshare (and clone3) knows it.
+NEW_TIME = 0x0000_0080
+
+TIOCSTI, TIOCLINUX, TIOCSETD = 0x5412, 0x541C, 0x5423
+
+PTRACE_ATTACH, PTRACE_SEIZE = 16, 0x4206
+
+READ_IMPLIES_EXEC, MMAP_PAGE_ZERO = 0x0040_0000, 0x0010_0000
+# personality(0xffffffff) asks and sets nothing; no real persona has the top bit.
+QUERY_BIT = 0x8000_0000
+
+
+def _without_flags(call: str, reason: str, flags: tuple[int, ...]) -> Gate:
+    return Gate(
+        call,
+        reason,
+        refuse=tuple((EPERM, (Match(0, flag, flag),)) for flag in flags),
+        allow=((Match(0, sum(flags), 0),),),
+    )
+
+
+def _never(call: str, reason: str, arg: int, values: tuple[int, ...]) -> Gate:
+    return Gate(
+        call,
+        reason,
+        refuse=tuple((EPERM, (int_is(arg, value),)) for value in values),
+        allow=tuple((match,) for match in int_outside(arg, values)),
+    )
+
+
+def _only(call: str, reason: str, arg: int, value: int) -> Gate:
+    return Gate(
+        call,
+        reason,
+        refuse=tuple((EPERM, (match,)) for match in int_outside(arg, {value})),
+        allow=((int_is(arg, value),),),
+    )
+
+
+_NESTED = (
+    "a nested user namespace has every capability inside: it remounts over protected files and "
+    "opens most of the kernel's privileged code to exploits. Threads and processes stay"
+)
+
+CLONE = _without_flags("clone", _NESTED, NEW_NAMESPACES)
+UNSHARE = _without_flags("unshare", _NESTED, (*NEW_NAMESPACES, NEW_TIME))
+
+IOCTL = _never(
+    "ioctl",
+    "TIOCSTI types into the terminal, TIOCLINUX pastes into a console, TIOCSETD loads line "
+    "disciplines (kernel code that only modems and exploits use)",
+    1,
+    (TIOCSTI, TIOCLINUX, TIOCSETD),
+)
+
+PTRACE = _never(
+    "ptrace",
+    "attaching to a process that runs already; TRACEME stays, so gdb and strace can run a program",
+    0,
+    (PTRACE_ATTACH, PTRACE_SEIZE),
+)
+
+PERSONALITY = Gate(
+    "personality",
+    "READ_IMPLIES_EXEC and MMAP_PAGE_ZERO undo memory protection; gdb's and SBCL's "
+    "ADDR_NO_RANDOMIZE and setarch's linux32 stay",
+    refuse=tuple(
+        (EPERM, (Match(0, QUERY_BIT | flag, flag),)) for flag in (READ_IMPLIES_EXEC, MMAP_PAGE_ZERO)
+    ),
+    allow=(
+        (Match(0, QUERY_BIT, QUERY_BIT),),
+        (Match(0, QUERY_BIT | READ_IMPLIES_EXEC | MMAP_PAGE_ZERO, 0),),
+    ),
+)
+
+_OTHERS = (
+    "acts on any process of the same user, and Landlock does not stop it: 0 (the caller) only. "
+    "The caller's own pid cannot be told from another one's, so it is refused too"
+)
+
+# Without a pid namespace every process of the user is in reach.
+OTHER_PROCESSES = (
+    _only("prlimit64", _OTHERS, 0, 0),
+    _only("sched_setaffinity", _OTHERS, 0, 0),
+    _only("sched_setattr", _OTHERS, 0, 0),
+    _only("sched_setparam", _OTHERS, 0, 0),
+    _only("sched_setscheduler", _OTHERS, 0, 0),
+    Gate(
+        "setpriority",
+        "PRIO_PGRP and PRIO_USER reach all processes of the user; " + _OTHERS,
+        refuse=(
+            *((EPERM, (match,)) for match in int_outside(0, {0})),
+            *((EPERM, (int_is(0, 0), match)) for match in int_outside(1, {0})),
+        ),
+        allow=((int_is(0, 0), int_is(1, 0)),),
+    ),
+    Gate(
+        "ioprio_set",
+        "IOPRIO_WHO_PGRP and _USER reach all processes of the user; " + _OTHERS,
+        refuse=(
+            *((EPERM, (match,)) for match in int_outside(0, {1})),
+            *((EPERM, (int_is(0, 1), match)) for match in int_outside(1, {0})),
+        ),
+        allow=((int_is(0, 1), int_is(1, 0)),),
+    ),
+)

@@ -1,0 +1,41 @@
+"""What the landlock backend refuses besides the policy: there are no namespaces to hide it.
+
+Landlock rules cover files, TCP ports, abstract sockets and signals. Everything of the host that
+is reached by another kind of name (a number, a key, a pid) has to be closed here.
+"""
+
+from __future__ import annotations
+
+from errno import EPERM
+
+from sandboxd.linux.seccomp.baseline import IO_URING, KEYRINGS
+from sandboxd.linux.seccomp.gates import IOCTL, OTHER_PROCESSES
+from sandboxd.linux.seccomp.rules import Gate, Group
+
+REFUSED: tuple[Group, ...] = (
+    IO_URING,
+    KEYRINGS,
+    Group(
+        "System V objects",
+        "shared memory, queues and semaphores of the user's other programs, found by number",
+        tuple(
+            "shmget shmat shmctl shmdt msgget msgsnd msgrcv msgctl "
+            "semget semop semtimedop semctl".split()
+        ),
+        EPERM,
+    ),
+    Group(
+        "message queues",
+        "opened by name on a mount of the kernel's own, where Landlock has no rules",
+        ("mq_open", "mq_unlink"),
+        EPERM,
+    ),
+    Group(
+        "file handles",
+        "opens a file by number, past every path",
+        ("open_by_handle_at",),
+        EPERM,
+    ),
+)
+
+GATES: tuple[Gate, ...] = (*OTHER_PROCESSES, IOCTL)

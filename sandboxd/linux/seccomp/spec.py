@@ -1,0 +1,34 @@
+"""What a caller says about the filter that it wants; the key under which programs are cached."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Level = Literal["inherit", "baseline", "strict"]
+
+
+@dataclass(frozen=True, slots=True)
+class FilterSpec:
+    """One filter. Equal specs share one compiled program.
+
+    level: the manifest's `syscall_policy`.
+    restrict_families: the command has a network namespace of its own. Only AF_UNIX, AF_INET,
+        AF_INET6 and AF_NETLINK (ROUTE) sockets can be made; others (AF_VSOCK) reach past the
+        namespace.
+    no_namespaces: the landlock backend, where the host's sockets, processes and System V objects
+        are in reach: what Landlock does not cover is refused here.
+    deny_inet: network is denied and there is no network namespace to do it: no socket but
+        AF_UNIX can be made.
+    """
+
+    level: Level
+    restrict_families: bool
+    no_namespaces: bool = False
+    deny_inet: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing to load: the command keeps the system calls that the daemon has."""
+        flags = self.restrict_families or self.no_namespaces or self.deny_inet
+        return self.level == "inherit" and not flags
