@@ -1,0 +1,89 @@
+"""What the daemon's config lets any client ask for. A request can only narrow it."""
+
+from __future__ import annotations
+
+import os
+
+from sandboxd.config import Ceiling
+from sandboxd.policy.layout import Host
+from sandboxd.policy.plan import Grant, Limits, Plan
+from sandboxd_proto.errors import CeilingExceeded
+
+_SYSTEM_ROOTS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt", "/etc", "/nix/store")
+
+
+def check(plan: Plan, ceiling: Ceiling, host: Host) -> None:
+    """CeilingExceeded with the line of the config that says so."""
+    _check_preset(plan, ceiling)
+    _check_network(plan, ceiling)
+    _check_roots(plan, ceiling, host)
+    _check_limits(plan, ceiling)
+
+
+def _check_preset(plan: Plan, ceiling: Ceiling) -> None:
+    if plan.preset and ceiling.presets is not None and plan.preset not in ceiling.presets:
+        raise _exceeded(f"the preset {plan.preset}", "preset", "presets", ceiling.presets)
+
+
+def _check_network(plan: Plan, ceiling: Ceiling) -> None:
+    kind = plan.sandbox.network.kind
+    if ceiling.network is not None and kind not in ceiling.network:
+        raise _exceeded(f"network {kind}", "network", "network", ceiling.network)
+
+
+def _check_roots(plan: Plan, ceiling: Ceiling, host: Host) -> None:
+    if ceiling.roots is None:
+        return
+    roots = [os.path.realpath(os.path.expanduser(root)) for root in ceiling.roots]
+    for grant in plan.sandbox.grants:
+        if grant.origin == "caller" and not _covered(grant, roots):
+            field = "fs_write_allow" if grant.access == "write" else "fs_read_allow"
+            raise _exceeded(grant.path, field, "roots", ceiling.roots)
+
+
+def _covered(grant: Grant, roots: list[str]) -> bool:
+    allowed = [*roots, *_SYSTEM_ROOTS] if grant.access == "read" else roots
+    return any(grant.path == r or grant.path.startswith(r.rstrip("/") + "/") for r in allowed)
+
+
+def _check_limits(plan: Plan, ceiling: Ceiling) -> None:
+    if ceiling.max_timeout_secs is not None and (
+        plan.timeout_s is None or plan.timeout_s > ceiling.max_timeout_secs
+    ):
+        asked = "no timeout" if plan.timeout_s is None else f"a timeout of {plan.timeout_s:g} s"
+        raise _exceeded(asked, "timeout", "max_timeout_secs", ceiling.max_timeout_secs)
+    for field, value in _limit_fields(plan.limits):
+        highest = getattr(ceiling, field)
+        if highest is not None and value is not None and value > highest:
+            raise _exceeded(f"{field} = {value:g}", field, field, highest)
+
+
+def _limit_fields(limits: Limits) -> list[tuple[str, float | None]]:
+    return [
+        ("max_memory_bytes", limits.memory_bytes),
+        ("max_cpu_secs", limits.cpu_s),
+        ("max_processes", limits.processes),
+        ("max_file_bytes", limits.file_bytes),
+        ("max_output_bytes", limits.output_bytes),
+    ]
+
+
+def lowered(limits: Limits, ceiling: Ceiling) -> Limits:
+    """A limit that nobody asked for has the ceiling's value."""
+    return Limits(
+        memory_bytes=limits.memory_bytes or ceiling.max_memory_bytes,
+        cpu_s=limits.cpu_s or ceiling.max_cpu_secs,
+        processes=limits.processes or ceiling.max_processes,
+        file_bytes=limits.file_bytes or ceiling.max_file_bytes,
+        output_bytes=limits.output_bytes or ceiling.max_output_bytes,
+    )
+
+
+def _exceeded(what: str, field: str, key: str, value: object) -> CeilingExceeded:
+    line = f"[ceiling] {key} = {value!r}".replace("'", '"')
+    return CeilingExceeded(
+        f"{what} is beyond what this daemon's config permits",
+        field=field,
+        remedy=f"the config says: {line}. Ask for less, or change that line and restart sandboxd",
+        config_line=line,
+    )

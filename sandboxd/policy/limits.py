@@ -1,0 +1,58 @@
+"""Limits and timeouts of a manifest, checked and filled in."""
+
+from __future__ import annotations
+
+import math
+
+from sandboxd.policy.plan import Limits
+from sandboxd_proto.errors import ManifestInvalid
+from sandboxd_proto.manifest import Duration, Manifest
+
+_MAX_SECONDS = 10.0 * 365 * 86400
+_MAX_BYTES = 2**62
+
+
+def limits(manifest: Manifest) -> Limits:
+    return Limits(
+        memory_bytes=_positive(manifest.max_memory_bytes, "max_memory_bytes"),
+        cpu_s=_seconds(manifest.max_cpu_secs, "max_cpu_secs"),
+        processes=_positive(manifest.max_processes, "max_processes"),
+        file_bytes=_positive(manifest.max_file_bytes, "max_file_bytes"),
+        output_bytes=_positive(manifest.max_output_bytes, "max_output_bytes"),
+    )
+
+
+def timeout(manifest: Manifest, default_s: float) -> float | None:
+    """Seconds, or None for "none"."""
+    given = manifest.timeout
+    if given is None:
+        return default_s
+    if given == "none":
+        return None
+    if isinstance(given, Duration):
+        if given.secs < 0 or not 0 <= given.nanos < 1_000_000_000:
+            raise _not_positive("timeout", f"{given.secs} s {given.nanos} ns")
+        return _seconds(given.secs + given.nanos / 1e9, "timeout")
+    assert not isinstance(given, str)
+    return _seconds(float(given), "timeout")
+
+
+def _seconds(value: float | None, field: str) -> float | None:
+    if value is not None and not (math.isfinite(value) and 0 < value <= _MAX_SECONDS):
+        raise _not_positive(field, value)
+    return value
+
+
+def _positive(value: int | None, field: str) -> int | None:
+    if value is not None and not 0 < value <= _MAX_BYTES:
+        raise _not_positive(field, value)
+    return value
+
+
+def _not_positive(field: str, value: object) -> ManifestInvalid:
+    hint = ' or "none" for no timeout' if field == "timeout" else ""
+    return ManifestInvalid(
+        f"{field} must be greater than zero, and not {value}",
+        field=field,
+        remedy=f"give a positive number, or leave {field} out{hint}",
+    )

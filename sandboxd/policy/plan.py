@@ -1,0 +1,124 @@
+"""The resolved plan: absolute canonical paths, limits, network, environment. No choices are left.
+
+A plan has two parts. `SandboxSpec` is what a sandbox is built from; it is hashable, and two
+commands with equal specs may use sandboxes of one pool. The rest belongs to one command.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import Literal
+
+from sandboxd_proto.manifest import Base, NetworkKind, SyscallPolicy
+
+Access = Literal["read", "write"]
+Origin = Literal["caller", "preset", "toolchain", "cache"]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Identity:
+    """Which inode a path was when it was checked; binding anything else would be a swap."""
+
+    device: int
+    inode: int
+    is_dir: bool
+
+    @classmethod
+    def of(cls, status: os.stat_result) -> Identity:
+        import stat
+
+        return cls(status.st_dev, status.st_ino, stat.S_ISDIR(status.st_mode))
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Grant:
+    """A host path that is visible inside at the same place."""
+
+    path: str
+    access: Access
+    identity: Identity
+    origin: Origin = "caller"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Link:
+    """A symlink to recreate inside, so that the caller's own spelling of a path keeps working."""
+
+    path: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Mask:
+    """A host path that reads as an empty file or folder inside."""
+
+    path: str
+    is_dir: bool
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Protected:
+    """A path inside a writable grant that stays read-only. `present`: it exists on the host."""
+
+    path: str
+    root: str
+    present: bool
+    is_dir: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkRule:
+    kind: NetworkKind
+    hosts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RunAs:
+    """The identity that a daemon of root gives up root for."""
+
+    uid: int
+    gid: int
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxSpec:
+    base: Base
+    network: NetworkRule
+    grants: tuple[Grant, ...] = ()
+    masks: tuple[Mask, ...] = ()
+    links: tuple[Link, ...] = ()
+    protected: tuple[Protected, ...] = ()
+    run_as: RunAs | None = None
+    image: str | None = None
+    config_version: int = 0
+
+    def paths(self, access: Access) -> list[str]:
+        return [grant.path for grant in self.grants if grant.access == access]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """None: no limit was asked for."""
+
+    memory_bytes: int | None = None
+    cpu_s: float | None = None
+    processes: int | None = None
+    file_bytes: int | None = None
+    output_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """`asked`: the manifest fields whose enforcement the result reports."""
+
+    sandbox: SandboxSpec
+    syscall_policy: SyscallPolicy
+    timeout_s: float | None
+    limits: Limits
+    env: tuple[tuple[str, str], ...]
+    cwd: str
+    asked: frozenset[str] = field(default_factory=frozenset)
+    backend: str | None = None
+    preset: str | None = None
+    workspace: str | None = None

@@ -1,0 +1,247 @@
+"""Preset + manifest + ceiling → Plan. The order of the steps is the order in which errors win."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass, field, replace
+
+from sandboxd.config import Config
+from sandboxd.policy import caches, ceiling, limits, masks, protected, toolchains
+from sandboxd.policy.canonical import Resolved, check_spelling, resolve
+from sandboxd.policy.environment import Pairs, environment, overlay
+from sandboxd.policy.layout import Host, layout
+from sandboxd.policy.own import OwnPaths
+from sandboxd.policy.plan import Access, Grant, Link, NetworkRule, Plan, RunAs, SandboxSpec
+from sandboxd.policy.presets import Preset, preset
+from sandboxd_proto.errors import ManifestInvalid, PathDenied
+from sandboxd_proto.manifest import FIELDS, Manifest, Network
+
+DEFAULT_TIMEOUT_S = 60.0 if sys.platform == "win32" else 30.0  # the seeds' values
+_NOT_GRANTABLE = {
+    "/proc": "the sandbox has a /proc of its own",
+    "/dev": "the sandbox has a /dev of its own, and devices of the host are never shown",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What one request says, before anything is checked."""
+
+    manifest: Manifest = field(default_factory=Manifest)
+    preset: str | None = None
+    workspace: str | None = None
+    cwd: str | None = None
+    backend: str | None = None
+    manifest_given: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Who the daemon is and where it runs. Made once; `config_version` changes with the config."""
+
+    config: Config
+    host: Host
+    own: OwnPaths
+    home: str
+    uid: int
+    caches_root: str
+    config_version: int = 0
+
+
+def plan_for(wish: Wish, machine: Machine) -> Plan:
+    """The plan, or the error that names the field. Nothing has run and nothing was changed."""
+    config = machine.config
+    name = wish.preset
+    if name is None and not wish.manifest_given:
+        name = config.preset
+    base = preset(name)
+    manifest = wish.manifest
+    workspace = _workspace(wish, base)
+    env = environment(manifest.env)
+    network = _network(manifest, base, config)
+    default_s = min(DEFAULT_TIMEOUT_S, config.ceiling.max_timeout_secs or DEFAULT_TIMEOUT_S)
+    spec, more_env = _sandbox(wish, base, workspace, env, network, machine)
+    plan = Plan(
+        sandbox=spec,
+        syscall_policy=manifest.syscall_policy or base.syscall_policy,
+        timeout_s=limits.timeout(manifest, default_s),
+        limits=ceiling.lowered(limits.limits(manifest), config.ceiling),
+        env=overlay(more_env, env),
+        cwd="/",
+        asked=_asked(manifest, base),
+        backend="none" if base.unsandboxed else wish.backend,
+        preset=name,
+        workspace=workspace.path if workspace else None,
+    )
+    ceiling.check(plan, config.ceiling, machine.host)
+    return _with_cwd(plan, wish, workspace, machine)
+
+
+def _workspace(wish: Wish, base: Preset) -> Resolved | None:
+    if wish.workspace is None:
+        if base.needs_workspace:
+            raise ManifestInvalid(
+                f"the preset {base.name} needs a workspace", field="workspace",
+                remedy='give "workspace": "/abs/dir", the folder that may be written',
+            )  # fmt: skip
+        return None
+    found = resolve(wish.workspace, "workspace")
+    if not found.identity.is_dir:
+        raise PathDenied(f"{wish.workspace} is not a folder", field="workspace")
+    if found.path == "/":
+        raise PathDenied(
+            "the workspace cannot be /", field="workspace",
+            remedy="give the folder of the project",
+        )  # fmt: skip
+    return found
+
+
+def _network(manifest: Manifest, base: Preset, config: Config) -> NetworkRule:
+    given = manifest.network
+    if given is None:
+        permitted = config.ceiling.network
+        kind = base.network
+        # Nobody asked for the default: under a ceiling it narrows instead of failing.
+        return NetworkRule("deny" if permitted is not None and kind not in permitted else kind)
+    if isinstance(given, str):
+        return NetworkRule(given)
+    return _network_table(given)
+
+
+def _network_table(given: Network) -> NetworkRule:
+    if given.kind == "allow_hosts":
+        if not given.hosts:
+            raise ManifestInvalid(
+                "allow_hosts names no host", field="network.hosts",
+                remedy='give hosts, for example ["example.org"], or kind "deny"',
+            )  # fmt: skip
+        return NetworkRule("allow_hosts", tuple(given.hosts))
+    if given.hosts:
+        raise ManifestInvalid(
+            f'hosts have no meaning with kind "{given.kind}"', field="network.hosts",
+            remedy='use kind "allow_hosts"',
+        )  # fmt: skip
+    return NetworkRule(given.kind)
+
+
+def _sandbox(
+    wish: Wish, base: Preset, workspace: Resolved | None, env: Pairs, network: NetworkRule,
+    machine: Machine,
+) -> tuple[SandboxSpec, Pairs]:  # fmt: skip
+    manifest = wish.manifest
+    grants, links = _asked_grants(manifest, machine)
+    more_env: Pairs = ()
+    if workspace is not None and base.named:
+        access: Access = "write" if base.workspace_writable else "read"
+        grants.append(Grant(workspace.path, access, workspace.identity, "caller"))
+        links += workspace.links
+        _refuse_own(workspace.path, access, "workspace", machine.own)
+    if base.named and not base.unsandboxed:
+        grants += toolchains.grants(env, machine.home)
+    if workspace is not None and base.workspace_writable:
+        cache = caches.for_workspace(workspace.path, machine.caches_root)
+        grants += cache.grants
+        more_env = cache.env
+    owner = _run_as(workspace, grants, machine)
+    spec = SandboxSpec(
+        base=manifest.base or base.base,
+        network=network,
+        grants=tuple(sorted(set(grants))),
+        links=tuple(sorted(set(links))),
+        run_as=owner,
+        image=manifest.image,
+        config_version=machine.config_version,
+    )
+    spec = replace(spec, masks=masks.masks_for(spec, _denied(manifest), machine))
+    protect = machine.config.protect.add
+    kept = protected.own_code(spec, machine.own)
+    if workspace is not None and base.workspace_writable:
+        kept += protected.for_workspace(workspace.path, protect)
+    return replace(spec, protected=tuple(sorted(kept))), more_env
+
+
+def _asked_grants(manifest: Manifest, machine: Machine) -> tuple[list[Grant], list[Link]]:
+    grants: list[Grant] = []
+    links: list[Link] = []
+    asked: tuple[tuple[str, Access, list[str] | None], ...] = (
+        ("fs_read_allow", "read", manifest.fs_read_allow),
+        ("fs_write_allow", "write", manifest.fs_write_allow),
+    )
+    for key, access, paths in asked:
+        for index, path in enumerate(paths or ()):
+            name = f"{key}[{index}]"
+            found = resolve(path, name)
+            _refuse_place(found.path, access, name)
+            _refuse_own(found.path, access, name, machine.own)
+            grants.append(Grant(found.path, access, found.identity))
+            links += found.links
+    return grants, links
+
+
+def _denied(manifest: Manifest) -> list[Resolved]:
+    return [resolve(path, f"fs_deny[{i}]") for i, path in enumerate(manifest.fs_deny or ())]
+
+
+def _refuse_place(path: str, access: str, field: str) -> None:
+    for place, why in _NOT_GRANTABLE.items():
+        if path == place or path.startswith(place + "/"):
+            raise PathDenied(f"{path} cannot be allowed: {why}", field=field)
+    if access == "write" and (path == "/sys" or path.startswith("/sys/")):
+        raise PathDenied(f"{path} cannot be writable: it is the kernel's", field=field)
+
+
+def _refuse_own(path: str, access: str, field: str, own: OwnPaths) -> None:
+    inside = own.inside(path) if access == "write" else own.hides(path)
+    if inside is not None:
+        raise PathDenied(
+            f"{path} cannot be allowed: {inside} belongs to the daemon itself", field=field,
+            remedy="give a folder outside the daemon's own files",
+        )  # fmt: skip
+
+
+def _run_as(workspace: Resolved | None, grants: list[Grant], machine: Machine) -> RunAs | None:
+    """A daemon of root runs the command as the workspace's owner, when that is not root.
+
+    Without a workspace the owner of the writable paths counts, if they all have the same one:
+    in a user namespace files of other owners are EACCES for root too.
+    """
+    if machine.uid != 0:
+        return None
+    paths = [workspace.path] if workspace else [g.path for g in grants if g.access == "write"]
+    owners = {(s.st_uid, s.st_gid) for s in map(os.stat, paths)}
+    if len(owners) != 1:
+        return None
+    uid, gid = owners.pop()
+    return None if uid == 0 else RunAs(uid, gid)
+
+
+def _asked(manifest: Manifest, base: Preset) -> frozenset[str]:
+    """The fields whose enforcement is reported: what was said, and what the preset says."""
+    said = {name for name in FIELDS if getattr(manifest, name) is not None}
+    if base.named:
+        said |= {"fs_read_allow", "fs_write_allow", "network", "syscall_policy"}
+    return frozenset(said)
+
+
+def _with_cwd(plan: Plan, wish: Wish, workspace: Resolved | None, machine: Machine) -> Plan:
+    if wish.cwd is None:
+        cwd = wish.workspace if workspace and plan.preset else "/"
+        return replace(plan, cwd=cwd or "/")
+    check_spelling(wish.cwd, "cwd")
+    spec = plan.sandbox
+    places = layout(spec, machine.host)
+    real = os.path.realpath(wish.cwd)
+    inside_only = not places.shows_host(real)
+    if not inside_only:
+        found = resolve(wish.cwd, "cwd")
+        if not found.identity.is_dir:
+            raise PathDenied(f"{wish.cwd} is not a folder", field="cwd")
+        links = tuple(sorted({*spec.links, *found.links}))
+        return replace(plan, cwd=wish.cwd, sandbox=replace(spec, links=links))
+    if plan.backend != "none" and not places.exists(real):
+        raise PathDenied(
+            f"the working directory {wish.cwd} is not visible in the sandbox", field="cwd",
+            remedy=f'add it to the manifest: "fs_read_allow": ["{wish.cwd}"]',
+        )  # fmt: skip
+    return replace(plan, cwd=wish.cwd)
