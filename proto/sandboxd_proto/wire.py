@@ -14,7 +14,7 @@ import msgspec
 from sandboxd_proto.errors import InvalidParams, ParseError
 
 T = TypeVar("T")
-_UNKNOWN_FIELD = re.compile(r"unknown field `([^`]+)`")
+_NAMED_FIELD = re.compile(r"(?:unknown|missing required) field `([^`]+)`")
 
 
 class WireStruct(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -49,8 +49,8 @@ def convert(value: Any, into: type[T], *, where: str = "") -> T:
         return msgspec.convert(value, into)
     except msgspec.ValidationError as error:
         message, field = _split_path(str(error))
-        unknown = _UNKNOWN_FIELD.search(message)
-        name = unknown.group(1) if unknown else None
+        named = _NAMED_FIELD.search(message)
+        name = named.group(1) if named else None
         raise InvalidParams(message, field=_join(where, field, name)) from None
     except RecursionError:
         raise InvalidParams("the value is nested too deeply", field=where or None) from None
