@@ -37,11 +37,11 @@ lint: install
 	for platform in $(PLATFORMS); do \
 	  $(PYTHON_IN) -m mypy --platform $$platform --cache-dir .mypy_cache/$$platform || exit 1; \
 	done
-	MYPYPATH=tests:proto:client $(PYTHON_IN) -m mypy --cache-dir .mypy_cache/tests tests/support bench
+	MYPYPATH=tests $(PYTHON_IN) -m mypy --cache-dir .mypy_cache/tests -p support -p bench
 	$(VENV)/bin/lint-imports
 
 bench: install
-	@$(PYTHON_IN) bench/run.py $(BENCH)
+	@PYTHONPATH=tests $(PYTHON_IN) -m bench.run $(BENCH)
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build

@@ -1,0 +1,34 @@
+"""Commands through the daemon, with the tests' raw client: what any client pays at least."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from support.daemon import Daemon
+from support.rpc import Connection
+
+from bench.measure import Row, Work
+from bench.rows_baseline import COMMAND
+
+Params = dict[str, Any]
+
+
+@contextmanager
+def execute(daemon: Daemon, policy: Params) -> Iterator[Row]:
+    """`policy` holds preset, workspace or manifest: what the bare row was given too."""
+    params = {**policy, "argv": [COMMAND]}
+    with ExitStack() as connections:
+
+        def worker() -> Work:
+            connection = connections.enter_context(daemon.connect())
+            return lambda: run(connection, params)
+
+        yield Row("execute through the daemon", worker(), worker)
+
+
+def run(connection: Connection, params: Params) -> None:
+    result = connection.call("execute", params)
+    if (result["outcome"], result["exit_code"]) != ("exited", 0):
+        raise RuntimeError(f"the command did not succeed: {result}")

@@ -1,0 +1,44 @@
+"""`make bench`: p50, p95 and throughput of /bin/true, side by side, as ratios to bare bwrap."""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from pathlib import Path
+
+from support.daemon import Daemon, running_daemon
+
+from bench import rows_baseline, rows_daemon
+from bench.bwrap_flags import without_descriptors
+from bench.measure import latency, table, throughput
+
+
+def main() -> None:
+    options = _options()
+    with tempfile.TemporaryDirectory(prefix="sbxd-bench-") as folder, running_daemon() as daemon:
+        policy = {"preset": options.preset, "workspace": str(Path(folder).resolve())}
+        flags = _bwrap_flags(daemon, policy)
+        with rows_daemon.execute(daemon, policy) as through_daemon:
+            rows = [rows_baseline.unsandboxed(), rows_baseline.bare_bwrap(flags), through_daemon]
+            measured = latency(rows, rounds=options.rounds)
+            throughput(rows, measured, clients=options.clients, each=options.each)
+    print(f"{rows_baseline.COMMAND}, preset {options.preset}, {options.rounds} rounds, interleaved")
+    print(table(measured, reference=rows[1].name, clients=options.clients))
+
+
+def _bwrap_flags(daemon: Daemon, policy: dict[str, str]) -> list[str]:
+    with daemon.connect() as connection:
+        return without_descriptors(connection.call("manifest/check", policy)["command_line"])
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=100, help="samples of each row")
+    parser.add_argument("--clients", type=int, default=8, help="clients at once for the throughput")
+    parser.add_argument("--each", type=int, default=40, help="commands that each client runs")
+    parser.add_argument("--preset", default="workspace-write")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
