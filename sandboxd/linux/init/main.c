@@ -1,0 +1,257 @@
+/*
+ * The init of a sandbox: it starts commands for the daemon and ends everything with it.
+ *
+ * Usually PID 1 of a pid namespace (`bwrap --as-pid-1`); where there is none it is an ordinary
+ * process, and kills its tree itself before it exits. The control socket is the descriptor named by
+ * argv[1], else 3; when the daemon closes it, or dies, the sandbox dies.
+ */
+#include "init.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define CONTROL_FD 3
+#define KILL_PAUSE_US 5000
+
+struct init {
+    int control;
+    int signals;
+    int mountinfo;
+    bool ready;
+    pid_t parent;
+};
+
+/* In a pid namespace, exiting kills everybody in it; otherwise nobody is left before this returns. */
+static void kill_everything(void)
+{
+    if (getpid() == 1) {
+        kill(-1, SIGKILL);
+        return;
+    }
+    for (;;) {
+        tree_kill(NULL);
+        while (waitpid(-1, NULL, WNOHANG | __WALL) > 0)
+            continue;
+        if (waitpid(-1, NULL, WNOHANG | __WALL) < 0 && errno == ECHILD)
+            return;
+        usleep(KILL_PAUSE_US);
+    }
+}
+
+static void stop_everything(void)
+{
+    struct pid_list all = {0};
+    if (getpid() == 1)
+        kill(-1, SIGSTOP);
+    else
+        tree_freeze(&all, NULL);
+    free(all.at);
+}
+
+/* Everybody stands still before the daemon is told, and it is told before the channels close. */
+static noreturn void end(const struct init *init, uint8_t type, const char *text, int code)
+{
+    struct writer writer;
+    writer.length = 0;
+    put_text(&writer, text);
+    stop_everything();
+    wire_send(init->control, type, writer.bytes, writer.length, -1, false);
+    kill_everything();
+    _exit(code);
+}
+
+static noreturn void protocol_error(const struct init *init, const char *text)
+{
+    end(init, MESSAGE_PROTOCOL_ERROR, text, INIT_PROTOCOL_ERROR);
+}
+
+static noreturn void setup_failed(const struct init *init, const struct setup_failure *failure)
+{
+    struct writer writer;
+    writer.length = 0;
+    put_u32(&writer, failure->stage);
+    put_u32(&writer, (uint32_t)failure->error);
+    put_text(&writer, failure->detail);
+    wire_send(init->control, MESSAGE_SETUP_FAILED, writer.bytes, writer.length, -1, false);
+    _exit(INIT_SETUP_FAILED);
+}
+
+static void watch_mounts(struct init *init)
+{
+    if (init->mountinfo >= 0 && mounts_snapshot(init->mountinfo))
+        return;
+    struct setup_failure failure = {SETUP_STAGE_MOUNTS, errno, "/proc/self/mountinfo"};
+    setup_failed(init, &failure);
+}
+
+static void on_setup(struct init *init, struct message *message)
+{
+    struct setup_request request;
+    struct setup_failure failure;
+    struct writer writer;
+    const char *wrong = init->ready ? "second SETUP" : decode_setup(message, &request);
+    if (wrong != NULL)
+        protocol_error(init, wrong);
+    /* Opened before the Landlock domain closes in. */
+    if (request.flags & SETUP_WATCH_MOUNTS)
+        init->mountinfo = mounts_open();
+    if (!setup_apply(&request, &failure))
+        setup_failed(init, &failure);
+    if (request.flags & SETUP_WATCH_MOUNTS)
+        watch_mounts(init);
+    if (request.ruleset >= 0)
+        close(request.ruleset);
+    free_setup(&request);
+    init->ready = true;
+    writer.length = 0;
+    put_u32(&writer, WIRE_VERSION);
+    put_u32(&writer, (uint32_t)getpid());
+    wire_send(init->control, MESSAGE_READY, writer.bytes, writer.length, -1, true);
+}
+
+static void on_exec(struct init *init, struct message *message)
+{
+    struct exec_request request;
+    const char *wrong = init->ready ? decode_exec(message, &request) : "EXEC before SETUP";
+    if (wrong != NULL)
+        protocol_error(init, wrong);
+    commands_start(&request, init->signals);
+    free_exec(&request);
+}
+
+static void on_control(struct init *init)
+{
+    struct message message;
+    switch (wire_receive(init->control, &message)) {
+    case RECEIPT_NOTHING:
+        return;
+    case RECEIPT_END:
+        kill_everything();
+        _exit(INIT_DONE);
+    case RECEIPT_MALFORMED:
+        protocol_error(init, "malformed message");
+    case RECEIPT_MESSAGE:
+        break;
+    }
+    if (message.type == MESSAGE_SETUP)
+        on_setup(init, &message);
+    else if (message.type == MESSAGE_EXEC)
+        on_exec(init, &message);
+    else
+        protocol_error(init, "unknown message type");
+    wire_release(&message);
+}
+
+/* SIGTERM ends the sandbox, but not when a command sent it: from outside the pid namespace the
+ * sender shows as 0. */
+static void on_signals(const struct init *init)
+{
+    struct signalfd_siginfo infos[8];
+    ssize_t size = read(init->signals, infos, sizeof infos);
+    for (ssize_t i = 0; i < size / (ssize_t)sizeof infos[0]; i++) {
+        pid_t sender = (pid_t)infos[i].ssi_pid;
+        if (infos[i].ssi_signo == SIGTERM && (sender == 0 || sender == init->parent)) {
+            kill_everything();
+            _exit(INIT_DONE);
+        }
+    }
+    const char *wrong = commands_reap();
+    if (wrong != NULL)
+        protocol_error(init, wrong);
+}
+
+static void on_mounts(const struct init *init)
+{
+    const char *what = mounts_changed(init->mountinfo);
+    if (what != NULL)
+        end(init, MESSAGE_ISOLATION_LOST, what, INIT_LOST);
+}
+
+static void on_adopted(const struct init *init, const struct pollfd *fds, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        struct command *command = commands_first();
+        while (command != NULL && (!command->adopted || command->channel != fds[i].fd))
+            command = command->next;
+        const char *wrong = fds[i].revents != 0 && command != NULL ? adopted_receive(command) : NULL;
+        if (wrong != NULL)
+            protocol_error(init, wrong);
+    }
+    adopted_advance();
+}
+
+static void serve(struct init *init)
+{
+    static struct pollfd fds[3 + COMMANDS_MAX];
+    nfds_t count = 3;
+    fds[0] = (struct pollfd){.fd = init->control, .events = POLLIN};
+    fds[1] = (struct pollfd){.fd = init->signals, .events = POLLIN};
+    fds[2] = (struct pollfd){.fd = init->mountinfo, .events = POLLPRI};
+    for (struct command *command = commands_first(); command != NULL; command = command->next)
+        if (command->adopted && !command->channel_ended)
+            fds[count++] = (struct pollfd){.fd = command->channel, .events = POLLIN};
+    if (poll(fds, count, adopted_timeout_ms()) < 0)
+        return;
+    if (fds[2].revents != 0)
+        on_mounts(init);
+    if (fds[1].revents != 0)
+        on_signals(init);
+    if (fds[0].revents != 0)
+        on_control(init);
+    on_adopted(init, fds + 3, count - 3);
+}
+
+/* Dispositions as a fresh process has them, whatever the daemon ignores: commands inherit them.
+ * The raw call, because the C library keeps two signals to itself. */
+static void default_dispositions(void)
+{
+    unsigned long action[8] = {0};
+    for (int number = 1; number <= 64; number++)
+        syscall(SYS_rt_sigaction, number, action, NULL, 8);
+}
+
+/* Every signal is blocked, and those that matter are read: no handler ever runs. */
+static int open_signals(void)
+{
+    sigset_t signals;
+    sigfillset(&signals);
+    sigprocmask(SIG_SETMASK, &signals, NULL);
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGCHLD);
+    sigaddset(&signals, SIGTERM);
+    sigaddset(&signals, SIGHUP);
+    return signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+int main(int argc, char **argv)
+{
+    /* First of all: from now on no process of this uid can take the socket or the memory. */
+    if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+        prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0)
+        return INIT_SETUP_FAILED;
+    struct init init = {.control = argc > 1 ? atoi(argv[1]) : CONTROL_FD, .mountinfo = -1};
+    if (init.control < 3)
+        return INIT_SETUP_FAILED;
+    int keep[] = {init.control};
+    close_all_but(keep, 1);
+    stdio_to_null();
+    setsid();
+    prctl(PR_SET_NAME, "sandboxd-init", 0, 0, 0);
+    init.parent = getppid();
+    default_dispositions();
+    init.signals = open_signals();
+    if (init.signals < 0)
+        return INIT_SETUP_FAILED;
+    if (getpid() == 1)
+        procs_prefer_scan();
+    for (;;)
+        serve(&init);
+}

@@ -1,0 +1,181 @@
+/*
+ * What the daemon asks for, decoded and checked in full before anything is done.
+ *
+ * Decoded strings point into the message, which must outlive the request.
+ */
+#include "init.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct cursor cursor_over(struct message *message)
+{
+    return (struct cursor){.at = message->payload, .end = message->payload + message->length};
+}
+
+/* Ownership of the next descriptor passes to the request; what is left is closed with the message. */
+static int take_descriptor(struct message *message)
+{
+    if (message->fd_count == 0)
+        return -1;
+    int fd = message->fds[0];
+    message->fd_count--;
+    memmove(message->fds, message->fds + 1, message->fd_count * sizeof message->fds[0]);
+    return fd;
+}
+
+static void *allocate(struct cursor *cursor, size_t count, size_t size)
+{
+    void *items = calloc(count > 0 ? count : 1, size);
+    if (items == NULL)
+        cursor->bad = true;
+    return items;
+}
+
+static void take_checks(struct cursor *cursor, struct setup_request *request)
+{
+    uint32_t count = take_count(cursor, 20);
+    request->checks = allocate(cursor, count, sizeof *request->checks);
+    for (uint32_t i = 0; i < count && !cursor->bad; i++) {
+        request->checks[i].device = take_u64(cursor);
+        request->checks[i].inode = take_u64(cursor);
+        request->checks[i].path = take_string(cursor);
+    }
+    request->check_count = count;
+}
+
+static void take_rules(struct cursor *cursor, struct setup_request *request)
+{
+    uint32_t count = take_count(cursor, 12);
+    request->rules = allocate(cursor, count, sizeof *request->rules);
+    for (uint32_t i = 0; i < count && !cursor->bad; i++) {
+        request->rules[i].path = take_string(cursor);
+        request->rules[i].access = take_u64(cursor);
+    }
+    request->rule_count = count;
+}
+
+const char *decode_setup(struct message *message, struct setup_request *request)
+{
+    struct cursor cursor = cursor_over(message);
+    memset(request, 0, sizeof *request);
+    request->ruleset = -1;
+    request->flags = take_u32(&cursor);
+    take_checks(&cursor, request);
+    take_rules(&cursor, request);
+    if (!cursor_done(&cursor))
+        return "malformed SETUP";
+    if (request->flags & ~(uint32_t)(SETUP_WATCH_MOUNTS | SETUP_HAS_RULESET | SETUP_REQUIRE_PID1))
+        return "unknown flag in SETUP";
+    if ((request->flags & SETUP_HAS_RULESET) == 0)
+        return request->rule_count > 0 ? "rules without a ruleset in SETUP" : NULL;
+    request->ruleset = take_descriptor(message);
+    return request->ruleset < 0 ? "no ruleset with SETUP" : NULL;
+}
+
+void free_setup(struct setup_request *request)
+{
+    free(request->checks);
+    free(request->rules);
+    request->checks = NULL;
+    request->rules = NULL;
+}
+
+static char **take_vector(struct cursor *cursor)
+{
+    uint32_t count = take_count(cursor, 4);
+    char **strings = allocate(cursor, (size_t)count + 1, sizeof *strings);
+    for (uint32_t i = 0; i < count && !cursor->bad; i++)
+        strings[i] = take_string(cursor);
+    return strings;
+}
+
+static void take_rlimits(struct cursor *cursor, struct exec_request *request)
+{
+    uint32_t count = take_count(cursor, 20);
+    request->rlimits = allocate(cursor, count, sizeof *request->rlimits);
+    for (uint32_t i = 0; i < count && !cursor->bad; i++) {
+        request->rlimits[i].resource = take_u32(cursor);
+        request->rlimits[i].soft = take_u64(cursor);
+        request->rlimits[i].hard = take_u64(cursor);
+        if (request->rlimits[i].resource >= RLIM_NLIMITS)
+            cursor->bad = true;
+    }
+    request->rlimit_count = count;
+}
+
+static bool every_variable_has_a_name(char **env)
+{
+    for (; *env != NULL; env++)
+        if ((*env)[0] == '=' || strchr(*env, '=') == NULL)
+            return false;
+    return true;
+}
+
+static const char *take_exec_descriptors(struct message *message, struct exec_request *request)
+{
+    request->channel = take_descriptor(message);
+    if (request->flags & EXEC_HAS_FILTER)
+        request->filter = take_descriptor(message);
+    if ((request->flags & EXEC_PTY) == 0)
+        for (int i = 0; i < 3; i++)
+            request->stdio[i] = take_descriptor(message);
+    bool complete = request->channel >= 0 &&
+                    ((request->flags & EXEC_HAS_FILTER) == 0 || request->filter >= 0) &&
+                    ((request->flags & EXEC_PTY) != 0 || request->stdio[2] >= 0);
+    return complete ? NULL : "descriptors missing with EXEC";
+}
+
+static void take_exec_fields(struct cursor *cursor, struct exec_request *request)
+{
+    request->flags = take_u32(cursor);
+    request->rows = take_u16(cursor);
+    request->columns = take_u16(cursor);
+    request->cwd = take_string(cursor);
+    request->argv = take_vector(cursor);
+    request->env = take_vector(cursor);
+    take_rlimits(cursor, request);
+    request->limits.memory_bytes = take_u64(cursor);
+    request->limits.cpu_us = take_u64(cursor);
+    request->limits.processes = take_u32(cursor);
+}
+
+const char *decode_exec(struct message *message, struct exec_request *request)
+{
+    struct cursor cursor = cursor_over(message);
+    memset(request, 0, sizeof *request);
+    request->channel = request->filter = -1;
+    request->stdio[0] = request->stdio[1] = request->stdio[2] = -1;
+    take_exec_fields(&cursor, request);
+    if (!cursor_done(&cursor))
+        return "malformed EXEC";
+    if (request->flags & ~(uint32_t)(EXEC_PTY | EXEC_HAS_FILTER | EXEC_KEEP_BACKGROUND))
+        return "unknown flag in EXEC";
+    if (request->argv[0] == NULL)
+        return "empty argv in EXEC";
+    if (!every_variable_has_a_name(request->env))
+        return "environment entry without a name in EXEC";
+    return take_exec_descriptors(message, request);
+}
+
+void free_exec(struct exec_request *request)
+{
+    free(request->argv);
+    free(request->env);
+    free(request->rlimits);
+    request->argv = request->env = NULL;
+    request->rlimits = NULL;
+}
+
+const char *decode_signal(struct message *message, struct signal_request *request)
+{
+    struct cursor cursor = cursor_over(message);
+    request->number = (int)take_u32(&cursor);
+    request->scope = take_u32(&cursor);
+    if (!cursor_done(&cursor))
+        return "malformed SIGNAL";
+    if (request->number < 1 || request->number > 64)
+        return "no such signal in SIGNAL";
+    return request->scope > SCOPE_TREE ? "unknown scope in SIGNAL" : NULL;
+}

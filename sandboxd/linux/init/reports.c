@@ -1,0 +1,79 @@
+/* What a command's channel carries to the daemon, whoever sends it: keeper, or init in its place. */
+#include "init.h"
+
+static uint64_t microseconds(const struct timeval *time)
+{
+    return (uint64_t)time->tv_sec * 1000000 + (uint64_t)time->tv_usec;
+}
+
+struct usage usage_of(const struct rusage *rusage)
+{
+    return (struct usage){
+        .user_us = microseconds(&rusage->ru_utime),
+        .system_us = microseconds(&rusage->ru_stime),
+        .maxrss_bytes = (uint64_t)rusage->ru_maxrss * 1024,
+    };
+}
+
+void usage_add(struct usage *total, const struct usage *more)
+{
+    total->user_us += more->user_us;
+    total->system_us += more->system_us;
+    if (more->maxrss_bytes > total->maxrss_bytes)
+        total->maxrss_bytes = more->maxrss_bytes;
+}
+
+static void put_usage(struct writer *writer, const struct usage *usage)
+{
+    put_u64(writer, usage->user_us);
+    put_u64(writer, usage->system_us);
+    put_u64(writer, usage->maxrss_bytes);
+}
+
+static bool send(int channel, uint8_t type, const struct writer *writer, int fd, bool may_block)
+{
+    return wire_send(channel, type, writer->bytes, writer->length, fd, may_block);
+}
+
+bool send_started(int channel, pid_t pid, int master, bool may_block)
+{
+    struct writer writer;
+    writer.length = 0;
+    put_u32(&writer, (uint32_t)pid);
+    return send(channel, MESSAGE_STARTED, &writer, master, may_block);
+}
+
+bool send_exec_failed(int channel, uint32_t stage, int error, const char *path, bool may_block)
+{
+    struct writer writer;
+    writer.length = 0;
+    put_u32(&writer, stage);
+    put_u32(&writer, (uint32_t)error);
+    put_text(&writer, path);
+    return send(channel, MESSAGE_EXEC_FAILED, &writer, -1, may_block);
+}
+
+bool send_exited(int channel, int status, const struct usage *usage, bool may_block)
+{
+    struct writer writer;
+    writer.length = 0;
+    put_u32(&writer, (uint32_t)status);
+    put_usage(&writer, usage);
+    return send(channel, MESSAGE_EXITED, &writer, -1, may_block);
+}
+
+bool send_limit(int channel, uint32_t kind, bool may_block)
+{
+    struct writer writer;
+    writer.length = 0;
+    put_u32(&writer, kind);
+    return send(channel, MESSAGE_LIMIT, &writer, -1, may_block);
+}
+
+bool send_gone(int channel, const struct usage *usage, bool may_block)
+{
+    struct writer writer;
+    writer.length = 0;
+    put_usage(&writer, usage);
+    return send(channel, MESSAGE_GONE, &writer, -1, may_block);
+}

@@ -1,0 +1,93 @@
+/*
+ * The numbers of the wire between sandboxd and the init.
+ *
+ * Both sides of the wire state them once: here, and in sandboxd/linux/init_wire.py. A test parses
+ * this file and compares.
+ *
+ * SOCK_SEQPACKET, little-endian. A message is a header (u8 type, u8 flags, u16 zero, u32 payload
+ * length) and the payload. A string is u32 length and bytes without NUL; an array is u32 count and
+ * the items.
+ */
+#ifndef SANDBOXD_INIT_WIRE_H
+#define SANDBOXD_INIT_WIRE_H
+
+#define WIRE_VERSION 1
+
+#define WIRE_HEADER_BYTES 8
+#define WIRE_MESSAGE_MAX 65536
+#define WIRE_PAYLOAD_MAX 8388608
+#define WIRE_FDS_MAX 8
+#define WIRE_FILTER_MAX 4096
+#define WIRE_TEXT_MAX 4000
+
+enum header_flag {
+    HEADER_PAYLOAD_IN_FD = 1,
+};
+
+enum message_type {
+    /* daemon to init, on the control socket */
+    MESSAGE_SETUP = 1,
+    MESSAGE_EXEC = 2,
+    /* daemon to keeper, on a command's channel */
+    MESSAGE_SIGNAL = 3,
+    MESSAGE_KILL = 4,
+    /* init to daemon, on the control socket */
+    MESSAGE_READY = 65,
+    MESSAGE_SETUP_FAILED = 66,
+    MESSAGE_ISOLATION_LOST = 67,
+    MESSAGE_PROTOCOL_ERROR = 68,
+    /* keeper to daemon, on a command's channel */
+    MESSAGE_STARTED = 80,
+    MESSAGE_EXEC_FAILED = 81,
+    MESSAGE_EXITED = 82,
+    MESSAGE_LIMIT = 83,
+    MESSAGE_GONE = 84,
+};
+
+enum setup_flag {
+    SETUP_WATCH_MOUNTS = 1,
+    SETUP_HAS_RULESET = 2,
+    SETUP_REQUIRE_PID1 = 4,
+};
+
+enum exec_flag {
+    EXEC_PTY = 1,
+    EXEC_HAS_FILTER = 2,
+    EXEC_KEEP_BACKGROUND = 4,
+};
+
+enum signal_scope {
+    SCOPE_MAIN = 0,
+    SCOPE_TREE = 1,
+};
+
+enum limit_kind {
+    LIMIT_MEMORY = 1,
+    LIMIT_CPU = 2,
+    LIMIT_PROCESSES = 3,
+};
+
+enum setup_stage {
+    SETUP_STAGE_PID1 = 1,
+    SETUP_STAGE_CHECK = 2,
+    SETUP_STAGE_RULE = 3,
+    SETUP_STAGE_LANDLOCK = 4,
+    SETUP_STAGE_PROC = 5,
+    SETUP_STAGE_MOUNTS = 6,
+};
+
+/* In the order in which a command goes through them. */
+enum exec_stage {
+    EXEC_STAGE_FORK = 1,
+    EXEC_STAGE_PTY = 2,
+    EXEC_STAGE_STDIO = 3,
+    EXEC_STAGE_DESCRIPTORS = 4,
+    EXEC_STAGE_CHDIR = 5,
+    EXEC_STAGE_RLIMIT = 6,
+    EXEC_STAGE_KEYRING = 7,
+    EXEC_STAGE_NO_NEW_PRIVS = 8,
+    EXEC_STAGE_SECCOMP = 9,
+    EXEC_STAGE_EXEC = 10,
+};
+
+#endif
