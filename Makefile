@@ -12,12 +12,15 @@ PYTHON_IN := $(VENV)/bin/python
 INIT := sandboxd/linux/init
 PLATFORMS := linux darwin win32
 
-.PHONY: install run test lint bench clean init
+.PHONY: install packages run test lint bench clean init
 
 install: $(VENV)/.installed init
 
-$(VENV)/.installed: pyproject.toml hatch_build.py scripts/install
+# Checked every time (it takes a moment): a package can be removed after .venv was made.
+packages:
 	@scripts/require scripts/packages.txt
+
+$(VENV)/.installed: pyproject.toml hatch_build.py scripts/install | packages
 	@scripts/install $(VENV)
 
 # The init's own Makefile knows what it depends on; pip only compiles it while it installs.
