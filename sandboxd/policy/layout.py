@@ -67,6 +67,8 @@ class Host:
                 found.append((path, None))
         homes = {h for h in ("/home", "/root", os.path.realpath(home)) if os.path.isdir(h)}
         homes.discard("/")
+        # One inside another would stay hidden although the caller allows the outer one.
+        homes = {h for h in homes if not any(h.startswith(outer + "/") for outer in homes)}
         resolv = os.path.realpath("/etc/resolv.conf")
         outside = resolv if os.path.isfile(resolv) and not resolv.startswith("/etc/") else None
         return cls(tuple(found), tuple(sorted(homes)), outside)

@@ -13,7 +13,13 @@ from typing import Literal
 from sandboxd_proto.manifest import Base, NetworkKind, SyscallPolicy
 
 Access = Literal["read", "write"]
-Origin = Literal["caller", "preset", "toolchain", "cache"]
+# "pin": a writable folder bound onto itself only so that it cannot be renamed (see pins.py).
+Origin = Literal["caller", "preset", "toolchain", "cache", "pin"]
+# What may become of a protected path that is not mounted read-only:
+# "absent": it must not come into being (or, if it is a symlink, be replaced);
+# "new_repository": a git dir may be made there as long as nothing in it runs code;
+# "unfinished_rebase": may come and go, but must not be left behind with new exec lines.
+Rule = Literal["absent", "new_repository", "unfinished_rebase"]
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -59,12 +65,16 @@ class Mask:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Protected:
-    """A path inside a writable grant that stays read-only. `present`: it exists on the host."""
+    """A path below the writable `root` that a command must not change.
+
+    `present`: it is there and is mounted read-only. Otherwise it is watched and judged by `rule`.
+    """
 
     path: str
     root: str
     present: bool
     is_dir: bool = False
+    rule: Rule = "absent"
 
 
 @dataclass(frozen=True, slots=True)
