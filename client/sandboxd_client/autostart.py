@@ -1,0 +1,89 @@
+"""A connection to a daemon that is started when there is none, and renewed when it is an old one.
+
+Twenty clients at once make one daemon: whoever holds the lock file starts it, the others find it
+listening when the lock is theirs. The usual case, a daemon of our version, costs one connect and
+one question; everything else is in `launch`, which is not even imported then.
+"""
+
+from __future__ import annotations
+
+import os
+
+from sandboxd_client import __version__, handshake, transport
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from _socket import socket
+    from collections.abc import Callable
+
+_ATTEMPTS = 5
+
+
+def open_connection(
+    path: str,
+    *,
+    client: str,
+    may_start: bool = True,
+    note: Callable[[str], None] = lambda text: None,
+) -> socket:
+    """A connection to a daemon that has answered `initialize`."""
+    for attempt in range(_ATTEMPTS):
+        try:
+            sock = _connect(path, may_start=may_start)
+        except Exception:
+            if attempt + 1 == _ATTEMPTS or not may_start or not os.path.exists(path):
+                raise
+            continue
+        try:
+            if _current(sock, client) or not may_start or not _replace(sock, path, note):
+                return sock
+        except Exception as error:
+            sock.close()
+            # A daemon that is just ending (idle, or told to) answers like this; the next will not.
+            if attempt + 1 == _ATTEMPTS or not may_start or not _ending(error):
+                raise
+            continue
+        sock.close()
+    raise transport.not_running(path, OSError(0, "it ended as soon as it was started"))
+
+
+def _connect(path: str, *, may_start: bool) -> socket:
+    try:
+        return transport.connect(path)
+    except Exception as error:
+        if not may_start or not _nobody_there(error):
+            raise
+    from sandboxd_client import launch
+
+    launch.start(path)
+    return transport.connect(path)
+
+
+def _current(sock: socket, client: str) -> bool:
+    server = handshake.initialize(sock, client).get("server")
+    return isinstance(server, dict) and server.get("version") == __version__
+
+
+def _replace(sock: socket, path: str, note: Callable[[str], None]) -> bool:
+    """End a daemon of another version if nobody uses it; False: it stays, use it."""
+    status = handshake.ask(sock, "status")
+    if status.get("executions") or status.get("clients", 1) > 1:
+        note(
+            f"the running daemon has version {status.get('version')}, this is {__version__}; "
+            "it is replaced when it is idle"
+        )
+        return False
+    from sandboxd_client import launch
+
+    launch.stop(sock, path)
+    return True
+
+
+def _nobody_there(error: Exception) -> bool:
+    from errno import ECONNREFUSED, ENOENT
+
+    return getattr(error, "facts", {}).get("errno") in (ECONNREFUSED, ENOENT)
+
+
+def _ending(error: Exception) -> bool:
+    return getattr(error, "kind", None) in ("ConnectionLost", "ShuttingDown")

@@ -1,0 +1,79 @@
+"""`sandboxctl`: one module for each subcommand, imported only when it is the one that is called.
+
+`sandboxctl run -- true` should cost little more than Python's own start, so nothing on its way
+imports argparse, re, enum, typing, msgspec or anyio.
+"""
+
+from __future__ import annotations
+
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+USAGE_ERROR = 2
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The entry point: the exit code of the subcommand."""
+    from sandboxd_client.cli.screen import fail
+
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return _dispatch(arguments)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        return _broken_pipe()
+    except Exception as error:
+        return fail(error, json="--json" in arguments)
+
+
+def _dispatch(arguments: list[str]) -> int:
+    name, rest = (arguments[0], arguments[1:]) if arguments else ("--help", [])
+    if name == "run" and sys.platform != "win32":
+        from sandboxd_client.cli import run
+
+        return run.main(rest)
+    if name in ("--version", "-V"):
+        from sandboxd_client import __version__
+
+        print(f"sandboxctl {__version__}")
+        return 0
+    if name in ("--help", "-h", "help"):
+        from sandboxd_client.cli.help import overview
+
+        print(overview(), end="")
+        return 0 if arguments else USAGE_ERROR
+    return _other(name, rest)
+
+
+def _other(name: str, rest: list[str]) -> int:
+    from importlib import import_module
+
+    from sandboxd_client.cli.parse import UsageError, parse
+    from sandboxd_client.cli.table import COMMANDS
+
+    command = COMMANDS.get(name)
+    if command is None:
+        from sandboxd_client.cli.help import unknown_command
+
+        raise UsageError(f"there is no command {name!r}", unknown_command(name))
+    options = parse(command, rest)
+    if options.help:
+        from sandboxd_client.cli.help import page
+
+        print(page(command), end="")
+        return 0
+    code: int = import_module(f"sandboxd_client.cli.{name}").main(options)
+    sys.stdout.flush()
+    return code
+
+
+def _broken_pipe() -> int:
+    """Whoever read our output left: end like a program that SIGPIPE ended, without a traceback."""
+    import os
+
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 141

@@ -1,0 +1,68 @@
+"""Our stdin on its way to the command: read no sooner and no more than can be passed on.
+
+One piece is in flight at a time, and the next is read when the daemon has taken it, so memory is
+bounded and a command that does not read leaves the rest to whoever shares our stdin.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+assert sys.platform != "win32"
+
+from sandboxd_client.cli import terminal  # noqa: E402 - after the platform is known
+
+PIECE = 64 * 1024
+RETRY_S = 0.2
+
+
+class Input:
+    """`raw`: the terminal is ours alone (a pty is shown in it), so every key is for the command."""
+
+    def __init__(self, fd: int = 0, *, raw: bool = False) -> None:
+        self.fd = fd
+        self.ended = False
+        self.in_flight = False
+        self._raw = raw
+        self._is_terminal = terminal.is_terminal(fd)
+        self._somebody_elses = False
+
+    @property
+    def wanted(self) -> bool:
+        """Whether poll() should look at the descriptor now."""
+        if self.ended or self.in_flight or self._somebody_elses:
+            return False
+        # Reading a terminal from the background would stop us with SIGTTIN.
+        return not self._is_terminal or terminal.foreground(self.fd)
+
+    @property
+    def retry_s(self) -> float | None:
+        """When to look again at a terminal that a pager holds at the moment."""
+        return RETRY_S if self._somebody_elses else None
+
+    def look_again(self) -> None:
+        self._somebody_elses = False
+
+    def read(self) -> bytes | None:
+        """The next piece; b"" is the end; None: nothing that is meant for us."""
+        if self._is_terminal and not self._raw and not terminal.line_mode(self.fd):
+            self._somebody_elses = True
+            return None
+        try:
+            data = os.read(self.fd, PIECE)
+        except BlockingIOError:
+            return None
+        except OSError:
+            data = b""  # the terminal hung up
+        self.ended = not data
+        return data
+
+
+def has_input(fd: int = 0) -> bool:
+    """False for a closed descriptor and /dev/null: the command's stdin is then simply empty."""
+    try:
+        status = os.fstat(fd)
+        return not os.path.samestat(status, os.stat(os.devnull))
+    except OSError:
+        return False

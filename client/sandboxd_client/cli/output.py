@@ -1,0 +1,61 @@
+"""The command's output on its way to our own stdout and stderr: in order, never blocking the loop.
+
+One queue for both, because both may be the same file. A pipe takes a piece of up to PIPE_BUF
+bytes without blocking once poll() calls it writable; the descriptor itself is left as it is,
+since its open file is shared with other programs.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+assert sys.platform != "win32"
+
+_PIECE = 4096
+_FILE_PIECE = 1 << 20
+_FIFO, _REGULAR, _KIND = 0o010000, 0o100000, 0o170000
+
+
+class Output:
+    """`pending_bytes` bounds the memory: above a limit the loop stops reading the socket."""
+
+    def __init__(self) -> None:
+        self.pending_bytes = 0
+        self._queue: list[tuple[int, memoryview]] = []
+        self._first = 0
+        self._pieces = {fd: _piece(fd) for fd in (1, 2)}
+
+    @property
+    def waiting_for(self) -> int | None:
+        """The descriptor that must become writable next."""
+        return self._queue[self._first][0] if self._first < len(self._queue) else None
+
+    def add(self, fd: int, data: bytes) -> None:
+        if self._pieces[fd] and data:
+            self._queue.append((fd, memoryview(data)))
+            self.pending_bytes += len(data)
+
+    def write(self) -> None:
+        """One piece, after poll() said that there is room. BrokenPipeError: the reader is gone."""
+        fd, data = self._queue[self._first]
+        try:
+            written = os.write(fd, data[: self._pieces[fd]])
+        except BlockingIOError:
+            return
+        self.pending_bytes -= written
+        if written < len(data):
+            self._queue[self._first] = (fd, data[written:])
+            return
+        self._first += 1
+        if self._first == len(self._queue):
+            self._queue, self._first = [], 0
+
+
+def _piece(fd: int) -> int:
+    """How much may be written at once; 0: the descriptor is closed, what goes there is dropped."""
+    try:
+        kind = os.fstat(fd).st_mode & _KIND
+    except OSError:
+        return 0
+    return _FILE_PIECE if kind == _REGULAR else _PIECE

@@ -1,0 +1,113 @@
+"""Flags to values, from the table. Options after the command's name belong to the command."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from sandboxd_client.cli.table import Command, Flag
+
+
+class UsageError(Exception):
+    """The command line makes no sense; `hint` says what would."""
+
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class Options:
+    """What was given. A flag that was not given has no value, an empty list, or False."""
+
+    def __init__(self) -> None:
+        self.help = False
+        self.operands: list[str] = []
+        self._values: dict[str, list[str]] = {}
+
+    def add(self, name: str, value: str) -> None:
+        self._values.setdefault(name, []).append(value)
+
+    def all(self, name: str) -> list[str]:
+        return self._values.get(name, [])
+
+    def one(self, name: str) -> str | None:
+        """The last one given wins, as everywhere."""
+        values = self._values.get(name)
+        return values[-1] if values else None
+
+    def has(self, name: str) -> bool:
+        return name in self._values
+
+
+def parse(command: Command, arguments: list[str]) -> Options:
+    flags = {flag.name: flag for flag in command.flags}
+    options = Options()
+    index = 0
+    while index < len(arguments):
+        argument = arguments[index]
+        index += 1
+        if argument == "--":
+            options.operands += arguments[index:]
+            break
+        if not argument.startswith("-") or argument == "-":
+            options.operands.append(argument)
+            if command.greedy:
+                options.operands += arguments[index:]
+                break
+            continue
+        if argument in ("--help", "-h"):
+            options.help = True
+            return options
+        index += _flag(command, flags, argument, arguments[index:], options)
+    _check_operands(command, options)
+    return options
+
+
+def _flag(
+    command: Command, flags: dict[str, Flag], argument: str, following: list[str], options: Options
+) -> int:
+    """Take one flag; answers how many further arguments it used."""
+    name, equals, value = argument.partition("=")
+    flag = flags.get(name)
+    if flag is None:
+        from sandboxd_client.cli.help import unknown_flag
+
+        raise UsageError(f"{command.name} has no option {name}", unknown_flag(command, name))
+    if not flag.value:
+        if equals:
+            raise UsageError(f"{name} takes no value", f"write {name} alone")
+        options.add(name, "")
+        return 0
+    if equals:
+        options.add(name, _checked(flag, value))
+        return 0
+    if not following:
+        raise UsageError(f"{name} needs a value", f"write {name} {flag.value}")
+    options.add(name, _checked(flag, following[0]))
+    return 1
+
+
+def _checked(flag: Flag, value: str) -> str:
+    if flag.choices and not flag.many and value not in flag.choices:
+        raise UsageError(
+            f"{flag.name} cannot be {value!r}", f"it is one of {', '.join(flag.choices)}"
+        )
+    return value
+
+
+def _check_operands(command: Command, options: Options) -> None:
+    if command.operand and not options.operands:
+        raise UsageError(
+            f"{command.name} needs {command.operand}", f"see sandboxctl {command.name} --help"
+        )
+    if not command.operand and options.operands:
+        raise UsageError(
+            f"{command.name} takes no argument {options.operands[0]!r}",
+            f"see sandboxctl {command.name} --help",
+        )
+    for operand in options.operands if command.choices else ():
+        if operand not in command.choices:
+            raise UsageError(
+                f"{command.name} does not know {operand!r}",
+                f"it is one of {', '.join(command.choices)}",
+            )

@@ -1,0 +1,252 @@
+"""One running command, connected to our own descriptors: a single poll() loop without threads.
+
+Everything that can happen is an event here: a message of the daemon, room in stdout, a piece of
+stdin, a signal. The loop ends with the daemon's answer written out, or with a reason to leave.
+"""
+
+from __future__ import annotations
+
+import select
+import sys
+import time
+
+assert sys.platform != "win32"
+
+from sandboxd_client import payload  # noqa: E402 - after the platform is known
+from sandboxd_client.cli import signals, terminal  # noqa: E402
+from sandboxd_client.cli.interrupts import Interrupts  # noqa: E402
+from sandboxd_client.handshake import lost, unwrap  # noqa: E402
+from sandboxd_client.jsontext import dumps, loads  # noqa: E402
+from sandboxd_client.lines import LineBuffer  # noqa: E402
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from _socket import socket
+    from typing import Any
+
+    from sandboxd_client.cli.input import Input
+    from sandboxd_client.cli.output import Output
+    from sandboxd_client.cli.terminal import RawMode
+
+READ_BYTES = 256 * 1024
+UNWRITTEN_LIMIT = 1024 * 1024
+# After a cancel the answer comes when the whole tree is dead; then closing the socket must do.
+CANCEL_WAIT_S = 10.0
+_IN, _OUT = select.POLLIN, select.POLLOUT
+_BAD = select.POLLHUP | select.POLLERR | select.POLLNVAL
+_EXECUTE_ID, _WRITE_ID = 1, 2
+_SIGPIPE = 13
+
+
+class Left(Exception):
+    """We end before the command's own end could be told; `code` is our exit code."""
+
+    def __init__(self, code: int) -> None:
+        self.code = code
+
+
+class Relay:
+    def __init__(
+        self,
+        sock: socket,
+        execution_id: str,
+        *,
+        output: Output,
+        input: Input | None,
+        raw: RawMode | None,
+        pty: bool,
+        streams: bool,
+    ) -> None:
+        sock.setblocking(False)
+        self._sock = sock
+        self._execution_id = execution_id
+        self._output = output
+        self._input = input
+        self._raw = raw
+        self._pty = pty
+        self._size = terminal.size() if pty else terminal.DEFAULT_SIZE
+        self._interrupts = Interrupts()
+        self._lines = LineBuffer()
+        self._outgoing = bytearray()
+        self._next_id = _WRITE_ID + 1
+        self._answer: dict[str, Any] | None = None
+        self._started = not streams
+        self._cancelled: int | None = None  # the exit code that the reason for it stands for
+        self._deadline: float | None = None
+
+    def run(self, params: dict[str, Any]) -> dict[str, Any]:
+        """The result of `execute`. Raises the daemon's error, ConnectionLost or Left."""
+        self._send("execute", params, _EXECUTE_ID)
+        with signals.Signals() as arrived:
+            try:
+                while self._answer is None or self._output.waiting_for is not None:
+                    self._turn(arrived)
+            finally:
+                if self._raw is not None:
+                    self._raw.release()
+        if self._cancelled is not None:
+            raise Left(self._cancelled)
+        result: dict[str, Any] = unwrap(self._answer)
+        return result
+
+    # one turn of the loop
+
+    def _turn(self, arrived: signals.Signals) -> None:
+        ready = dict(self._poll(arrived.fd))
+        if arrived.fd in ready:
+            for number in arrived.read():
+                self._signalled(number)
+        if self._sock.fileno() in ready:
+            self._exchange(ready[self._sock.fileno()])
+        waiting_for = self._output.waiting_for
+        if waiting_for is not None and waiting_for in ready:
+            self._write_output()
+        if self._input is not None and self._input.fd in ready and self._input.wanted:
+            self._read_input(self._input)
+
+    def _poll(self, signal_fd: int) -> list[tuple[int, int]]:
+        poll = select.poll()
+        poll.register(signal_fd, _IN)
+        wanted = _OUT if self._outgoing else 0
+        if self._answer is None and self._output.pending_bytes < UNWRITTEN_LIMIT:
+            wanted |= _IN
+        if wanted:
+            poll.register(self._sock.fileno(), wanted)
+        if self._output.waiting_for is not None:
+            poll.register(self._output.waiting_for, _OUT)
+        timeout_s = None
+        if self._input is not None and self._started and self._answer is None:
+            timeout_s = self._input.retry_s
+            if self._input.wanted:
+                poll.register(self._input.fd, _IN)
+        if self._deadline is not None:
+            timeout_s = min(timeout_s or CANCEL_WAIT_S, self._deadline - time.monotonic())
+            if timeout_s <= 0:
+                raise Left(self._cancelled or 125)
+        ready = poll.poll(None if timeout_s is None else timeout_s * 1000)
+        if not ready and self._input is not None:
+            self._input.look_again()
+        return ready
+
+    # the daemon
+
+    def _send(self, method: str, params: dict[str, Any], id: int | None = None) -> None:
+        if id is None:
+            id, self._next_id = self._next_id, self._next_id + 1
+        message = {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
+        self._outgoing += dumps(message) + b"\n"
+
+    def _about(self, method: str, **params: Any) -> None:
+        self._send(f"execution/{method}", {"execution_id": self._execution_id, **params})
+
+    def _exchange(self, events: int) -> None:
+        try:
+            if self._outgoing and events & _OUT:
+                del self._outgoing[: self._sock.send(self._outgoing)]
+            if events & (_IN | _BAD):
+                data = self._sock.recv(READ_BYTES)
+                if not data:
+                    raise lost()
+                for line in self._lines.feed(data):
+                    self._message(loads(line))
+        except BlockingIOError:
+            return
+        except OSError as error:
+            raise lost(error.strerror) from None
+        except (ValueError, RecursionError) as error:
+            raise lost(f"its message cannot be read: {error}") from None
+
+    def _message(self, message: dict[str, Any]) -> None:
+        method = message.get("method")
+        if method == "execution/output":
+            params = message["params"]
+            data = payload.decode(params["data"], params.get("encoding", "utf-8"))
+            if self._pty:
+                self._interrupts.printed(data)
+            self._output.add(2 if params["stream"] == "stderr" else 1, data)
+        elif method == "execution/started":
+            self._started = True
+            self._resumed()
+        elif method is None and message.get("id") == _EXECUTE_ID:
+            self._answer = message
+        elif method is None and message.get("id") == _WRITE_ID and self._input is not None:
+            self._input.in_flight = False
+            # The command closed its stdin or ended: nobody wants the rest.
+            self._input.ended = self._input.ended or "error" in message
+        elif method is None and message.get("id") is None and "error" in message:
+            self._answer = message
+
+    # our own descriptors
+
+    def _write_output(self) -> None:
+        try:
+            self._output.write()
+        except OSError:
+            self._cancel(128 + _SIGPIPE)
+            raise Left(128 + _SIGPIPE) from None
+
+    def _read_input(self, source: Input) -> None:
+        data = source.read()
+        if data is None:
+            return
+        if not data:
+            self._about("close_stdin")
+            return
+        if self._pty and self._interrupts.typed(data):
+            self._cancel(128 + signals.INT)
+            return
+        source.in_flight = True
+        params = {"execution_id": self._execution_id, "base64": payload.base64(data)}
+        self._send("execution/write", params, _WRITE_ID)
+
+    # signals
+
+    def _signalled(self, number: int) -> None:
+        if number == signals.WINCH or number == signals.CONT:
+            self._resumed()
+        elif number == signals.TSTP:
+            self._suspend()
+        elif self._ends(number):
+            self._cancel(128 + number)
+        else:
+            self._about("signal", signal=int(number))
+
+    def _ends(self, number: int) -> bool:
+        if number == signals.INT:
+            return not self._started or not self._interrupts.first()
+        return number in (signals.TERM, signals.HUP)
+
+    def _cancel(self, code: int) -> None:
+        if self._cancelled is not None:
+            raise Left(code)
+        self._cancelled = code
+        self._deadline = time.monotonic() + CANCEL_WAIT_S
+        self._about("cancel")
+        self._flush()
+
+    def _suspend(self) -> None:
+        self._about("signal", signal="STOP")
+        self._flush()
+        if self._raw is not None:
+            self._raw.release()
+        signals.stop_self()
+        self._about("signal", signal="CONT")
+        self._resumed()
+
+    def _resumed(self) -> None:
+        """In the foreground (again), or in a window of another size."""
+        if not self._started or self._answer is not None:
+            return
+        if self._raw is not None:
+            self._raw.claim()
+        if self._pty and terminal.size() != self._size:
+            self._size = terminal.size()
+            self._about("resize", rows=self._size[0], cols=self._size[1])
+
+    def _flush(self) -> None:
+        """As much as the socket takes now: enough before we stop or leave."""
+        try:
+            while self._outgoing:
+                del self._outgoing[: self._sock.send(self._outgoing)]
+        except OSError:
+            return

@@ -1,0 +1,158 @@
+"""From flags, and a manifest file, to what `execute` and `manifest/check` are asked."""
+
+from __future__ import annotations
+
+import os
+
+from sandboxd_client.cli.amounts import count, seconds, size_bytes
+from sandboxd_client.cli.parse import Options, UsageError
+from sandboxd_client.cli.place import here, resolve, workspace
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+DEFAULT_PRESET = "workspace-write"
+CALLERS_ENV = ("PATH", "HOME", "USER", "SHELL", "LANG", "TZ", "TERM", "COLORTERM")
+_PATHS = {"--read": "fs_read_allow", "--write": "fs_write_allow", "--deny": "fs_deny"}
+
+
+def policy(options: Options, caller: Mapping[str, str]) -> dict[str, Any]:
+    """`preset`, `workspace`, `manifest`, `cwd` and `backend`, each only where there is one."""
+    file = options.one("--manifest")
+    manifest = _from_file(file) if file is not None else {}
+    preset = options.one("--preset") or (None if file is not None else DEFAULT_PRESET)
+    params: dict[str, Any] = {"manifest": manifest}
+    if preset is not None:
+        params["preset"] = preset
+    folder = _workspace(options, preset)
+    if folder is not None:
+        params["workspace"] = folder
+    for flag, field in _PATHS.items():
+        manifest[field] = _merged(manifest.get(field), map(resolve, options.all(flag)))
+    if preset == "read-only" and folder is not None:
+        manifest["fs_read_allow"] = _merged(manifest["fs_read_allow"], [folder])
+    _limits(options, manifest)
+    manifest["env"] = environment(options.all("--env"), caller, manifest.get("env"))
+    params["manifest"] = {key: value for key, value in manifest.items() if value not in (None, [])}
+    cwd = _cwd(options, preset, folder, params["manifest"])
+    if cwd is not None:
+        params["cwd"] = cwd
+    if options.has("--backend"):
+        params["backend"] = options.one("--backend")
+    return params
+
+
+def environment(
+    asked: list[str], caller: Mapping[str, str], manifest: Any = None
+) -> list[list[str]]:
+    """The manifest's own variables, else the usual ones of the caller; then those asked for."""
+    if manifest is None:
+        env = {k: v for k, v in caller.items() if k in CALLERS_ENV or k.startswith("LC_")}
+    else:
+        env = dict(manifest)
+    for item in asked:
+        name, equals, value = item.partition("=")
+        if not name:
+            raise UsageError(f"--env {item!r} names no variable", "write --env NAME=VALUE")
+        if equals:
+            env[name] = value
+        elif name in caller:
+            env[name] = caller[name]
+        else:
+            raise UsageError(
+                f"--env {name}: you have no such variable", f"write --env {name}=VALUE"
+            )
+    return [[name, value] for name, value in env.items()]
+
+
+def network(asked: list[str]) -> Any:
+    """`deny`, `inherit`, or the hosts of all --net together; None: not said."""
+    words = [word for item in asked for word in item.split(",") if word]
+    if not words:
+        if asked:
+            raise UsageError("--net is empty", "write deny, inherit or a host")
+        return None
+    kinds = {word for word in words if word in ("deny", "inherit")}
+    if not kinds:
+        return {"kind": "allow_hosts", "hosts": list(dict.fromkeys(words))}
+    if len(set(words)) > 1:
+        raise UsageError(
+            f"--net cannot be {' and '.join(dict.fromkeys(words))} at once",
+            "give either deny, or inherit, or hosts",
+        )
+    return {"kind": words[0]}
+
+
+def _limits(options: Options, manifest: dict[str, Any]) -> None:
+    timeout = options.one("--timeout")
+    if timeout is not None:
+        manifest["timeout"] = "none" if timeout == "none" else seconds(timeout, "--timeout")
+    elif manifest.get("timeout") is None:
+        manifest["timeout"] = "none"
+    named = (
+        ("--memory", "max_memory_bytes", size_bytes),
+        ("--cpu", "max_cpu_secs", seconds),
+        ("--processes", "max_processes", count),
+    )
+    for flag, field, reader in named:
+        value = options.one(flag)
+        if value is not None:
+            manifest[field] = reader(value, flag)
+    for flag, field in (("--base", "base"), ("--syscalls", "syscall_policy")):
+        if options.has(flag):
+            manifest[field] = options.one(flag)
+    net = network(options.all("--net"))
+    if net is not None:
+        manifest["network"] = _widened(manifest.get("network"), net)
+
+
+def _widened(before: Any, net: dict[str, Any]) -> dict[str, Any]:
+    """Hosts are added to a manifest's hosts; anything else replaces what it says."""
+    if net["kind"] == "allow_hosts" and isinstance(before, dict) and before.get("hosts"):
+        return {"kind": "allow_hosts", "hosts": _merged(before["hosts"], net["hosts"])}
+    return net
+
+
+def _workspace(options: Options, preset: str | None) -> str | None:
+    named = options.one("--workspace")
+    if preset is None and named is None:
+        return None
+    folder = workspace(named)
+    if folder is None and preset == DEFAULT_PRESET:
+        raise UsageError(
+            f"{here()} cannot be the workspace: it holds a whole home folder or the machine",
+            "go to a project folder, or give --workspace DIR or --preset read-only",
+        )
+    return folder
+
+
+def _cwd(
+    options: Options, preset: str | None, folder: str | None, manifest: dict[str, Any]
+) -> str | None:
+    """The caller's folder where the sandbox has it; the daemon's default elsewhere."""
+    named = options.one("--cwd")
+    if named is not None:
+        return resolve(named)
+    if preset in ("danger-full-access", "external-sandbox"):
+        return here()
+    current = here()
+    visible = [folder] if folder is not None and preset == DEFAULT_PRESET else []
+    visible += manifest.get("fs_read_allow", []) + manifest.get("fs_write_allow", [])
+    return current if any(_inside(current, root) for root in visible) else None
+
+
+def _inside(path: str, root: str) -> bool:
+    real, real_root = os.path.realpath(path), os.path.realpath(root)
+    return real == real_root or real.startswith(real_root.rstrip(os.sep) + os.sep)
+
+
+def _merged(before: Any, more: Any) -> list[str]:
+    return list(dict.fromkeys([*(before or []), *more]))
+
+
+def _from_file(name: str) -> dict[str, Any]:
+    from sandboxd_client.cli.manifest_file import read_manifest
+
+    return read_manifest(name)

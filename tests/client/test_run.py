@@ -1,0 +1,242 @@
+"""`sandboxctl run` behaves like the command itself: streams, exit code, stdin, signals."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+
+def test_streams_and_exit_code_are_the_commands_own(ctl):
+    done = ctl("run", "--", "sh", "-c", "echo out; echo err >&2; exit 7")
+    assert (done.stdout, done.stderr, done.returncode) == (b"out\n", b"err\n", 7)
+
+
+def test_bytes_that_are_not_text_arrive_unchanged_both_ways(ctl):
+    data = bytes(range(256)) * 4000
+    done = ctl("run", "--", "cat", input=data)
+    assert done.stdout == data
+    assert done.returncode == 0
+
+
+def test_options_after_the_command_belong_to_the_command(ctl):
+    assert ctl("run", "echo", "--json", "-x").stdout == b"--json -x\n"
+
+
+def test_signal_is_128_plus_n(ctl):
+    assert ctl("run", "--", "sh", "-c", "kill -9 $$").returncode == 137
+
+
+def test_not_found_is_127_and_not_executable_126(ctl, workspace):
+    (workspace / "plain").write_text("x")
+    missing = ctl("run", "--", "no-such-program-here")
+    assert missing.returncode == 127
+    assert missing.stderr.startswith(b"sandboxctl: error: no-such-program-here cannot be executed")
+    assert ctl("run", "--", "./plain").returncode == 126
+
+
+def test_refusal_is_125_with_error_cause_and_hint(ctl, fake, refuse):
+    def denied(connection, params, id):
+        raise refuse(-32003, "no such path", kind="PathDenied", field="fs_read_allow[0]",
+                     remedy="name one that exists")  # fmt: skip
+
+    fake.handlers["execute"] = denied
+    done = ctl("run", "--", "true")
+    assert done.returncode == 125
+    assert done.stdout == b""
+    assert done.stderr == (
+        b"sandboxctl: error: no such path\n"
+        b"  cause: the field is fs_read_allow[0]\n  hint:  name one that exists\n"
+    )
+    shown = ctl("run", "--json", "--", "true")
+    assert shown.returncode == 125
+    assert json.loads(shown.stdout)["error"]["data"]["kind"] == "PathDenied"
+
+
+def test_denials_are_told_in_one_line_with_the_flags_that_allow_them(ctl, fake):
+    run = fake.handlers["execute"]
+    denials = [
+        {"kind": "filesystem_write", "operation": "open", "target": "/etc/x y", "layer": "mount",
+         "evidence": "policy", "confidence": "high", "message": "m",
+         "remedy": {"fs_write_allow": ["/etc/x y"]}},
+        {"kind": "network", "operation": "connect", "target": "example.com:443", "layer": "gate",
+         "evidence": "gate", "confidence": "high", "message": "m",
+         "remedy": {"network": {"kind": "allow_hosts", "hosts": ["example.com"]}}},
+    ]  # fmt: skip
+    fake.handlers["execute"] = lambda c, p, i: {**run(c, p, i), "denials": denials}
+    done = ctl("run", "--", "sh", "-c", "exit 3")
+    assert done.returncode == 3
+    assert done.stderr == (
+        b"sandboxctl: denied: writing /etc/x y, connecting to example.com:443; "
+        b"to allow it add: --write '/etc/x y' --net example.com\n"
+    )
+    assert ctl("run", "--quiet", "--", "true").stderr == b""
+
+
+@pytest.mark.parametrize(
+    ("ended", "code"),
+    [
+        ({"outcome": "timeout", "signal": 15}, 124),
+        ({"outcome": "memory", "signal": 9}, 137),
+        ({"outcome": "output_limit", "signal": None}, 125),
+        ({"outcome": "isolation_lost", "signal": 9}, 137),
+    ],
+)
+def test_an_outcome_other_than_exit_is_said_and_has_its_code(ctl, fake, ended, code):
+    run = fake.handlers["execute"]
+    fake.handlers["execute"] = lambda c, p, i: {**run(c, p, i), "exit_code": None, **ended}
+    done = ctl("run", "--", "true")
+    assert done.returncode == code
+    assert done.stderr.startswith(b"sandboxctl: the command was ended: ")
+    assert done.stderr.count(b"\n") == 1
+
+
+def test_json_prints_one_object_with_the_captured_output(ctl):
+    done = ctl("run", "--json", "--", "sh", "-c", "cat; exit 4", input=b"typed")
+    result = json.loads(done.stdout)
+    assert (result["stdout"]["data"], result["exit_code"]) == ("typed", 4)
+    assert (done.returncode, done.stderr) == (4, b"")
+
+
+def test_stdin_of_dev_null_is_not_kept_open(ctl, fake):
+    process = ctl.start("run", "--", "cat")
+    assert process.wait(timeout=30) == 0
+    process.communicate()
+    (execute,) = [m for m in fake.seen if m["method"] == "execute"]
+    assert "stdin_open" not in execute["params"]
+    assert "execution/write" not in fake.methods()
+
+
+@pytest.mark.parametrize("closed", ["0<&-", "1>&-", "2>&-"])
+def test_a_closed_standard_descriptor_is_no_reason_to_fail(ctl, closed):
+    line = " ".join(f"'{word}'" for word in ctl.argv("run", "--", "sh", "-c", "cat; exit 5"))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(["sh", "-c", f"{line} {closed}"], stdin=subprocess.DEVNULL,
+                          cwd=ctl.workspace, env=environment, timeout=60)  # fmt: skip
+    assert done.returncode == 5
+
+
+def test_a_command_that_does_not_read_leaves_most_of_stdin_alone(ctl, fake):
+    read, write = os.pipe()
+    process = ctl.start("run", "--", "sleep", "60", stdin=read)
+    os.close(read)
+    os.set_blocking(write, False)
+    sent = 0
+    try:
+        while True:
+            if "execution/write" in fake.methods():
+                try:
+                    while True:
+                        sent += os.write(write, b"x" * 65536)
+                except BlockingIOError:
+                    if sent > 0 and sum(m == "execution/write" for m in fake.methods()) >= 2:
+                        break
+            else:
+                sent += os.write(write, b"x")
+    except BlockingIOError:
+        pass
+    # Three pipes and one piece in flight: what is bounded, whatever the producer offers.
+    assert sent < 1024 * 1024
+    os.close(write)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=30) == 143
+    process.communicate()
+
+
+def test_first_interrupt_is_forwarded_and_the_command_decides(ctl):
+    script = "trap 'echo got; exit 9' INT; echo up; while :; do sleep 0.1; done"
+    process = ctl.start("run", "--", "sh", "-c", script)
+    assert process.stdout.readline() == b"up\n"
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=30) == (b"got\n", b"")
+    assert process.returncode == 9
+
+
+def test_second_interrupt_kills(ctl, fake):
+    process = ctl.start("run", "--", "sh", "-c", "trap '' INT; echo up; while :; do sleep 1; done")
+    assert process.stdout.readline() == b"up\n"
+    process.send_signal(signal.SIGINT)
+    while "execution/signal" not in fake.methods():
+        pass
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "execution/cancel" in fake.methods()
+    assert not fake.commands
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_being_told_to_end_cancels_the_command(ctl, fake, number, code):
+    process = ctl.start("run", "--", "sh", "-c", "echo up; sleep 60")
+    assert process.stdout.readline() == b"up\n"
+    process.send_signal(number)
+    process.communicate(timeout=30)
+    assert process.returncode == code
+    assert not fake.commands
+
+
+def test_stop_and_continue_reach_the_command(ctl, fake):
+    process = ctl.start("run", "--", "sh", "-c", "echo up; sleep 60")
+    process.stdout.readline()
+    process.send_signal(signal.SIGTSTP)
+    _, status = os.waitpid(process.pid, os.WUNTRACED)
+    assert os.WIFSTOPPED(status)
+    process.send_signal(signal.SIGCONT)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=30)
+    sent = [m["params"]["signal"] for m in fake.seen if m["method"] == "execution/signal"]
+    assert sent == ["STOP", "CONT"]
+
+
+def test_a_reader_that_leaves_ends_the_command_like_sigpipe(ctl, fake):
+    process = ctl.start("run", "--", "sh", "-c", "while :; do echo line; done")
+    assert process.stdout.readline() == b"line\n"
+    process.stdout.close()
+    assert process.wait(timeout=30) == 141
+    assert process.stderr.read() == b""
+    process.stderr.close()
+    assert fake.closed.wait(10)
+
+
+def test_a_reader_that_waits_slows_the_command_and_loses_nothing(ctl):
+    process = ctl.start("run", "--", "sh", "-c", "seq 1 400000; echo end >&2")
+    head = process.stdout.read(100)
+    out, err = process.communicate(timeout=60)
+    assert head + out == "".join(f"{n}\n" for n in range(1, 400001)).encode()
+    assert err == b"end\n"
+
+
+def test_both_streams_into_one_pipe_keep_their_order(ctl):
+    process = ctl.start("run", "--", "sh", "-c", "for i in 1 2 3 4 5; do echo o$i; sleep 0.05; "
+                        "echo e$i >&2; sleep 0.05; done", stderr=subprocess.STDOUT)  # fmt: skip
+    out, _ = process.communicate(timeout=30)
+    assert out.split() == [b"o1", b"e1", b"o2", b"e2", b"o3", b"e3", b"o4", b"e4", b"o5", b"e5"]
+
+
+def test_a_daemon_that_vanishes_is_125_and_says_so(ctl, fake):
+    process = ctl.start("run", "--", "sh", "-c", "echo up; sleep 60")
+    process.stdout.readline()
+    fake.close()
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 125
+    assert err.startswith(b"sandboxctl: error: the daemon closed the connection\n")
+
+
+def test_an_argument_that_is_not_utf8_is_refused_with_a_sentence(ctl):
+    done = subprocess.run([*map(os.fsencode, ctl.argv("run", "--", "echo")), b"\xff"],
+                          cwd=ctl.workspace, capture_output=True, timeout=60,
+                          env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})  # fmt: skip
+    assert done.returncode == 125
+    assert b"not UTF-8" in done.stderr
+
+
+def test_no_daemon_and_no_autostart_is_125(ctl):
+    ctl.socket_path += ".gone"
+    done = ctl("run", "--", "true")
+    assert done.returncode == 125
+    assert b"sandboxctl: error: no sandboxd listens on" in done.stderr
+    assert b"hint:" in done.stderr
