@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections.abc import Sequence
 
@@ -15,9 +14,10 @@ def unsandboxed() -> Row:
     return _spawning("unsandboxed subprocess.run", [COMMAND])
 
 
-def bare_bwrap(flags: Sequence[str]) -> Row:
-    """`flags` are bwrap's own, without the command."""
-    return _spawning("bare bwrap, same flags", [shutil.which("bwrap") or "bwrap", *flags, COMMAND])
+def bare_bwrap(command_line: Sequence[str]) -> Row:
+    """`command_line` is what `manifest/check` shows; the command takes the place of the init."""
+    end = len(command_line) - command_line[::-1].index("--")
+    return _spawning("bare bwrap, same flags", [*command_line[:end], COMMAND])
 
 
 def _spawning(name: str, command: list[str]) -> Row:

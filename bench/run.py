@@ -9,7 +9,6 @@ from pathlib import Path
 from support.daemon import Daemon, running_daemon
 
 from bench import rows_baseline, rows_daemon
-from bench.bwrap_flags import without_descriptors
 from bench.measure import latency, table, throughput
 
 
@@ -17,18 +16,19 @@ def main() -> None:
     options = _options()
     with tempfile.TemporaryDirectory(prefix="sbxd-bench-") as folder, running_daemon() as daemon:
         policy = {"preset": options.preset, "workspace": str(Path(folder).resolve())}
-        flags = _bwrap_flags(daemon, policy)
+        bwrap = rows_baseline.bare_bwrap(_command_line(daemon, policy))
         with rows_daemon.execute(daemon, policy) as through_daemon:
-            rows = [rows_baseline.unsandboxed(), rows_baseline.bare_bwrap(flags), through_daemon]
+            rows = [rows_baseline.unsandboxed(), bwrap, through_daemon]
             measured = latency(rows, rounds=options.rounds)
             throughput(rows, measured, clients=options.clients, each=options.each)
     print(f"{rows_baseline.COMMAND}, preset {options.preset}, {options.rounds} rounds, interleaved")
-    print(table(measured, reference=rows[1].name, clients=options.clients))
+    print(table(measured, reference=bwrap.name, clients=options.clients))
 
 
-def _bwrap_flags(daemon: Daemon, policy: dict[str, str]) -> list[str]:
+def _command_line(daemon: Daemon, policy: dict[str, str]) -> list[str]:
     with daemon.connect() as connection:
-        return without_descriptors(connection.call("manifest/check", policy)["command_line"])
+        words: list[str] = connection.call("manifest/check", policy)["command_line"]
+        return words
 
 
 def _options() -> argparse.Namespace:
