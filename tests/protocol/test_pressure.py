@@ -1,0 +1,135 @@
+"""Clients and commands that behave badly: a bounded effect, nothing left over, the daemon lives."""
+
+from __future__ import annotations
+
+import resource
+import signal
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from support.daemon import Daemon
+from support.processes import survivors
+from support.rpc import Connection
+
+pytestmark = pytest.mark.requires("bubblewrap")
+
+CAPTURED = 8 * 1024 * 1024
+MEMORY_ROOM = 100 * 1024 * 1024
+FOREVER = {"argv": ["sleep", "600"], "stream": True, "execution_id": "forever"}
+
+
+def memory_bytes(daemon: Daemon) -> int:
+    """Resident memory of the daemon (statm is readable although it is not dumpable)."""
+    pages = int(Path(f"/proc/{daemon.pid}/statm").read_text().split()[1])
+    return pages * resource.getpagesize()
+
+
+def running(connection: Connection) -> None:
+    """Start a command that does not end by itself, and see it run."""
+    connection.start("execute", FOREVER)
+    connection.notification("execution/started")
+
+
+@pytest.fixture
+def many_files() -> Iterator[int]:
+    """As many descriptors as the hard limit allows, up to what the test wants."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = min(hard, 4096)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
+    yield wanted
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_thousands_of_idle_connections_do_not_stop_it(daemon: Daemon, many_files: int) -> None:
+    before = daemon.connect()
+    before.call("initialize")
+    with ExitStack() as idle:
+        for _ in range(min(2000, many_files - 200)):
+            try:
+                idle.enter_context(daemon.connect(timeout_s=5))
+            except (ConnectionRefusedError, BlockingIOError, TimeoutError):
+                break  # a full backlog is a bounded effect too
+        assert before.call("execute", {"argv": ["echo", "here"]})["stdout"]["data"] == "here\n"
+        assert memory_bytes(daemon) < 2 * MEMORY_ROOM
+    before.close()
+    with daemon.connect() as after:
+        assert after.call("execute", {"argv": ["true"]})["exit_code"] == 0
+
+
+def test_a_client_that_stops_reading_slows_only_itself(daemon: Daemon) -> None:
+    with daemon.connect() as deaf, daemon.connect() as other:
+        before = memory_bytes(daemon)
+        deaf.start("execute", {"argv": ["yes"], "stream": True, "execution_id": "flood"})
+        for _ in range(10):
+            assert other.call("execute", {"argv": ["true"]})["exit_code"] == 0
+        assert memory_bytes(daemon) - before < MEMORY_ROOM
+        left = daemon.descendants()
+        assert left
+        deaf.close()
+        assert not survivors(left)
+
+
+def test_a_client_that_vanishes_takes_its_command_along(daemon: Daemon) -> None:
+    connection = daemon.connect()
+    running(connection)
+    below = daemon.descendants()
+    assert below
+    connection.close()
+    assert not survivors(below)
+    with daemon.connect() as after:
+        assert after.call("execution/list") == {"executions": []}
+
+
+def test_a_flood_is_captured_up_to_the_limit_and_counted_to_the_end(daemon: Daemon) -> None:
+    flood = 3 * CAPTURED
+    with daemon.connect() as connection:
+        result = connection.call("execute", {"argv": ["head", "-c", str(flood), "/dev/zero"]})
+        assert (result["outcome"], result["exit_code"]) == ("exited", 0)
+        assert result["stdout"]["bytes"] == flood
+        assert result["stdout"]["truncated"]
+        assert len(result["stdout"]["data"]) == CAPTURED
+
+
+def test_a_command_that_ignores_sigterm_is_killed_at_its_timeout(daemon: Daemon) -> None:
+    script = "trap '' TERM; echo ready; while :; do sleep 1; done"
+    with daemon.connect() as connection:
+        params = {"argv": ["sh", "-c", script], "manifest": {"timeout": 0.5}}
+        result = connection.call("execute", params)
+        assert result["outcome"] == "timeout"
+        assert result["stdout"]["data"] == "ready\n"
+        assert connection.call("execute", {"argv": ["true"]})["exit_code"] == 0
+
+
+@pytest.mark.isolation
+def test_a_fork_bomb_ends_with_its_timeout(daemon: Daemon) -> None:
+    # Of a size that the machine survives should the limit not hold.
+    leaf = "for j in $(seq 9); do sleep 99 & done; wait"
+    bomb = f"for i in $(seq 30); do setsid sh -c '{leaf}' & done; wait"
+    manifest = {"timeout": 2, "max_processes": 60}
+    with daemon.connect() as connection:
+        result = connection.call("execute", {"argv": ["sh", "-c", bomb], "manifest": manifest})
+        assert result["outcome"] in ("timeout", "processes", "exited")
+        assert not survivors(p for p in daemon.descendants() if p.name in ("sh", "sleep"))
+        assert connection.call("execute", {"argv": ["true"]})["exit_code"] == 0
+
+
+@pytest.mark.isolation
+def test_nothing_outlives_a_daemon_that_is_killed(daemon: Daemon) -> None:
+    with daemon.connect() as connection:
+        running(connection)
+        below = daemon.descendants()
+        assert "sleep" in {p.name for p in below}
+        daemon.process.kill()
+        daemon.process.wait()
+        assert not survivors(below)
+
+
+@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_the_daemon_and_every_child(daemon: Daemon, ending: int) -> None:
+    with daemon.connect() as connection:
+        running(connection)
+        assert daemon.descendants()
+        assert daemon.stop(ending) == 0
+        assert not Path(daemon.socket).exists()
