@@ -49,6 +49,10 @@ static noreturn void finish(const struct keeper *keeper)
     _exit(KEEPER_DONE);
 }
 
+/* The slot is marked before the message is sent, here and below. Should the command kill the
+ * keeper in between, that message is lost; marked after, it would often be sent twice: sending
+ * wakes the daemon, and the keeper may not run again before it is killed. */
+
 /* The report pipe has data: a failure; or it is closed: the command was executed, or it died. */
 static void learn_start(struct keeper *keeper)
 {
@@ -67,8 +71,8 @@ static void learn_start(struct keeper *keeper)
     /* Killed before it got there: there was no command. */
     if (keeper->slot->stage != EXEC_STAGE_EXEC)
         fail(keeper, keeper->slot->stage, EINTR, "");
-    send_started(keeper->channel, keeper->main_pid, keeper->master, true);
     keeper->started = keeper->slot->started = true;
+    send_started(keeper->channel, keeper->main_pid, keeper->master, true);
     if (keeper->master >= 0)
         close(keeper->master);
     keeper->master = -1;
@@ -79,9 +83,8 @@ static void report_exit(struct keeper *keeper, int status, const struct rusage *
     struct usage usage = usage_of(rusage);
     while (!keeper->started)
         learn_start(keeper);
+    keeper->main_ended = keeper->slot->exit_reported = true;
     send_exited(keeper->channel, status, &usage, true);
-    keeper->slot->exit_reported = true;
-    keeper->main_ended = true;
 }
 
 static int raw_status(const siginfo_t *info)

@@ -1,0 +1,115 @@
+"""A command that kills its own keeper gains nothing: its end is still reported, and it still ends."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+from init_driver import Init, Place, ready_init
+from support.processes import survivors
+from test_tree import DAEMONIZE, sleepers, wait_for_output
+
+from sandboxd.linux import init_wire as wire
+
+# The keeper is the parent of the command's main process.
+KILL_KEEPER = "kill -9 $PPID; "
+
+
+@pytest.mark.parametrize("how", ["-9", "-STOP"])
+def test_the_exact_status_is_reported_without_a_keeper(init: Init, how: str) -> None:
+    ended = init.shell(f"kill {how} $PPID; sleep 0.1; exit 7").wait()
+    assert ended.kinds == ["Started", "Exited", "Gone"]
+    assert ended.code == 7
+    assert init.exec("true").wait().code == 0
+
+
+def test_a_signal_is_reported_without_a_keeper(init: Init) -> None:
+    ended = init.shell(KILL_KEEPER + "kill -9 $$").wait()
+    assert ended.kinds == ["Started", "Exited", "Gone"]
+    assert ended.signal == signal.SIGKILL
+
+
+def test_rusage_is_reported_without_a_keeper(plain_init: Init) -> None:
+    script = "import os, time; os.kill(os.getppid(), 9)\nwhile time.process_time() < .3: pass"
+    ended = plain_init.python(script).wait()
+    used = ended.only(wire.Exited).usage
+    assert used.user_us + used.system_us >= 0.3e6
+    tree = ended.only(wire.Gone).usage
+    assert tree.user_us + tree.system_us >= 0.3e6
+
+
+@pytest.mark.requires("bubblewrap")
+def test_kill_everything_ends_only_what_it_may() -> None:
+    """In a pid namespace only: `kill -9 -1` elsewhere is the end of the tests."""
+    with ready_init(Place(bwrap=True)) as init:
+        ended = init.python("import os; os.kill(-1, 9); os._exit(7)").wait()
+        assert ended.kinds == ["Started", "Exited", "Gone"]
+        assert ended.code == 7
+        assert init.exec("true").wait().code == 0
+
+
+def test_orphans_end_with_main(init: Init) -> None:
+    command = init.python(DAEMONIZE + "os.kill(os.getppid(), 9); input()")
+    wait_for_output(command, b"orphan")
+    watched = sleepers(init)
+    assert len(watched) == 2
+    ended = command.wait()
+    assert ended.kinds == ["Started", "Exited", "Gone"]
+    assert survivors(watched, within_s=0) == []
+
+
+def test_orphans_end_with_the_channel(init: Init) -> None:
+    command = init.python(DAEMONIZE + "os.kill(os.getppid(), 9); time.sleep(600)")
+    wait_for_output(command, b"orphan")
+    watched = sleepers(init)
+    command.channel.close()
+    assert survivors(watched) == []
+    assert init.exec("true").wait().code == 0
+
+
+def test_kill_and_signal_are_answered_by_the_init(init: Init) -> None:
+    command = init.shell(
+        KILL_KEEPER + "trap 'echo usr1' USR1; trap '' TERM; echo up; while :; do sleep 0.1; done"
+    )
+    wait_for_output(command, b"up")
+    command.send(wire.Signal(number=signal.SIGUSR1))
+    wait_for_output(command, b"usr1")
+    command.send(wire.Kill())
+    ended = command.wait()
+    assert ended.kinds == ["Started", "Exited", "Gone"]
+    assert ended.signal == signal.SIGKILL
+
+
+def test_other_commands_are_left_alone(init: Init) -> None:
+    kept = init.shell("read line; exit 3")
+    kept.started()
+    also_adopted = init.shell(KILL_KEEPER + "echo up; read line; exit 4")
+    wait_for_output(also_adopted, b"up")
+    assert init.shell(KILL_KEEPER + "sleep 600 & exit 5").wait().code == 5
+    assert also_adopted.wait().code == 4
+    assert kept.wait().code == 3
+
+
+def test_background_of_a_command_without_a_keeper_ends_with_main(init: Init) -> None:
+    flags = wire.ExecFlag.KEEP_BACKGROUND
+    command = init.shell(KILL_KEEPER + "sleep 600 & exit 6", flags=flags)
+    ended = command.wait()
+    assert ended.kinds == ["Started", "Exited", "Gone"]
+    assert sleepers(init) == []
+
+
+def test_a_background_process_that_kills_the_keeper_later(init: Init) -> None:
+    script = "(read line; kill -9 $PARENT; sleep 600) <&0 & exit 6"
+    command = init.shell(f"PARENT=$PPID; {script}", flags=wire.ExecFlag.KEEP_BACKGROUND)
+    command.started()
+    assert isinstance(command.receive(), wire.Exited)
+    ended = command.wait()
+    assert ended.kinds == ["Started", "Exited", "Gone"]
+    assert sleepers(init) == []
+
+
+def test_limits_hold_without_a_keeper(init: Init) -> None:
+    script = KILL_KEEPER + "while :; do :; done"
+    ended = init.shell(script, tree_cpu_us=200_000).wait()
+    assert ended.kinds == ["Started", "Limit", "Exited", "Gone"]
+    assert ended.only(wire.Limit).kind == wire.LimitKind.CPU
