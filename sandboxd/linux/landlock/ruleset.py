@@ -11,6 +11,7 @@ import os
 import stat
 import sys
 from dataclasses import dataclass
+from errno import ENOSYS
 from types import TracebackType
 from typing import Self
 
@@ -111,7 +112,7 @@ def build_ruleset(spec: RulesetSpec, abi: int) -> Ruleset:
     """
     known = min(abi, features.NEWEST_KNOWN_ABI)
     if known <= 0:
-        raise OSError(features.missing(0)[0])
+        raise OSError(ENOSYS, features.missing(0)[0])
     handled_fs = access.access_handled(known)
     if not spec.device_ioctl:
         handled_fs &= ~access.IOCTL_DEV

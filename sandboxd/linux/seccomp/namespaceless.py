@@ -12,16 +12,19 @@ from sandboxd.linux.seccomp.baseline import IO_URING, KEYRINGS
 from sandboxd.linux.seccomp.gates import IOCTL, OTHER_PROCESSES
 from sandboxd.linux.seccomp.rules import Gate, Group
 
+_SYSTEM_V = (
+    "shmget", "shmat", "shmctl", "shmdt",
+    "msgget", "msgsnd", "msgrcv", "msgctl",
+    "semget", "semop", "semtimedop", "semctl",
+)  # fmt: skip
+
 REFUSED: tuple[Group, ...] = (
     IO_URING,
     KEYRINGS,
     Group(
         "System V objects",
         "shared memory, queues and semaphores of the user's other programs, found by number",
-        tuple(
-            "shmget shmat shmctl shmdt msgget msgsnd msgrcv msgctl "
-            "semget semop semtimedop semctl".split()
-        ),
+        _SYSTEM_V,
         EPERM,
     ),
     Group(
