@@ -21,7 +21,12 @@ BINARY = INIT_FOLDER / "sandboxd-init"
 PATIENCE_S = 30.0
 PATH = "/usr/local/bin:/usr/bin:/bin"
 BWRAP = ["bwrap", "--unshare-all", "--as-pid-1", "--die-with-parent", "--cap-drop", "ALL"]
-ROOT = ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp"]
+OWN = ["--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp"]
+HOST = ["--ro-bind", "/", "/"]
+MINIMAL = ["--ro-bind", "/usr", "/usr"]
+for _link in ("/bin", "/lib", "/lib64"):
+    if Path(_link).is_symlink():
+        MINIMAL += ["--symlink", f"usr{_link}", _link]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,11 +35,13 @@ class Place:
 
     bwrap: bool = False
     unprivileged: bool = False
+    minimal: bool = False
     mounts: tuple[str, ...] = ()
 
     def words(self) -> list[str]:
         user = as_user(unprivileged_user()) if self.unprivileged else []
-        return [*user, *([*BWRAP, *ROOT, *self.mounts, "--"] if self.bwrap else [])]
+        root = [*(MINIMAL if self.minimal else HOST), *OWN, *self.mounts]
+        return [*user, *([*BWRAP, *root, "--"] if self.bwrap else [])]
 
 
 def places() -> list[Place]:
