@@ -7,11 +7,13 @@ import sys
 from dataclasses import dataclass, field, replace
 
 from sandboxd.config import Config
-from sandboxd.policy import caches, ceiling, limits, masks, protected, toolchains
+from sandboxd.policy import ceiling, limits, masks, protected
 from sandboxd.policy.canonical import Resolved, check_spelling, resolve
 from sandboxd.policy.environment import Pairs, environment, overlay
+from sandboxd.policy.implied import Asked, implied
 from sandboxd.policy.layout import Host, layout
 from sandboxd.policy.own import OwnPaths
+from sandboxd.policy.pins import pins
 from sandboxd.policy.plan import Access, Grant, Link, NetworkRule, Plan, RunAs, SandboxSpec
 from sandboxd.policy.presets import Preset, preset
 from sandboxd_proto.errors import ManifestInvalid, PathDenied
@@ -131,34 +133,29 @@ def _sandbox(
 ) -> tuple[SandboxSpec, Pairs]:  # fmt: skip
     manifest = wish.manifest
     grants, links = _asked_grants(manifest, machine)
-    more_env: Pairs = ()
     if workspace is not None and base.named:
         access: Access = "write" if base.workspace_writable else "read"
         grants.append(Grant(workspace.path, access, workspace.identity, "caller"))
         links += workspace.links
         _refuse_own(workspace.path, access, "workspace", machine.own)
-    if base.named and not base.unsandboxed:
-        grants += toolchains.grants(env, machine.home)
-    if workspace is not None and base.workspace_writable:
-        cache = caches.for_workspace(workspace.path, machine.caches_root)
-        grants += cache.grants
-        more_env = cache.env
+    denied = _denied(manifest)
     owner = _run_as(workspace, grants, machine)
+    more = implied(Asked(base, workspace, env, tuple(grants), tuple(denied), owner), machine)
     spec = SandboxSpec(
         base=manifest.base or base.base,
         network=network,
-        grants=tuple(sorted(set(grants))),
-        links=tuple(sorted(set(links))),
+        grants=tuple(sorted({*grants, *more.grants})),
+        links=tuple(sorted({*links, *more.links})),
         run_as=owner,
         image=manifest.image,
         config_version=machine.config_version,
     )
-    spec = replace(spec, masks=masks.masks_for(spec, _denied(manifest), machine))
-    protect = machine.config.protect.add
-    kept = protected.own_code(spec, machine.own)
-    if workspace is not None and base.workspace_writable:
-        kept += protected.for_workspace(workspace.path, protect)
-    return replace(spec, protected=tuple(sorted(kept))), more_env
+    spec = replace(spec, masks=masks.masks_for(spec, denied, machine))
+    own = protected.own_code(spec, machine.own)
+    kept = protected.settled(own, more.protected, spec, machine.host)
+    spec = replace(spec, protected=kept)
+    pinned = pins(spec, machine.host)
+    return replace(spec, grants=tuple(sorted({*spec.grants, *pinned}))), more.env
 
 
 def _asked_grants(manifest: Manifest, machine: Machine) -> tuple[list[Grant], list[Link]]:

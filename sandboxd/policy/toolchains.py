@@ -1,11 +1,19 @@
-"""Toolchains in the home folder that the caller's PATH leads to, bound read-only."""
+"""Toolchains in the home folder that the caller's PATH leads to, bound read-only.
+
+A program needs more than its own folder: what its installation holds, and what it links to. Both
+are followed within bounds, and never up to the home folder itself.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 
+from sandboxd.policy.canonical import Resolved, resolve
 from sandboxd.policy.environment import Pairs
-from sandboxd.policy.plan import Grant, Identity
+from sandboxd.policy.plan import Grant, Link
+from sandboxd_proto.errors import PathDenied
 
 # folder below home on PATH → the folders that the programs there need
 ROOTS: dict[str, tuple[str, ...]] = {
@@ -16,27 +24,121 @@ ROOTS: dict[str, tuple[str, ...]] = {
     ".sdkman": (".sdkman",),
     ".bun": (".bun",),
     ".deno": (".deno",),
+    ".rbenv": (".rbenv",),
+    ".nodenv": (".nodenv",),
     ".cargo/bin": (".cargo/bin", ".rustup"),  # rustup's proxies in bin run what lies in .rustup
-    ".local/bin": (".local/bin", ".local/share/uv", ".local/pipx"),
+    ".local/bin": (
+        ".local/bin", ".local/lib",  # pip install --user
+        ".local/share/uv/tools", ".local/share/uv/python", ".local/pipx", ".local/share/pipx",
+    ),
     "go/bin": ("go/bin",),
     ".local/share/mise": (".local/share/mise",),
-}
+    ".local/share/fnm": (".local/share/fnm",),
+    ".local/share/pnpm": (".local/share/pnpm",),
+}  # fmt: skip
+_MOST_GRANTS = 64
+_MOST_PROGRAMS = 512
+_INSTALLATION = ("lib", "lib64", "libexec", "share", "include", "pyvenv.cfg", "conda-meta")
+
+
+@dataclass(slots=True)
+class Toolchains:
+    grants: list[Grant] = field(default_factory=list)
+    links: list[Link] = field(default_factory=list)
+
+    def add(self, path: str, home: str) -> None:
+        """Grant `path` if it exists, is hidden otherwise and is not covered yet."""
+        found = _resolved(path)
+        if found is None or len(self.grants) >= _MOST_GRANTS:
+            return
+        self.links += [link for link in found.links if link not in self.links]
+        if _hidden(found.path, home) and not self.covers(found.path):
+            self.grants.append(Grant(found.path, "read", found.identity, "toolchain"))
+
+    def covers(self, path: str) -> bool:
+        return any(path == g.path or path.startswith(g.path + "/") for g in self.grants)
+
+
+def toolchains(env: Pairs, home: str) -> Toolchains:
+    found = Toolchains()
+    home = os.path.realpath(home)
+    entries = [e for e in dict(env).get("PATH", "").split(":") if os.path.isabs(e)]
+    # Known roots first: what they cover is not looked at again.
+    for entry in entries:
+        for root in _known(entry, home):
+            found.add(root, home)
+    for entry in entries:
+        if _hidden(entry, home) or _hidden(os.path.realpath(entry), home):
+            found.add(_installation(entry, home), home)
+            for target in _programs(entry, home):
+                if not found.covers(target):
+                    found.add(_installation_of(target, home), home)
+    for grant in list(found.grants):
+        base = _python_of(grant.path)
+        if base is not None and not found.covers(base):
+            found.add(_installation(base, home), home)
+    return found
 
 
 def grants(env: Pairs, home: str) -> list[Grant]:
-    search = dict(env).get("PATH", "").split(":")
-    roots: set[str] = set()
-    for entry in search:
-        for lead, needed in ROOTS.items():
-            start = os.path.join(home, lead)
-            if entry == start or entry.startswith(start + "/"):
-                roots.update(os.path.join(home, path) for path in needed)
-    return [grant for root in sorted(roots) for grant in _grant(root)]
+    return toolchains(env, home).grants
 
 
-def _grant(root: str) -> list[Grant]:
+def _known(entry: str, home: str) -> Iterator[str]:
+    for lead, needed in ROOTS.items():
+        start = os.path.join(home, lead)
+        if entry == start or entry.startswith(start + "/"):
+            yield from (os.path.join(home, path) for path in needed)
+
+
+def _hidden(path: str, home: str) -> bool:
+    """Whether `base: host` hides it. The home folder itself is never a toolchain."""
+    return any(path.startswith(f"{folder}/") for folder in (home, "/home", "/root", "/run"))
+
+
+def _resolved(path: str) -> Resolved | None:
     try:
-        real = os.path.realpath(root, strict=True)
-        return [Grant(real, "read", Identity.of(os.lstat(real)), "toolchain")]
+        return resolve(path, "env")
+    except PathDenied:
+        return None
+
+
+def _installation(folder: str, home: str) -> str:
+    """The prefix that a folder of programs belongs to, else the folder."""
+    prefix = os.path.dirname(folder.rstrip("/"))
+    too_wide = (home, os.path.join(home, ".local"), "/run", "/home", "/root")
+    if os.path.basename(folder.rstrip("/")) not in ("bin", "sbin") or prefix in too_wide:
+        return folder
+    is_one = any(os.path.exists(os.path.join(prefix, name)) for name in _INSTALLATION)
+    return prefix if is_one else folder
+
+
+def _installation_of(program: str, home: str) -> str:
+    folder = os.path.dirname(program)
+    prefix = _installation(folder, home)
+    return program if prefix == folder else prefix
+
+
+def _programs(entry: str, home: str) -> Iterator[str]:
+    """Where the symlinks in a folder of programs lead, if that is hidden."""
+    try:
+        with os.scandir(entry) as programs:
+            links = [p.path for p, _ in zip(programs, range(_MOST_PROGRAMS), strict=False)
+                     if p.is_symlink()]  # fmt: skip
     except OSError:
-        return []
+        return
+    for link in links:
+        target = os.path.realpath(link)
+        if _hidden(target, home) and os.path.isfile(target):
+            yield target
+
+
+def _python_of(prefix: str) -> str | None:
+    """The folder of the interpreter that a virtual environment was made from."""
+    try:
+        with open(os.path.join(prefix, "pyvenv.cfg"), encoding="utf-8") as file:
+            lines = file.read(4096).splitlines()
+    except (OSError, UnicodeDecodeError):
+        return None
+    values = (line.partition("=")[2].strip() for line in lines if line.startswith("home"))
+    return next(values, None)

@@ -1,0 +1,48 @@
+"""Folders that must not be renamed while a path below them is kept from a command.
+
+A read-only mount on `.git/hooks` is walked around with `mv .git x; mkdir -p .git/hooks`. A folder
+that is itself a mount point cannot be renamed (EBUSY), so every folder between a writable root and
+what is protected, masked or read-only in it is bound onto itself. The same holds for masks: what is
+moved away by one command would be readable under its new name by the next.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from sandboxd.policy.layout import Host, Kind, Layout, layout
+from sandboxd.policy.plan import Grant, Identity, SandboxSpec
+
+
+def pins(spec: SandboxSpec, host: Host) -> tuple[Grant, ...]:
+    """Writable grants with origin "pin", for folders that are no place of the layout yet."""
+    places = layout(spec, host)
+    wanted: set[str] = set()
+    for path in _kept(spec):
+        wanted.update(_between(path, places))
+    return tuple(sorted(grant for path in wanted for grant in _pin(path)))
+
+
+def _kept(spec: SandboxSpec) -> Iterator[str]:
+    yield from (p.path for p in spec.protected)
+    yield from (m.path for m in spec.masks)
+    yield from (g.path for g in spec.grants if g.access == "read")
+
+
+def _between(path: str, places: Layout) -> Iterator[str]:
+    at = os.path.dirname(path)
+    while at != "/":
+        ruling = places.at(at)
+        if ruling.path == at or ruling.kind is not Kind.WRITE:
+            return
+        yield at
+        at = os.path.dirname(at)
+
+
+def _pin(path: str) -> list[Grant]:
+    try:
+        identity = Identity.of(os.lstat(path))
+    except OSError:
+        return []  # a watched path may lie in folders that do not exist yet
+    return [Grant(path, "write", identity, "pin")] if identity.is_dir else []
