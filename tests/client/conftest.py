@@ -20,6 +20,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +102,8 @@ class Command:
     def cancel(self) -> None:
         self.cancelled = True
         if not self.done:
-            os.killpg(self.process.pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
 
     def _pump(self, name: str, reader: Any) -> None:
         while True:
@@ -111,7 +113,9 @@ class Command:
                 data = b""
             if not data:
                 return
-            self.out[name] += data if self.params.get("capture", not self.params.get("stream")) else b""
+            self.out[name] += (
+                data if self.params.get("capture", not self.params.get("stream")) else b""
+            )
             if self.params.get("stream"):
                 sent = captured(data)
                 self.connection.notify("execution/output", execution_id=self.params["execution_id"],
@@ -132,10 +136,8 @@ class Command:
         for reader in self.readers.values():
             reader.close()
         if self.process.stdin:
-            try:
+            with suppress(OSError):
                 self.process.stdin.close()
-            except OSError:
-                pass
         outcome = "cancelled" if self.cancelled else "signaled" if code < 0 else "exited"
         ended = {"outcome": outcome, "exit_code": code if outcome == "exited" else None,
                  "signal": -code if code < 0 else None}  # fmt: skip
@@ -154,10 +156,8 @@ class Connection(threading.Thread):
     def send(self, message: Any) -> None:
         raw = message if isinstance(message, bytes) else json.dumps(message).encode() + b"\n"
         with self.lock:
-            try:
+            with suppress(OSError):
                 self.sock.sendall(raw)
-            except OSError:
-                pass
 
     def notify(self, method: str, **params: Any) -> None:
         self.send({"jsonrpc": "2.0", "method": method, "params": params})
@@ -168,7 +168,7 @@ class Connection(threading.Thread):
                 message = json.loads(line)
                 self.owner.seen.append(message)
                 threading.Thread(target=self.serve, args=(message,), daemon=True).start()
-        except OSError:
+        except (OSError, ValueError):  # reset, or closed under the reader's hands
             pass
         finally:
             self.owner.closed.set()
@@ -247,7 +247,9 @@ class FakeDaemon:
             time.sleep(0.005)
         raise Answer(-32005, "there is no such execution", kind="NotFound")
 
-    def act(self, params: dict[str, Any], action: Callable[..., None], *args: Any) -> dict[str, Any]:
+    def act(
+        self, params: dict[str, Any], action: Callable[..., None], *args: Any
+    ) -> dict[str, Any]:
         action(self.find(params), *args)
         return {}
 
@@ -277,10 +279,8 @@ class FakeDaemon:
         for command in list(self.commands.values()):
             command.cancel()
         for connection in self.connections:
-            try:
+            with suppress(OSError):
                 connection.sock.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass
 
     def methods(self) -> list[str]:
         return [message["method"] for message in self.seen]
@@ -319,6 +319,9 @@ class Ctl:
         self.socket_path, self.workspace = socket_path, workspace
         self.extra: list[str] = ["--no-autostart"]
 
+    def env(self, **more: str) -> dict[str, str]:
+        return environment(**more)
+
     def argv(self, command: str, *arguments: str) -> list[str]:
         options = ["--socket", self.socket_path] if command != "completion" else []
         if command in ("run", "check", "status", "doctor"):
@@ -338,7 +341,7 @@ class Ctl:
                    "stderr": subprocess.PIPE}  # fmt: skip
         return subprocess.Popen(
             self.argv(command, *arguments), cwd=self.workspace, env=environment(),
-            **{**streams, **popen},
+            bufsize=0, **{**streams, **popen},
         )  # fmt: skip
 
 

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 
 import pytest
 
@@ -114,9 +113,8 @@ def test_stdin_of_dev_null_is_not_kept_open(ctl, fake):
 @pytest.mark.parametrize("closed", ["0<&-", "1>&-", "2>&-"])
 def test_a_closed_standard_descriptor_is_no_reason_to_fail(ctl, closed):
     line = " ".join(f"'{word}'" for word in ctl.argv("run", "--", "sh", "-c", "cat; exit 5"))
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(["sh", "-c", f"{line} {closed}"], stdin=subprocess.DEVNULL,
-                          cwd=ctl.workspace, env=environment, timeout=60)  # fmt: skip
+                          cwd=ctl.workspace, env=ctl.env(), timeout=60)  # fmt: skip
     assert done.returncode == 5
 
 
@@ -229,7 +227,7 @@ def test_a_daemon_that_vanishes_is_125_and_says_so(ctl, fake):
 def test_an_argument_that_is_not_utf8_is_refused_with_a_sentence(ctl):
     done = subprocess.run([*map(os.fsencode, ctl.argv("run", "--", "echo")), b"\xff"],
                           cwd=ctl.workspace, capture_output=True, timeout=60,
-                          env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})  # fmt: skip
+                          env=ctl.env())  # fmt: skip
     assert done.returncode == 125
     assert b"not UTF-8" in done.stderr
 

@@ -1,0 +1,36 @@
+"""`sandboxctl kill ID…`: end executions with all they started, or send them a signal."""
+
+from __future__ import annotations
+
+from sandboxd_client.cli.parse import Options, UsageError
+from sandboxd_client.cli.screen import fail
+from sandboxd_client.cli.session import connect, print_json
+from sandboxd_proto.errors import SandboxdError
+
+
+def main(options: Options) -> int:
+    named = options.one("--signal")
+    signal = None if named is None else signal_of(named)
+    code = 0
+    with connect(options) as client:
+        for execution_id in options.operands:
+            try:
+                if signal is None:
+                    client.execution_cancel(execution_id)
+                else:
+                    client.execution_signal(execution_id, signal)
+            except SandboxdError as error:
+                code = fail(error, json=options.has("--json"))
+    if options.has("--json") and not code:
+        print_json({})
+    return code
+
+
+def signal_of(text: str) -> int | str:
+    """15, TERM, SIGTERM and term are the same."""
+    if text.isascii() and text.isdigit():
+        return int(text)
+    name = text.upper().removeprefix("SIG")
+    if not name.isalnum():
+        raise UsageError(f"--signal cannot be {text!r}", "write a number or a name like TERM")
+    return name
