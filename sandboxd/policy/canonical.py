@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from dataclasses import dataclass
 
 from sandboxd.policy.plan import Identity, Link
 from sandboxd_proto.errors import PathDenied
 
 _MAX_LINKS = 40  # the kernel's own limit
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +29,7 @@ def check_spelling(path: str, field: str) -> None:
     """What can be refused without looking at the file system."""
     if not path:
         raise PathDenied("the path is empty", field=field, remedy="give an absolute path")
-    if any(ord(c) < 32 or ord(c) == 127 for c in path):
+    if _CONTROL.search(path):
         raise PathDenied(
             f"the path {path!r} has a control character in it",
             field=field,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from sandboxd.policy import git_config
@@ -40,10 +40,18 @@ def inside(path: str, root: str) -> bool:
 
 def kept(path: str, root: str) -> list[Protected]:
     """How `path` below `root` is kept as it is: mounted if it can be, watched otherwise."""
-    parent = os.path.realpath(os.path.dirname(path))
-    path = os.path.join(parent, os.path.basename(path))
-    if not inside(parent, root) or path == root:
+    return kept_in(os.path.dirname(path), [os.path.basename(path)], root)
+
+
+def kept_in(folder: str, names: Iterable[str], root: str) -> list[Protected]:
+    """The same for several names in one folder, which is resolved once."""
+    parent = os.path.realpath(folder)
+    if not inside(parent, root):
         return []  # it leads out of what is writable
+    return [p for name in names for p in _kept(f"{parent}/{name}", root)]
+
+
+def _kept(path: str, root: str) -> list[Protected]:
     try:
         mode = os.lstat(path).st_mode
     except OSError:
@@ -86,8 +94,7 @@ class Around:
 def doors(git_dir: str, around: Around) -> Doors:
     """The doors of `git_dir` and of all that it contains."""
     found = Doors()
-    for name in GIT_DIR:
-        found.protected += kept(os.path.join(git_dir, name), around.root)
+    found.protected += kept_in(git_dir, GIT_DIR, around.root)
     found.protected += rebase_state(git_dir, around.root)
     found.protected += configured(git_dir, around)
     found.extend(_modules(git_dir, around))
@@ -131,7 +138,7 @@ def _hooks(path: str, root: str) -> list[Protected]:
     path = os.path.normpath(path)
     if inside(root, os.path.realpath(path)):
         # The folder holds the whole workspace: only the hooks in it are kept.
-        return [p for name in HOOKS for p in _kept_if_below(os.path.join(path, name), root)]
+        return kept_in(path, HOOKS, root)
     return _kept_if_below(path, root)
 
 
@@ -223,9 +230,5 @@ def _worktrees(git_dir: str, around: Around) -> Doors:
 
 
 def worktree_state(state: str) -> list[Protected]:
-    found = [
-        p
-        for name in ("gitdir", "commondir", "config.worktree")
-        for p in kept(os.path.join(state, name), state)
-    ]
-    return found + rebase_state(state, state)
+    names = ("gitdir", "commondir", "config.worktree")
+    return kept_in(state, names, state) + rebase_state(state, state)

@@ -23,6 +23,9 @@ from sandboxd_proto.errors import CeilingExceeded
 if TYPE_CHECKING:
     from sandboxd.policy.resolve import Machine
 
+_SYSTEM = tuple(path for group in secrets.SYSTEM for path in group.paths)
+_HOME = tuple(path for group in secrets.HOME for path in group.paths)
+
 
 def masks_for(spec: SandboxSpec, denied: list[Resolved], machine: Machine) -> tuple[Mask, ...]:
     """Only what exists and shows is masked: masking a missing path would create it on the host."""
@@ -91,35 +94,40 @@ def _covered(path: str, wanted: dict[str, bool], places: Layout) -> bool:
 
 def _defaults(spec: SandboxSpec, machine: Machine, places: Layout) -> Iterator[str]:
     """Canonical default masks that may show; a dotfile is often a symlink to where it is kept."""
-    for group in secrets.SYSTEM:
-        for path in group.paths:
-            if places.shows_host(path) and _readable(path, machine.uid):
-                yield os.path.realpath(path)
+    for path in _SYSTEM:
+        if _readable(path, machine.uid):
+            yield os.path.realpath(path)
     own = home_of(spec.run_as.uid) if spec.run_as else None
     for home in homes(machine.home, own or machine.home):
-        if _shows_any(home, places):
-            yield from _in_home(home)
+        for name in _names_in(home, places):
+            path = f"{home}/{name}"
+            if os.path.lexists(path):
+                yield os.path.realpath(path)
 
 
-def _in_home(home: str) -> Iterator[str]:
-    present: set[str] | None
+def _names_in(home: str, places: Layout) -> list[str]:
+    """The secrets of a home folder that could show. Most requests show a few folders of it."""
+    if places.shows_host(home):
+        present = {entry.name for entry in _entries(home)}
+        return [name for name in _HOME if name.partition("/")[0] in present]
+    skip = len(home) + 1
+    below = f"{home}/"
+    shown = [p.path[skip:] for p in places.places if p.path.startswith(below)]
+    if not shown:
+        return []
+    linked = [e.name for e in _entries(home) if e.is_symlink()]
+    linked += [f".config/{e.name}" for e in _entries(f"{home}/.config") if e.is_symlink()]
+    exact = {*shown, *linked}
+    above = tuple(f"{name}/" for name in exact)
+    return [name for name in _HOME if name in exact or name.startswith(above)]
+
+
+def _entries(folder: str) -> list[os.DirEntry[str]]:
     try:
-        present = set(os.listdir(home))
+        with os.scandir(folder) as found:
+            return list(found)
     except OSError:
-        present = None  # it can be entered but not listed
-    for group in secrets.HOME:
-        for name in group.paths:
-            if present is None or name.partition("/")[0] in present:
-                path = os.path.join(home, name)
-                if os.path.lexists(path):
-                    yield os.path.realpath(path)
-
-
-def _shows_any(home: str, places: Layout) -> bool:
-    below = home + "/"
-    return places.shows_host(home) or any(
-        place.path.startswith(below) and places.shows_host(place.path) for place in places.places
-    )
+        return []
 
 
 def _readable(path: str, uid: int) -> bool:

@@ -19,8 +19,8 @@ def pins(spec: SandboxSpec, host: Host) -> tuple[Grant, ...]:
     """Writable grants with origin "pin", for folders that are no place of the layout yet."""
     places = layout(spec, host)
     wanted: set[str] = set()
-    for path in _kept(spec):
-        wanted.update(_between(path, places))
+    for folder in {os.path.dirname(path) for path in _kept(spec)}:
+        wanted.update(_between(folder, places))
     return tuple(sorted(grant for path in wanted for grant in _pin(path)))
 
 
@@ -30,8 +30,7 @@ def _kept(spec: SandboxSpec) -> Iterator[str]:
     yield from (g.path for g in spec.grants if g.access == "read")
 
 
-def _between(path: str, places: Layout) -> Iterator[str]:
-    at = os.path.dirname(path)
+def _between(at: str, places: Layout) -> Iterator[str]:
     while at != "/":
         ruling = places.at(at)
         if ruling.path == at or ruling.kind is not Kind.WRITE:

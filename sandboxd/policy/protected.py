@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from sandboxd.policy import git_dir, linked_git
-from sandboxd.policy.git_dir import Around, Doors, inside, kept
+from sandboxd.policy.git_dir import Around, Doors, inside, kept, kept_in
 from sandboxd.policy.layout import Host, Kind, layout
 from sandboxd.policy.own import OwnPaths
 from sandboxd.policy.plan import Access, Grant, Protected, SandboxSpec
@@ -40,8 +40,8 @@ def for_workspace(
     is created for a path that does not exist: it is to be watched while the command runs.
     """
     homes = tuple(homes)
-    found = Doors()
-    for name in (*WORKSPACE, *more):
+    found = Doors(kept_in(workspace, WORKSPACE, workspace))
+    for name in more:
         found.protected += _named(workspace, name, homes)
     for home in homes:
         if inside(home, workspace):
@@ -81,14 +81,15 @@ def settled(
     places = layout(spec, host)
     named = {g.path for g in spec.grants if g.origin == "caller" and g.access == "write"}
     wanted = {*own, *(p for p in more if p.path not in named)}
-    return tuple(sorted(p for p in wanted if places.at(p.path).kind is Kind.WRITE))
+    open_ = (p for p in wanted if places.at(p.path).kind is Kind.WRITE)
+    return tuple(sorted(open_, key=lambda p: (p.path, p.root)))
 
 
 def _named(workspace: str, name: str, homes: tuple[str, ...]) -> list[Protected]:
     if name.startswith("~/") and homes:
         name = os.path.join(homes[0], name[2:])
     path = os.path.normpath(os.path.join(workspace, name))
-    return kept(path, workspace) if inside(path, workspace) else []
+    return kept(path, workspace) if inside(path, workspace) and path != workspace else []
 
 
 def _repository(workspace: str, configs: tuple[str, ...], roots: Iterable[str] | None) -> Doors:
@@ -151,4 +152,4 @@ def _strictest(protected: Iterable[Protected]) -> list[Protected]:
             chosen[one.path] = one
         elif len(one.root) > len(known.root):
             chosen[one.path] = replace(known, root=one.root)
-    return sorted(chosen.values())
+    return list(chosen.values())

@@ -62,17 +62,15 @@ class Toolchains:
 def toolchains(env: Pairs, home: str) -> Toolchains:
     found = Toolchains()
     home = os.path.realpath(home)
-    entries = [e for e in dict(env).get("PATH", "").split(":") if os.path.isabs(e)]
+    entries = _entries(dict(env).get("PATH", ""), home)
     # Known roots first: what they cover is not looked at again.
     for entry in entries:
         for root in _known(entry, home):
             found.add(root, home)
     for entry in entries:
-        if _hidden(entry, home) or _hidden(os.path.realpath(entry), home):
-            found.add(_installation(entry, home), home)
-            for target in _programs(entry, home):
-                if not found.covers(target):
-                    found.add(_installation_of(target, home), home)
+        found.add(_installation(entry, home), home)
+        for target in _programs(entry, home, found):
+            found.add(_installation_of(target, home), home)
     for grant in list(found.grants):
         base = _python_of(grant.path)
         if base is not None and not found.covers(base):
@@ -82,6 +80,15 @@ def toolchains(env: Pairs, home: str) -> Toolchains:
 
 def grants(env: Pairs, home: str) -> list[Grant]:
     return toolchains(env, home).grants
+
+
+def _entries(path: str, home: str) -> list[str]:
+    """The folders on PATH that are there and would be hidden, each once."""
+    absolute = dict.fromkeys(os.path.normpath(e) for e in path.split(":") if os.path.isabs(e))
+    return [
+        e for e in absolute
+        if (_hidden(e, home) or _hidden(os.path.realpath(e), home)) and os.path.isdir(e)
+    ]  # fmt: skip
 
 
 def _known(entry: str, home: str) -> Iterator[str]:
@@ -119,18 +126,21 @@ def _installation_of(program: str, home: str) -> str:
     return program if prefix == folder else prefix
 
 
-def _programs(entry: str, home: str) -> Iterator[str]:
+def _programs(entry: str, home: str, found: Toolchains) -> Iterator[str]:
     """Where the symlinks in a folder of programs lead, if that is hidden."""
     try:
         with os.scandir(entry) as programs:
             links = [p.path for p, _ in zip(programs, range(_MOST_PROGRAMS), strict=False)
                      if p.is_symlink()]  # fmt: skip
+        targets = {os.path.normpath(os.path.join(entry, os.readlink(link))) for link in links}
     except OSError:
         return
-    for link in links:
-        target = os.path.realpath(link)
-        if _hidden(target, home) and os.path.isfile(target):
-            yield target
+    for target in sorted(targets):
+        # Most lead to a neighbour; resolving each would cost more than the rest of the plan.
+        if not found.covers(target):
+            real = os.path.realpath(target)
+            if _hidden(real, home) and not found.covers(real) and os.path.isfile(real):
+                yield real
 
 
 def _python_of(prefix: str) -> str | None:
