@@ -1,0 +1,20 @@
+"""Evidence → classified denials: what was refused, by which layer, and what would allow it.
+
+Pure: everything that is known comes in as `Setting` (before the command runs), as bytes of its two
+streams, and as `Facts` (when it has ended). Looking at the machine is behind `HostView`.
+"""
+
+from sandboxd.denials.facts import Connection, Facts, GateEvent, HostView, Setting
+from sandboxd.denials.scanner import StreamScanner
+from sandboxd.denials.translations import Translations, load_translations
+
+__all__ = [
+    "Connection",
+    "Facts",
+    "GateEvent",
+    "HostView",
+    "Setting",
+    "StreamScanner",
+    "Translations",
+    "load_translations",
+]

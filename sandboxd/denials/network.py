@@ -1,0 +1,126 @@
+"""A message about a connection: ours only when the plan restricts the network, and that host."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from dataclasses import dataclass
+
+from sandboxd.denials import remedies
+from sandboxd.denials.facts import Setting
+from sandboxd_proto.denial import Confidence, Denial, Evidence, Layer
+
+NETWORK_REASONS = ("lookup", "unreachable", "unconnected")
+
+_NAME = r"(?P<host>\[[0-9a-fA-F:.]+\]|[A-Za-z0-9_](?:[\w.-]*\w)?)"
+_PORT = r"(?P<port>\d{1,5})"
+_Q = r"['\"‘“`«„]?"
+_NOT_A_HOST = frozenset(
+    {"failed", "error", "for", "the", "host", "name", "address", "server", "on", "proxy"}
+)
+# How programs name the host, most telling first: a resolver's own address must not win. `True`:
+# the wording is so plain that a name without a dot is a host as well.
+_HOSTS = tuple(
+    (plain, re.compile(pattern, re.IGNORECASE))
+    for plain, pattern in (
+        (True, rf"\blookup {_NAME}(?: on |:|,|$)"),  # Go
+        (True, rf"\bgetaddrinfo E[A-Z_]+ {_NAME}(?::{_PORT})?"),  # libuv
+        (True, rf"resolve host(?:name| address| name)?:? {_Q}{_NAME}"),  # curl, git, wget, ssh
+        (True, rf"failure resolving {_Q}{_NAME}"),  # apt
+        (True, rf"unknownhost(?:exception)?: {_NAME}"),  # Java
+        (True, rf"host=['\"]{_NAME}['\"](?:, port={_PORT})?"),  # urllib3, pip
+        (True, rf"bad address {_Q}{_NAME}"),  # busybox
+        (True, rf"/dev/(?:tcp|udp)/{_NAME}/{_PORT}"),  # bash
+        (False, rf"resolve (?:address|name|proxy)?:? ?{_Q}{_NAME}{_Q}"),
+        (True, rf"connect to (?:host |server |address )?{_Q}{_NAME}{_Q},? (?:\S+ )?port:? {_PORT}"),
+        (True, rf"connect(?:ion)? (?:to )?(?:E[A-Z]+ )?{_Q}{_NAME}:{_PORT}\b"),  # libuv, apt
+        (True, rf"\bdial (?:tcp|udp)[46]? {_NAME}:{_PORT}"),  # Go
+        (True, rf"connecting to {_NAME}(?:\|[\d.:a-f]+\|)?:{_PORT}"),  # wget
+        (False, rf"\b[a-z][a-z0-9+]*://(?:[^\s/@'\"]*@)?{_NAME}(?::{_PORT})?"),
+        (False, rf"\bconnect (?:E[A-Z]+ )?{_NAME}"),
+        (False, rf"\b(?:ping|telnet|nc|ncat|traceroute|ftp): (?:connect to )?{_NAME}: "),
+        (False, rf"\b(?:host|hostname|address) {_Q}{_NAME}{_Q} (?:not found|port)"),
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    host: str
+    port: int | None = None
+
+
+def judge(setting: Setting, reason: str, line: str) -> Denial | None:
+    """The denial that `line` reports, when it names a host that the plan does not let through."""
+    if not setting.network_restricted:
+        return None
+    end = endpoint(line)
+    if end is None or not refused(setting, end):
+        return None
+    if reason == "unconnected" and setting.plan.sandbox.network.kind == "allow_hosts":
+        # The gate reports its own refusals; other refusals are the server's.
+        return None
+    return denial(setting, end, operation=_operation(reason))
+
+
+def endpoint(line: str) -> Endpoint | None:
+    for plain, pattern in _HOSTS:
+        match = pattern.search(line)
+        if match is None:
+            continue
+        name = match["host"].strip("[]")
+        if name.lower() in _NOT_A_HOST or not (plain or "." in name or ":" in name):
+            continue
+        port = match.groupdict().get("port")
+        number = int(port) if port else 0
+        return Endpoint(name, number if 0 < number < 65536 else None)
+    return None
+
+
+def refused(setting: Setting, end: Endpoint) -> bool:
+    """Whether the plan, and not the other side, keeps this endpoint away."""
+    rule = setting.plan.sandbox.network
+    if rule.kind == "inherit":
+        return False
+    if is_loopback(end.host):
+        # The sandbox has a loopback of its own: only a service of the host is out of reach.
+        return end.port is not None and setting.host.listens(end.port)
+    return rule.kind == "deny" or not any(_covers(entry, end.host) for entry in rule.hosts)
+
+
+def is_loopback(host: str) -> bool:
+    if host.lower() in {"localhost", "ip6-localhost"} or host.lower().endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]").partition("%")[0]).is_loopback
+    except ValueError:
+        return False
+
+
+def denial(
+    setting: Setting, end: Endpoint | None, *, operation: str = "connect",
+    evidence: Evidence = "policy", confidence: Confidence = "high", layer: Layer = "namespace",
+    note: str = "",
+) -> Denial:  # fmt: skip
+    rule = setting.plan.sandbox.network
+    host = end.host if end else None
+    port = end.port if end else None
+    where = f"{host}:{port}" if port else host or "the network"
+    why = "the plan denies the network" if rule.kind == "deny" else "it is not an allowed host"
+    return Denial(
+        kind="network", operation=operation, target=host, layer=layer, evidence=evidence,
+        confidence=confidence, message=f"{where} could not be reached: {note or why}",
+        remedy=remedies.allow_host(rule, host, port),
+    )  # fmt: skip
+
+
+def _operation(reason: str) -> str:
+    return "lookup" if reason == "lookup" else "connect"
+
+
+def _covers(entry: str, host: str) -> bool:
+    name = re.sub(r":\d+\Z", "", entry).strip("[]").lower()
+    host = host.lower().rstrip(".")
+    if name.startswith("*."):
+        return host.endswith(name[1:])
+    return name == host

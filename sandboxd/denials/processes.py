@@ -1,0 +1,96 @@
+"""A message about another process or program: a pid of the host, privileges, a hidden command."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from sandboxd.denials import remedies
+from sandboxd.denials.commandline import CommandLine
+from sandboxd.denials.facts import Setting
+from sandboxd.denials.standing import standings
+from sandboxd_proto.denial import Confidence, Denial, Evidence, Layer
+
+_PID = re.compile(r"(?<![\w.])(\d{1,7})(?![\w.])")
+_PROC_PID = re.compile(r"/proc/(\d{1,7})(?:/|\b)")
+_PRIVILEGED = re.compile(r"\b(sudo|su|doas|pkexec|newuidmap|newgidmap|mount|ping|passwd)\b")
+_COMMAND = (
+    re.compile(r"(?:^|[:\s])([\w.+-]+): command not found"),  # bash
+    re.compile(r"command not found: ([\w.+-]+)"),  # zsh
+    re.compile(r"[Uu]nknown command:? ['‘\"]?([\w.+-]+)"),  # fish
+    re.compile(r"exec: \"([\w.+-]+)\": executable file not found"),  # Go
+    re.compile(r"(?:^|: )([\w.+-]+): not found\s*$"),  # dash
+    re.compile(r"^(?:/usr/bin/)?env: ['‘\"]?([\w.+-]+)['’\"]?: No such file"),
+)
+_DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
+
+
+def judge_pid(setting: Setting, command: CommandLine, line: str) -> Denial | None:
+    """`No such process` about a process that does run, on the host."""
+    if not setting.pid_namespace:
+        return None
+    spoken = [int(text) for text in _PID.findall(line)]
+    for pid in spoken:
+        if pid > 1 and setting.host.pid_exists(pid):
+            return _invisible(pid, "high")
+    if not spoken:
+        # Small numbers on a command line are mostly signals and counts.
+        for pid in command.numbers:
+            if pid > 99 and setting.host.pid_exists(pid):
+                return _invisible(pid, "medium")
+    return None
+
+
+def judge_proc(setting: Setting, line: str) -> Denial | None:
+    """A missing /proc/PID of a process that runs on the host."""
+    match = _PROC_PID.search(line)
+    if match is None or not setting.pid_namespace:
+        return None
+    pid = int(match.group(1))
+    return _invisible(pid, "high") if pid > 1 and setting.host.pid_exists(pid) else None
+
+
+def judge_privileges(line: str) -> Denial | None:
+    """setuid has no effect: no_new_privs is set for every command."""
+    match = _PRIVILEGED.search(line)
+    name = match.group(1) if match else None
+    text = f"{name or 'a program'} could not gain privileges: no sandboxed command can"
+    return _process("exec", name, "supervisor", "policy", "medium", text)
+
+
+def judge_command(setting: Setting, line: str) -> Denial | None:
+    """`command not found` about a program that PATH leads to on the host, where it is hidden."""
+    name = next((m.group(1) for p in _COMMAND if (m := p.search(line)) is not None), None)
+    if name is None:
+        return None
+    path = dict(setting.plan.env).get("PATH", _DEFAULT_PATH)
+    for folder in path.split(":"):
+        if not folder.startswith("/"):
+            continue
+        for at in standings(setting, os.path.normpath(os.path.join(folder, name))):
+            if at.hidden:
+                return _hidden_program(setting, name, at.path)
+    return None
+
+
+def _hidden_program(setting: Setting, name: str, path: str) -> Denial:
+    return Denial(
+        kind="filesystem_read", operation="exec", target=path, layer="mount", evidence="policy",
+        confidence="high", remedy=remedies.allow_read(setting, path),
+        message=f"{name} is installed at {path}, which is not visible in the sandbox",
+    )  # fmt: skip
+
+
+def _invisible(pid: int, confidence: Confidence) -> Denial:
+    text = f"process {pid} runs on the host; a sandboxed command sees only its own processes"
+    return _process("signal", str(pid), "namespace", "policy", confidence, text)
+
+
+def _process(
+    name: str, target: str | None, layer: Layer, evidence: Evidence, confidence: Confidence,
+    text: str,
+) -> Denial:  # fmt: skip
+    return Denial(
+        kind="process", operation=name, target=target, layer=layer, evidence=evidence,
+        confidence=confidence, message=text, remedy=None,
+    )  # fmt: skip

@@ -1,0 +1,70 @@
+"""The narrowest manifest change that would allow what was refused; None where nothing can.
+
+A path that does not exist cannot be granted, so what was to be created needs the nearest folder
+that exists. An existing file is granted itself, unless its entry in the folder had to change
+(rename, remove, a temporary file beside it): a file that is a mount point cannot be replaced.
+Nothing is proposed that the host's own permissions would refuse again.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from typing import Any
+
+from sandboxd.denials.facts import HostView, Setting
+from sandboxd.policy.plan import NetworkRule
+
+Remedy = dict[str, Any]
+
+# Where a grant is refused by policy, or would open far more than the file in question.
+_NEVER_GRANTED = ("/proc", "/dev", "/sys")
+_TOO_WIDE = frozenset({"/", "/home", "/root", "/usr", "/etc", "/var", "/opt", "/boot", "/run"})
+_USUAL_PORTS = frozenset({80, 443})
+
+
+def allow_write(setting: Setting, path: str, *, in_folder: bool) -> Remedy | None:
+    host = setting.host
+    if _inside(path, _NEVER_GRANTED) or not host.permits(path, "write"):
+        return None
+    target = path
+    if in_folder or not host.exists(path):
+        target = _existing_folder(host, path if not host.exists(path) else os.path.dirname(path))
+    return None if target in _TOO_WIDE else {"fs_write_allow": [target]}
+
+
+def allow_read(setting: Setting, path: str) -> Remedy | None:
+    if _inside(path, _NEVER_GRANTED) or path in _TOO_WIDE:
+        return None
+    if not setting.host.exists(path) or not setting.host.permits(path, "read"):
+        return None
+    return {"fs_read_allow": [path]}
+
+
+def allow_host(rule: NetworkRule, host: str | None, port: int | None = None) -> Remedy:
+    """Hosts allowed so far stay in the list: the value is pasted as a whole."""
+    if host is None:
+        return {"network": "inherit"}
+    literal = f"[{host}]" if ":" in host else host
+    name = literal if port is None or port in _USUAL_PORTS else f"{literal}:{port}"
+    hosts = [*rule.hosts, name] if rule.kind == "allow_hosts" else [name]
+    return {"network": {"kind": "allow_hosts", "hosts": list(dict.fromkeys(hosts))}}
+
+
+def twice(field: str, value: float | None) -> Remedy | None:
+    """A doubled limit: what was needed is not known, only that this was too little."""
+    return None if value is None else {field: math.ceil(value * 2)}
+
+
+def more_time(timeout_s: float | None) -> Remedy | None:
+    return None if timeout_s is None else {"timeout": {"secs": max(1, math.ceil(timeout_s * 2))}}
+
+
+def _existing_folder(host: HostView, path: str) -> str:
+    while path != "/" and not host.exists(path):
+        path = os.path.dirname(path)
+    return path
+
+
+def _inside(path: str, folders: tuple[str, ...]) -> bool:
+    return any(path == folder or path.startswith(folder + "/") for folder in folders)

@@ -1,0 +1,301 @@
+"""Recorded runs with their truth: loading, the setting each was recorded in, and the score.
+
+The records name their files below RECORDED_ROOT. For recorded streams the names stay, and the host
+view looks them up in a fixture; to run a command again, `Record.moved_to` renames them.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sandboxd.denials import Facts, HostView, Setting, StreamScanner
+from sandboxd.policy.layout import Host, Kind, Layout, Place, layout
+from sandboxd.policy.plan import (
+    Access, Grant, Identity, Limits, Mask, NetworkRule, Plan, Protected, SandboxSpec,
+)  # fmt: skip
+from sandboxd_proto.denial import Denial
+
+RECORDED_ROOT = "/home/user/corpus"
+RECORDED_PID = 18782  # a process of the host while the recording was made
+LABEL = {
+    "memory": "resource_memory",
+    "cpu": "resource_cpu",
+    "processes": "process",
+    "file_size": "filesystem_write",
+    "protected_path": "filesystem_write",
+}
+# The thread limit makes node hang: the note of that record calls the timeout a second true kind.
+ALSO_TRUE = {110: "timeout"}
+
+
+@dataclass(frozen=True)
+class Record:
+    id: int
+    argv: tuple[str, ...]
+    manifest: dict[str, Any]
+    row: dict[str, Any]
+
+    @property
+    def truth(self) -> str | None:
+        return str(self.row["truth"]["kind"]) if self.row["truth"]["denied"] else None
+
+    @property
+    def target(self) -> str | None:
+        path = self.row["truth"]["path"]
+        return str(path) if path is not None else None
+
+    @property
+    def belongs_to_recording(self) -> str | None:
+        """Why it cannot be run again elsewhere, if so."""
+        if "raw" in self.manifest or "seccomp" in self.manifest:
+            return "bwrap arguments or a filter of the recording"
+        text = " ".join(self.argv)
+        for part, why in _BOUND.items():
+            if part in text:
+                return why
+        return None
+
+    def moved_to(self, root: str) -> Record:
+        """The same run below another folder."""
+        row = json.loads(json.dumps(self.row).replace(RECORDED_ROOT, root))
+        return _record(row)
+
+
+_BOUND = {
+    str(RECORDED_PID): "a pid of the recording",
+    "127.0.0.1:32913": "a port of the recording",
+    "/home/user/labbin/": "a program of the recording",
+    "ssh -p": "an ssh server of the recording",
+}
+
+
+def shared() -> Path:
+    """The folder with the records; where CI promises it, its absence is a failure."""
+    given = os.environ.get("SANDBOXD_SHARED")
+    found = Path(given) if given else Path(__file__).resolve().parents[3] / "shared"
+    if (found / "denials.jsonl").is_file():
+        return found
+    message = f"the recorded runs are not at {found} (SANDBOXD_SHARED names their folder)"
+    if os.environ.get("CI") or "denials" in os.environ.get("SANDBOXD_TEST_REQUIRE", ""):
+        pytest.fail(message, pytrace=False)
+    pytest.skip(message)
+
+
+def records() -> list[Record]:
+    with open(shared() / "denials.jsonl", encoding="utf-8") as file:
+        return [_record(json.loads(line)) for line in file if line.strip()]
+
+
+def lay_out(root: Path) -> None:
+    """The files that the commands were recorded on."""
+    spec = importlib.util.spec_from_file_location("denials_fixture", shared() / "denials_fixture.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.lay_out(str(root))
+
+
+def _record(row: dict[str, Any]) -> Record:
+    cmd = row["cmd"]
+    argv = tuple(cmd) if isinstance(cmd, list) else ("bash", "-c", cmd)
+    return Record(row["id"], argv, row["manifest"], row)
+
+
+def setting_of(record: Record, fixture: Path) -> Setting:
+    manifest = record.manifest
+    spec = _spec(manifest)
+    return Setting(
+        plan=_plan(manifest, spec),
+        layout=_layout(manifest, spec),
+        host=host_of(fixture),
+        argv=record.argv,
+        cwd=f"{RECORDED_ROOT}/ws",
+        filter_loaded="seccomp" in manifest,
+        userns_disabled="--disable-userns" in manifest.get("raw", ()),
+    )
+
+
+def facts_of(record: Record) -> Facts:
+    row = record.row
+    code, timed_out = row["exit"], bool(row["timed_out"])
+    ran = row["child_exit_reported"] is not None or timed_out
+    # bwrap told a signal as 128+n; the exact status is what the daemon would have.
+    number = row["signal"] if code is None else (code - 128 if code > 128 else None)
+    oom = "oom_kill" in json.dumps(row.get("evidence", {}))
+    return Facts(
+        outcome="timeout" if timed_out else "signaled" if number else "exited",
+        exit_code=None if number else code,
+        signal=number,
+        limit_hit="memory" if oom else None,
+        timed_out=timed_out,
+        setup_failure=None if ran else row["stderr"].strip(),
+    )
+
+
+def classify(record: Record, fixture: Path, *, chunk: int = 4096) -> list[Denial]:
+    scanner = StreamScanner(setting_of(record, fixture))
+    facts = facts_of(record)
+    if facts.setup_failure is not None:
+        return scanner.finish(facts)  # what was printed is the engine's, not the command's
+    for stream, key in (("stdout", "stdout_tail"), ("stderr", "stderr")):
+        data = (record.row[key] or "").encode()
+        for at in range(0, len(data), chunk):
+            scanner.feed("stdout" if stream == "stdout" else "stderr", data[at : at + chunk])
+    return scanner.finish(facts)
+
+
+def _spec(manifest: dict[str, Any]) -> SandboxSpec:
+    writable = [
+        Grant(path, "write", Identity(0, 0, is_dir=True))
+        for path in manifest.get("fs_write_allow", ())
+    ]
+    masks = [
+        Mask(path, is_dir=not path.endswith("credentials"))
+        for path in manifest.get("fs_read_deny", ())
+    ]
+    return SandboxSpec(
+        base="minimal" if manifest["fs"] == "strict" else "host",
+        network=NetworkRule(manifest["network"]),
+        grants=tuple(writable),
+        masks=tuple(masks),
+        protected=tuple(_protected(manifest.get("raw", []))),
+    )
+
+
+def _protected(raw: list[str]) -> Iterable[Protected]:
+    root = f"{RECORDED_ROOT}/ws"
+    for option, path in zip(raw, raw[1:], strict=False):
+        if not path.startswith(root + "/"):
+            continue
+        if option == "--ro-bind":
+            yield Protected(path, root, present=True, is_dir=not path.endswith("config"))
+        elif option == "--bind":
+            # A folder above a protected one was made a mount point.
+            yield Protected(f"{path}/hooks", root, present=True, is_dir=True)
+
+
+def _plan(manifest: dict[str, Any], spec: SandboxSpec) -> Plan:
+    memory = [manifest.get(k) for k in ("max_memory_bytes", "max_as_bytes", "cgroup_memory_bytes")]
+    allowlist = manifest.get("seccomp") in {"wlx.bpf", "cw.bpf"}
+    return Plan(
+        sandbox=spec,
+        syscall_policy="strict" if allowlist else "baseline" if "seccomp" in manifest else "inherit",
+        timeout_s=manifest.get("timeout", 10.0),
+        limits=Limits(
+            memory_bytes=next((m for m in memory if m), None),
+            cpu_s=manifest.get("max_cpu_secs"),
+            processes=manifest.get("max_processes"),
+            file_bytes=manifest.get("max_file_bytes"),
+        ),
+        env=(("PATH", "/usr/local/bin:/usr/bin:/bin"), ("HOME", f"{RECORDED_ROOT}/home")),
+        cwd=f"{RECORDED_ROOT}/ws",
+    )
+
+
+def _layout(manifest: dict[str, Any], spec: SandboxSpec) -> Layout:
+    if manifest["fs"] == "strict":
+        links = (("/bin", "usr/bin"), ("/sbin", "usr/sbin"), ("/lib", "usr/lib"))
+        return layout(spec, Host(system=(("/usr", None), *links), homes=("/home",)))
+    # The recording hid no home folder: the whole root was there, read-only.
+    ours = layout(spec, Host(system=(), homes=())).places
+    return Layout([*(p for p in ours if p.kind not in {Kind.HIDDEN}), Place("/", Kind.SYSTEM)])
+
+
+def host_of(fixture: Path) -> HostView:
+    """The machine of the recording: the fixture's files, a Debian around it, one other process."""
+
+    def real(path: str) -> str | None:
+        if path == RECORDED_ROOT or path.startswith(RECORDED_ROOT + "/"):
+            return str(fixture) + path[len(RECORDED_ROOT) :]
+        return None if path.startswith("/home/user/") else path
+
+    def exists(path: str) -> bool:
+        inside = real(path)
+        known = {"/home", "/home/user", "/home/user/labbin", "/home/user/labbin/sys31"}
+        return path in known or (inside is not None and os.path.lexists(inside))
+
+    def permits(path: str, access: Access) -> bool:
+        return access == "read" or path.startswith((RECORDED_ROOT + "/", "/tmp/"))
+
+    return HostView(
+        exists=exists,
+        is_dir=lambda path: os.path.isdir(real(path) or "/nonexistent"),
+        permits=permits,
+        pid_exists=lambda pid: pid == RECORDED_PID,
+    )
+
+
+@dataclass
+class Score:
+    """Counted by record and kind: a wrong kind is a false alarm and a miss."""
+
+    right: Counter[str] = field(default_factory=Counter)
+    false_alarm: Counter[str] = field(default_factory=Counter)
+    missed: Counter[str] = field(default_factory=Counter)
+    targets_right: int = 0
+    targets_wrong: list[str] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+
+    def add(self, record: Record, denials: list[Denial]) -> None:
+        # A sandbox that could not be set up denied nothing: the command never ran.
+        found = [d for d in denials if d.kind != "sandbox_error"]
+        kinds = {LABEL.get(d.kind, d.kind) for d in found}
+        if record.id in ALSO_TRUE and ALSO_TRUE[record.id] in kinds and record.truth:
+            kinds = (kinds - {ALSO_TRUE[record.id]}) | {record.truth}
+        if record.truth in kinds:
+            self.right[record.truth or ""] += 1
+            self._target(record, found)
+        elif record.truth is not None:
+            self.missed[record.truth] += 1
+        for kind in kinds - {record.truth}:
+            self.false_alarm[kind] += 1
+        if kinds != ({record.truth} - {None}):
+            told = [(d.kind, d.target, d.confidence) for d in found]
+            self.wrong.append(f"{record.id} {record.argv} truth {record.truth}: {told}")
+
+    def _target(self, record: Record, found: list[Denial]) -> None:
+        if record.target is None:
+            return
+        targets = [d.target for d in found if LABEL.get(d.kind, d.kind) == record.truth]
+        if record.target in targets or any(_near(record.target, t) for t in targets if t):
+            self.targets_right += 1
+        else:
+            self.targets_wrong.append(f"{record.id}: {record.target} told as {targets}")
+
+    @property
+    def precision(self) -> float:
+        return _ratio(self.right.total(), self.false_alarm.total())
+
+    @property
+    def recall(self) -> float:
+        return _ratio(self.right.total(), self.missed.total())
+
+    def table(self) -> str:
+        rows = [f"{'kind':<18}{'right':>6}{'false':>6}{'missed':>7}{'precision':>10}{'recall':>8}"]
+        for kind in sorted({*self.right, *self.false_alarm, *self.missed}):
+            r, f, m = self.right[kind], self.false_alarm[kind], self.missed[kind]
+            rows.append(f"{kind:<18}{r:>6}{f:>6}{m:>7}{_ratio(r, f):>10.3f}{_ratio(r, m):>8.3f}")
+        r, f, m = self.right.total(), self.false_alarm.total(), self.missed.total()
+        rows.append(f"{'all':<18}{r:>6}{f:>6}{m:>7}{self.precision:>10.3f}{self.recall:>8.3f}")
+        named = self.targets_right + len(self.targets_wrong)
+        rows.append(f"targets named rightly: {self.targets_right} of {named}")
+        return "\n".join([*rows, *self.targets_wrong, "wrong:", *self.wrong])
+
+
+def _near(truth: str, told: str) -> bool:
+    """One contains the other: a lock file beside it, the folder that had to be writable."""
+    return told.startswith(truth + "/") or truth.startswith(told + "/")
+
+
+def _ratio(right: int, wrong: int) -> float:
+    return right / (right + wrong) if right + wrong else 1.0
