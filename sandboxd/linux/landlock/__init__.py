@@ -12,7 +12,13 @@ from sandboxd.linux.landlock.abi import (
     layers,
     missing,
 )
-from sandboxd.linux.landlock.access import access_dev, access_handled, access_read, access_write
+from sandboxd.linux.landlock.access import (
+    access_dev,
+    access_handled,
+    access_read,
+    access_write,
+    on_file,
+)
 from sandboxd.linux.landlock.ruleset import Ruleset, RulesetSpec, add_path, build_ruleset
 
 __all__ = [
@@ -30,4 +36,5 @@ __all__ = [
     "kernel_abi",
     "layers",
     "missing",
+    "on_file",
 ]
