@@ -1,0 +1,1 @@
+"""One module or package for each backend, all behind `interface.Backend`."""

@@ -1,0 +1,229 @@
+"""The bubblewrap backend: bwrap makes namespaces and mounts, our init runs the commands."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
+
+from sandboxd.backends.bubblewrap import diagnosis
+from sandboxd.backends.bubblewrap.arguments import (
+    KERNEL_FILES,
+    Bind,
+    Surroundings,
+    Token,
+    arguments,
+    preview,
+)
+from sandboxd.backends.bubblewrap.program import Program, find
+from sandboxd.backends.interface import Available, Enforcement, Probe, Unavailable
+from sandboxd.backends.support import LinuxSupport
+from sandboxd.backends.tiers import linux_tiers
+from sandboxd.linux import confinement
+from sandboxd.linux import init_wire as wire
+from sandboxd.linux.curated_etc import EtcWish
+from sandboxd.linux.init_binary import sealed
+from sandboxd.linux.landlock import kernel_abi
+from sandboxd.linux.landlock import layers as landlock_layers
+from sandboxd.linux.landlock import missing as landlock_missing
+from sandboxd.linux.launch import Launch, LaunchFailed, launched
+from sandboxd.linux.openat import open_checked, open_path, unchanged
+from sandboxd.linux.seccomp import FilterSpec
+from sandboxd.policy.layout import Kind, Layout, layout
+from sandboxd.policy.plan import NetworkRule, Plan, RunAs, SandboxSpec
+from sandboxd.sandbox import Command, Sandbox
+from sandboxd_proto.errors import PolicyNotSupported, SandboxUnavailable
+
+_TRIVIAL = SandboxSpec(base="minimal", network=NetworkRule("deny"))
+
+
+class Bubblewrap:
+    name = "bubblewrap"
+
+    def __init__(self, support: LinuxSupport) -> None:
+        self._support = support
+
+    async def probe(self) -> Probe:
+        """The init's "ready" is the probe: every sandbox that comes up has proved itself."""
+        program = find()
+        if program is None:
+            return diagnosis.NOT_INSTALLED
+        try:
+            async with self.open(_TRIVIAL):
+                return Available(_layers(program), _warnings())
+        except SandboxUnavailable as error:
+            return Unavailable(error.message, error.remedy or "")
+
+    def enforcement(self, plan: Plan) -> Enforcement:
+        if plan.sandbox.network.kind == "allow_hosts":
+            raise PolicyNotSupported(
+                "this backend cannot limit the network to named hosts",
+                field="network",
+                remedy='use "deny" or "inherit"',
+            )
+        return linux_tiers(plan, root=self._root_inside(plan.sandbox))
+
+    def command_line(self, plan: Plan) -> list[str]:
+        program = find()
+        tokens = self._tokens(plan.sandbox, self._layout(plan.sandbox), program)
+        name = program.path if program else "bwrap"
+        return [*_drop(plan.sandbox.run_as), name, *preview(tokens), "--", "sandboxd-init"]
+
+    def open(self, spec: SandboxSpec) -> AbstractAsyncContextManager[Sandbox]:
+        return self._open(spec)
+
+    @asynccontextmanager
+    async def _open(self, spec: SandboxSpec) -> AsyncIterator[Sandbox]:
+        program = find()
+        if program is None:
+            missing = diagnosis.NOT_INSTALLED
+            raise SandboxUnavailable(missing.reason, remedy=missing.remedy)
+        with ExitStack() as held:
+            plan = self._launch(spec, program, held)
+            try:
+                async with launched(plan, held.close) as sandbox:
+                    yield sandbox
+            except LaunchFailed as failed:
+                why = diagnosis.explain(str(failed))
+                raise SandboxUnavailable(why.reason, remedy=why.remedy) from None
+
+    def _launch(self, spec: SandboxSpec, program: Program, held: ExitStack) -> Launch:
+        places = self._layout(spec)
+        tokens = self._tokens(spec, places, program)
+        args, descriptors, checks = _bound(tokens, program, held)
+        args_fd = _kept(sealed(b"".join(os.fsencode(a) + b"\0" for a in args), "args"), held)
+        init = self._support.init
+        abi = kernel_abi()
+        ruleset = held.enter_context(confinement.ruleset(abi)) if abi else None
+        flags = wire.SetupFlag.WATCH_MOUNTS | wire.SetupFlag.REQUIRE_PID1
+        setup = wire.Setup(
+            flags=flags | (wire.SetupFlag.HAS_RULESET if ruleset else wire.SetupFlag(0)),
+            checks=checks,
+            rules=confinement.rules(places, abi) if ruleset else (),
+        )
+        etc = self._support.etc.signature()
+        return Launch(
+            argv=[*_drop(spec.run_as), program.path, "--args", str(args_fd), "--",
+                  f"/proc/self/fd/{init}"],
+            inherit=[*descriptors, args_fd, init],
+            setup=setup,
+            ruleset=ruleset.fileno() if ruleset else None,
+            filter_for=lambda command: _filter(spec, command),
+            root=self._root_inside(spec),
+            verify=lambda: self._unchanged(spec, etc),
+        )  # fmt: skip
+
+    def _layout(self, spec: SandboxSpec) -> Layout:
+        return layout(spec, self._support.host)
+
+    def _tokens(self, spec: SandboxSpec, places: Layout, program: Program | None) -> list[Token]:
+        return arguments(spec, places, self._surroundings(spec, places, program))
+
+    def _surroundings(
+        self, spec: SandboxSpec, places: Layout, program: Program | None
+    ) -> Surroundings:
+        state = self._support.state
+        etc = ""
+        if places.at("/etc").kind is Kind.CURATED:
+            etc = self._support.etc.folder(self._etc_wish(spec, places))
+        kernel = tuple(f for f in KERNEL_FILES if os.path.exists(f))
+        return Surroundings(
+            etc=etc,
+            empty_file=state.empty_file,
+            empty_dir=state.empty_dir,
+            disable_userns=program is None or program.disable_userns,
+            kernel_files=kernel if self._root_inside(spec) else (),
+        )
+
+    def _etc_wish(self, spec: SandboxSpec, places: Layout) -> EtcWish:
+        inner = tuple(
+            (place.path.removeprefix("/etc/"), place.is_dir)
+            for place in places.places
+            if place.path.startswith("/etc/")
+        )
+        uid, gid = os.getuid(), os.getgid()
+        if spec.run_as:
+            uid, gid = spec.run_as.uid, spec.run_as.gid
+        return EtcWish(uid, gid, network=spec.network.kind == "inherit", mount_points=inner)
+
+    def _root_inside(self, spec: SandboxSpec) -> bool:
+        return os.getuid() == 0 and spec.run_as is None
+
+    def _unchanged(self, spec: SandboxSpec, etc: object) -> bool:
+        return (
+            all(unchanged(grant.path, grant.identity) for grant in spec.grants)
+            and all(os.path.lexists(mask.path) for mask in spec.masks)
+            and (spec.base == "host" or self._support.etc.signature() == etc)
+        )
+
+
+def _bound(
+    tokens: list[Token], program: Program, held: ExitStack
+) -> tuple[list[str], list[int], list[wire.Check]]:
+    """Each bind by descriptor; where bwrap cannot, by name with a check inside before any exec."""
+    args: list[str] = []
+    descriptors: list[int] = []
+    checks: list[wire.Check] = []
+    for token in tokens:
+        if isinstance(token, str):
+            args.append(token)
+            continue
+        fd = _kept(_open(token), held)
+        if program.bind_fd:
+            descriptors.append(fd)
+            args += ["--bind-fd" if token.writable else "--ro-bind-fd", str(fd), token.dest]
+        else:
+            status = os.fstat(fd)
+            checks.append(
+                wire.Check(path=token.dest, device=status.st_dev, inode=status.st_ino)
+            )
+            args += ["--bind" if token.writable else "--ro-bind", token.source, token.dest]
+    return args, descriptors, checks
+
+
+def _open(token: Bind) -> int:
+    if token.identity is not None:
+        return open_checked(token.source, token.identity)
+    return open_path(token.source)
+
+
+def _kept(fd: int, held: ExitStack) -> int:
+    held.callback(os.close, fd)
+    return fd
+
+
+def _filter(spec: SandboxSpec, command: Command) -> FilterSpec:
+    return FilterSpec(
+        level=command.syscall_policy, restrict_families=spec.network.kind != "inherit"
+    )
+
+
+def _drop(run_as: RunAs | None) -> list[str]:
+    """bwrap started as the workspace's owner: in a user namespace of root its files are EACCES."""
+    if run_as is None:
+        return []
+    setpriv = shutil.which("setpriv") or "/usr/bin/setpriv"
+    try:
+        pwd.getpwuid(run_as.uid)
+        groups = "--init-groups"
+    except KeyError:
+        groups = "--clear-groups"
+    return [setpriv, "--reuid", str(run_as.uid), "--regid", str(run_as.gid), groups,
+            "--inh-caps", "-all", "--"]  # fmt: skip
+
+
+def _layers(program: Program) -> tuple[str, ...]:
+    abi = kernel_abi()
+    namespaces = f"namespaces and mounts by bubblewrap {program.version}"
+    return (namespaces, *(landlock_layers(abi) if abi else ()), "seccomp filters")
+
+
+def _warnings() -> tuple[str, ...]:
+    found = list(landlock_missing(kernel_abi()))
+    if os.getuid() == 0:
+        found.append(
+            "sandboxd runs as root: commands in workspaces of root stay root (without capabilities)"
+        )
+    return tuple(found)

@@ -1,0 +1,39 @@
+"""How firmly each field of a manifest holds: the words of `enforcement`, said in one place."""
+
+from __future__ import annotations
+
+from sandboxd.policy.plan import Plan
+from sandboxd_proto.messages.execute import Tier
+
+
+def linux_tiers(plan: Plan, *, root: bool) -> dict[str, Tier]:
+    """For backends below our init with namespaces. Limits without a cgroup are best effort."""
+    tiers: dict[str, Tier] = {
+        "fs_read_allow": "enforced",
+        "fs_write_allow": "enforced",
+        "fs_deny": "enforced",
+        "base": "enforced",
+        "network": "enforced",
+        "syscall_policy": "enforced",
+        "timeout": "enforced",
+        "env": "enforced",
+        # The tree's memory and CPU time are summed a few times a second: it can overshoot.
+        "max_memory_bytes": "best_effort",
+        "max_cpu_secs": "best_effort",
+        "max_processes": "best_effort",
+        "max_file_bytes": "enforced",
+        "max_output_bytes": "enforced",
+        # Containers only; nothing here has an image.
+        "image": "none",
+    }
+    return {field: tier for field, tier in tiers.items() if field in plan.asked}
+
+
+def no_tiers(plan: Plan) -> dict[str, Tier]:
+    """Without a sandbox only what the init itself does holds."""
+    held = {"env", "timeout", "max_file_bytes", "max_output_bytes"}
+    watched = {"max_memory_bytes", "max_cpu_secs", "max_processes"}
+    return {
+        field: "enforced" if field in held else "best_effort" if field in watched else "none"
+        for field in sorted(plan.asked)
+    }

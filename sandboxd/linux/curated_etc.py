@@ -1,0 +1,143 @@
+"""A small /etc for sandboxes of the minimal base, kept as folders of the daemon and bound whole.
+
+One bind instead of one for each file keeps the start fast. A copy is made anew as soon as what it
+was copied from has changed, so a new resolv.conf or CA reaches the next sandbox.
+"""
+
+from __future__ import annotations
+
+import grp
+import hashlib
+import os
+import pwd
+import shutil
+import socket
+import stat
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from sandboxd.linux.etc_data import COPIED, NSSWITCH
+from sandboxd.linux.state import StateFolder
+
+_WATCHED = ("passwd", "group", "hosts", "resolv.conf", *COPIED)
+
+
+@dataclass(frozen=True, slots=True)
+class EtcWish:
+    """`mount_points`: (path below /etc, is a folder) that grants will be mounted on."""
+
+    uid: int
+    gid: int
+    network: bool
+    mount_points: tuple[tuple[str, bool], ...] = ()
+
+
+class CuratedEtc:
+    def __init__(self, state: StateFolder, source: str = "/etc") -> None:
+        self._state = state
+        self._source = source
+
+    def folder(self, wish: EtcWish) -> str:
+        """The folder to bind on /etc, made if it is not there yet."""
+        key = hashlib.sha256(repr((wish, self.signature())).encode()).hexdigest()[:16]
+        path = os.path.join(self._state.folder("etc"), key)
+        if not os.path.isdir(path):
+            partial = f"{path}.partial"
+            shutil.rmtree(partial, ignore_errors=True)
+            os.mkdir(partial, 0o755)
+            os.chmod(partial, 0o755)
+            self._fill(partial, wish)
+            os.rename(partial, path)
+        return path
+
+    def signature(self) -> tuple[tuple[str, int, int], ...]:
+        """What tells that a source changed: inode and mtime of each (through symlinks)."""
+        found = []
+        for name in _WATCHED:
+            try:
+                status = os.stat(os.path.join(self._source, name))
+            except OSError:
+                continue
+            found.append((name, status.st_ino, status.st_mtime_ns))
+        return tuple(found)
+
+    def _fill(self, into: str, wish: EtcWish) -> None:
+        for name in COPIED:
+            _copy(os.path.join(self._source, name), os.path.join(into, name))
+        _write(into, "nsswitch.conf", NSSWITCH)
+        _write(into, "passwd", _passwd(wish.uid, wish.gid))
+        _write(into, "group", _group(wish.gid))
+        _write(into, "hosts", _hosts())
+        _write(into, "hostname", socket.gethostname() + "\n")
+        if wish.network:
+            _copy(os.path.realpath(os.path.join(self._source, "resolv.conf")),
+                  os.path.join(into, "resolv.conf"))  # fmt: skip
+        _link(into, "mtab", "/proc/self/mounts")
+        for path, is_dir in wish.mount_points:
+            _mount_point(into, path, is_dir=is_dir)
+
+
+def _copy(source: str, target: str) -> None:
+    """Symlinks as they are, files and folders that everybody may read; nothing else."""
+    try:
+        status = os.lstat(source)
+    except OSError:
+        return
+    if stat.S_ISLNK(status.st_mode):
+        os.symlink(os.readlink(source), target)
+    elif stat.S_ISDIR(status.st_mode) and status.st_mode & 0o005 == 0o005:
+        os.mkdir(target, 0o755)
+        os.chmod(target, 0o755)
+        for name in os.listdir(source):
+            _copy(os.path.join(source, name), os.path.join(target, name))
+    elif stat.S_ISREG(status.st_mode) and status.st_mode & 0o004:
+        shutil.copyfile(source, target)
+        os.chmod(target, 0o644)
+
+
+def _write(into: str, name: str, text: str) -> None:
+    path = os.path.join(into, name)
+    with open(path, "w", encoding="utf-8", errors="surrogateescape") as file:
+        file.write(text)
+    os.chmod(path, 0o644)
+
+
+def _link(into: str, name: str, target: str) -> None:
+    os.symlink(target, os.path.join(into, name))
+
+
+def _mount_point(into: str, path: str, *, is_dir: bool) -> None:
+    target = os.path.join(into, path)
+    os.makedirs(target if is_dir else os.path.dirname(target), mode=0o755, exist_ok=True)
+    if not is_dir and not os.path.lexists(target):
+        _write(os.path.dirname(target), os.path.basename(target), "")
+
+
+def _passwd(uid: int, gid: int) -> str:
+    lines = {0: "root:x:0:0:root:/root:/bin/sh"}
+    try:
+        entry = pwd.getpwuid(uid)
+        lines[uid] = f"{entry.pw_name}:x:{uid}:{gid}::{entry.pw_dir}:{entry.pw_shell or '/bin/sh'}"
+    except KeyError:
+        lines.setdefault(uid, f"user{uid}:x:{uid}:{gid}::/:/bin/sh")
+    lines.setdefault(65534, "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin")
+    return _lines(lines.values())
+
+
+def _group(gid: int) -> str:
+    lines = {0: "root:x:0:", 5: "tty:x:5:"}
+    try:
+        lines[gid] = f"{grp.getgrgid(gid).gr_name}:x:{gid}:"
+    except KeyError:
+        lines.setdefault(gid, f"group{gid}:x:{gid}:")
+    lines.setdefault(65534, "nogroup:x:65534:")
+    return _lines(lines.values())
+
+
+def _hosts() -> str:
+    name = socket.gethostname()
+    return f"127.0.0.1\tlocalhost\n127.0.1.1\t{name}\n::1\tlocalhost ip6-localhost ip6-loopback\n"
+
+
+def _lines(lines: Iterable[str]) -> str:
+    return "".join(line + "\n" for line in lines)

@@ -1,0 +1,78 @@
+"""Send and receive whole messages of the init on nonblocking SEQPACKET sockets."""
+
+from __future__ import annotations
+
+import array
+import os
+import socket
+from collections.abc import Sequence
+
+import anyio
+
+from sandboxd.linux import init_wire as wire
+from sandboxd.linux.init_binary import sealed
+
+
+def pair() -> tuple[socket.socket, socket.socket]:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours.setblocking(False)
+    return ours, theirs
+
+
+async def send(sock: socket.socket, request: wire.Request, descriptors: Sequence[int] = ()) -> None:
+    """OSError when the other side is gone."""
+    encoded = wire.encode(request)
+    if encoded.payload is None:
+        await _send(sock, encoded.message, descriptors)
+        return
+    payload = sealed(encoded.payload, "payload")
+    try:
+        await _send(sock, encoded.message, (payload, *descriptors))
+    finally:
+        os.close(payload)
+
+
+async def _send(sock: socket.socket, message: bytes, descriptors: Sequence[int]) -> None:
+    rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))]
+    while True:
+        try:
+            sock.sendmsg([message], rights if descriptors else [])
+            return
+        except BlockingIOError:
+            await anyio.wait_writable(sock)
+
+
+def send_now(sock: socket.socket, request: wire.Request) -> None:
+    """For signals: a few bytes that fit unless the other side is stuck, and then it is no use."""
+    try:
+        sock.send(wire.encode(request).message)
+    except OSError:
+        pass
+
+
+async def receive(sock: socket.socket) -> bytes:
+    """One message; empty when the other side is gone."""
+    while True:
+        try:
+            return sock.recv(wire.MESSAGE_MAX)
+        except BlockingIOError:
+            await anyio.wait_readable(sock)
+        except ConnectionResetError:
+            return b""
+
+
+async def receive_with_descriptor(sock: socket.socket) -> tuple[bytes, int | None]:
+    """One message and at most one descriptor that came with it."""
+    while True:
+        try:
+            data, fds, _, _ = socket.recv_fds(sock, wire.MESSAGE_MAX, wire.FDS_MAX)
+        except BlockingIOError:
+            await anyio.wait_readable(sock)
+            continue
+        except ConnectionResetError:
+            return b"", None
+        for fd in fds:
+            os.set_inheritable(fd, False)
+        for surplus in fds[1:]:
+            os.close(surplus)
+        return data, fds[0] if fds else None

@@ -1,0 +1,97 @@
+"""A sandbox and the commands in it: the types between those who open one and those who use it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from sandboxd.policy.plan import Limits
+from sandboxd_proto.manifest import SyscallPolicy
+
+LimitName = Literal["memory", "cpu", "processes"]
+
+
+@dataclass(frozen=True, slots=True)
+class PtyRequest:
+    rows: int
+    cols: int
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One command for a sandbox that is already up."""
+
+    argv: tuple[str, ...]
+    env: tuple[tuple[str, str], ...]
+    cwd: str
+    limits: Limits
+    syscall_policy: SyscallPolicy
+    pty: PtyRequest | None = None
+    keep_background: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Stdio:
+    """The child's ends. The caller closes them after `spawn` returned or raised."""
+
+    stdin: int
+    stdout: int
+    stderr: int
+
+
+@dataclass(frozen=True, slots=True)
+class TreeUsage:
+    cpu_ms: float
+    max_rss_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ExitReport:
+    """How a command ended. `lost`: the sandbox was given up under it, and why."""
+
+    exit_code: int | None
+    signal: int | None
+    usage: TreeUsage
+    limit: LimitName | None = None
+    lost: str | None = None
+
+
+class Process(Protocol):
+    """A command that is running. Its owner calls `close` exactly once, whatever happened."""
+
+    @property
+    def pty(self) -> int | None:
+        """The terminal's master, owned by this object until `close`."""
+
+    @property
+    def filter_loaded(self) -> bool:
+        """Whether a seccomp filter is in force: only then is SIGSYS a denial."""
+
+    async def wait(self) -> ExitReport:
+        """Until the command itself has ended; also, without keep_background, its whole tree."""
+
+    def signal(self, number: int, *, whole_tree: bool = False) -> None:
+        """Best effort and never blocking; a process that has ended is not an error."""
+
+    def kill(self) -> None:
+        """SIGKILL to the whole tree."""
+
+    def close(self) -> None:
+        """Let go of it. What is still alive of its tree is killed."""
+
+
+class Sandbox(Protocol):
+    """A sandbox that is up and waits for commands."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can take a command now."""
+
+    async def spawn(self, command: Command, stdio: Stdio | None) -> Process:
+        """Start a command (`stdio` is None with a pty). Returns after the exec succeeded.
+
+        ExecFailed if the program cannot be executed, SandboxUnavailable if the sandbox is gone.
+        """
+
+    def verify(self) -> bool:
+        """Whether everything that it was made from is still what it was."""

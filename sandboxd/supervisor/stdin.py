@@ -1,0 +1,53 @@
+"""A command's stdin: what the request brought, then what `execution/write` adds, in order."""
+
+from __future__ import annotations
+
+import os
+
+import anyio
+
+from sandboxd_proto.errors import InvalidParams
+
+
+class StdinFeed:
+    """Owns the daemon's end of the pipe (or a copy of the terminal's master)."""
+
+    def __init__(self, fd: int, *, is_pty: bool = False) -> None:
+        self._fd = fd
+        self._is_pty = is_pty
+        self._lock = anyio.Lock()  # waiters are served in order of arrival
+
+    async def write(self, data: bytes) -> None:
+        """Returns when the command's pipe has taken everything; a closed reader is not an error."""
+        async with self._lock:
+            if self._fd < 0:
+                raise InvalidParams(
+                    "the stdin of this execution is closed",
+                    field="execution_id",
+                    remedy='start it with "stdin_open": true, and write before close_stdin',
+                )
+            await self._write_all(data)
+
+    async def _write_all(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view and self._fd >= 0:
+            try:
+                view = view[os.write(self._fd, view[:65536]) :]
+            except BlockingIOError:
+                await anyio.wait_writable(self._fd)
+            except OSError:  # EPIPE, EIO: nobody reads any more
+                return
+
+    async def end(self) -> None:
+        """After what was written before. A terminal gets the end-of-file character."""
+        async with self._lock:
+            if self._is_pty:
+                await self._write_all(b"\x04")
+            else:
+                self.close()
+
+    def close(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            anyio.notify_closing(fd)
+            os.close(fd)
