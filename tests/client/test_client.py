@@ -127,15 +127,20 @@ def test_leaving_a_stream_leaves_nothing_running(client, fake):
 
 def test_closing_the_client_leaves_nothing_running(fake):
     client = Client(fake.path)
-    thread = threading.Thread(
-        target=lambda: pytest.raises(ConnectionLost, client.execute, ["sleep", "60"])
-    )
+    caught = []
+
+    def wait():
+        with pytest.raises(ConnectionLost) as error:
+            client.execute(["sleep", "60"])
+        caught.append(error.value.message)
+
+    thread = threading.Thread(target=wait)
     thread.start()
     while not fake.commands:
         time.sleep(0.01)
     client.close()
     thread.join(10)
-    assert not thread.is_alive()
+    assert caught == ["the client was closed"]
     assert drained(fake)
 
 

@@ -1,0 +1,286 @@
+"""A small daemon in a thread: a real Unix socket that speaks the protocol and runs commands.
+
+It isolates nothing. It is here so that routing, cancelling, back-pressure and the terminal can be
+tested alone, and so that a server can misbehave on purpose.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import pty
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from terminal_screen import in_terminal
+
+RESULT = {
+    "outcome": "exited", "exit_code": 0, "signal": None, "duration_ms": 1.0,
+    "usage": {"cpu_ms": 0.5, "max_rss_bytes": 1}, "denials": [], "backend": "fake",
+    "enforcement": {},
+}  # fmt: skip
+Handler = Callable[["Connection", dict[str, Any], Any], Any]
+
+
+class Answer(Exception):
+    """An error answer."""
+
+    def __init__(self, code: int, message: str, **data: Any) -> None:
+        self.error = {"code": code, "message": message, "data": data}
+
+
+def captured(data: bytes) -> dict[str, Any]:
+    try:
+        text, encoding = data.decode(), "utf-8"
+    except UnicodeDecodeError:
+        text, encoding = base64.b64encode(data).decode(), "base64"
+    return {"data": text, "encoding": encoding, "bytes": len(data), "truncated": False}
+
+
+class Command:
+    """One real process, without any sandbox."""
+
+    def __init__(self, connection: Connection, params: dict[str, Any]) -> None:
+        self.connection, self.params = connection, params
+        self.cancelled = self.done = False
+        self.out = {"stdout": b"", "stderr": b""}
+        self.master = -1
+        stdin = subprocess.PIPE if params.get("stdin_open") else subprocess.DEVNULL
+        env = dict(params.get("manifest", {}).get("env", []))
+        streams: dict[str, Any] = {"stdin": stdin, "stdout": subprocess.PIPE,
+                                   "stderr": subprocess.PIPE}  # fmt: skip
+        if params.get("pty"):
+            self.master, slave = pty.openpty()
+            self.resize(**params["pty"])
+            params = {**params, "argv": in_terminal(params["argv"])}
+            streams = dict.fromkeys(streams, slave)
+        self.process = subprocess.Popen(
+            params["argv"], cwd=params.get("cwd"), env=env, start_new_session=True, **streams
+        )
+        self.readers = {"stdout": self.process.stdout, "stderr": self.process.stderr}
+        if params.get("pty"):
+            os.close(slave)
+            self.readers = {"stdout": os.fdopen(self.master, "rb", buffering=0)}
+
+    def resize(self, rows: int, cols: int, **_: Any) -> None:
+        import fcntl
+        import struct
+        import termios
+
+        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, cols, 0, 0))
+
+    def write(self, data: bytes) -> None:
+        if self.master >= 0:
+            os.write(self.master, data)
+        elif self.process.stdin:
+            self.process.stdin.write(data)
+            self.process.stdin.flush()
+
+    def close_stdin(self) -> None:
+        if self.process.stdin:
+            self.process.stdin.close()
+
+    def signal(self, number: Any) -> None:
+        value = number if isinstance(number, int) else getattr(signal, f"SIG{number}")
+        os.killpg(self.process.pid, value)
+
+    def cancel(self) -> None:
+        self.cancelled = True
+        if not self.done:
+            with suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+
+    def _pump(self, name: str, reader: Any) -> None:
+        while True:
+            try:
+                data = os.read(reader.fileno(), 65536)
+            except OSError:
+                data = b""
+            if not data:
+                return
+            self.out[name] += (
+                data if self.params.get("capture", not self.params.get("stream")) else b""
+            )
+            if self.params.get("stream"):
+                sent = captured(data)
+                self.connection.notify("execution/output", execution_id=self.params["execution_id"],
+                                       stream=name, seq=0, data=sent["data"],
+                                       encoding=sent["encoding"])  # fmt: skip
+
+    def run(self) -> dict[str, Any]:
+        id = self.params["execution_id"]
+        if self.params.get("stream"):
+            self.connection.notify("execution/started", execution_id=id, backend="fake")
+        pumps = [threading.Thread(target=self._pump, args=item) for item in self.readers.items()]
+        for pump in pumps:
+            pump.start()
+        code = self.process.wait()
+        for pump in pumps:
+            pump.join()
+        self.done = True
+        for reader in self.readers.values():
+            reader.close()
+        if self.process.stdin:
+            with suppress(OSError):
+                self.process.stdin.close()
+        outcome = "cancelled" if self.cancelled else "signaled" if code < 0 else "exited"
+        ended = {"outcome": outcome, "exit_code": code if outcome == "exited" else None,
+                 "signal": -code if code < 0 else None}  # fmt: skip
+        if self.params.get("stream"):
+            self.connection.notify("execution/exited", execution_id=id, **ended)
+        return {**RESULT, **ended, "execution_id": id, "stdout": captured(self.out["stdout"]),
+                "stderr": captured(self.out["stderr"])}  # fmt: skip
+
+
+class Connection(threading.Thread):
+    def __init__(self, daemon: FakeDaemon, sock: socket.socket) -> None:
+        super().__init__(daemon=True)
+        self.owner, self.sock = daemon, sock
+        self.lock = threading.Lock()
+
+    def send(self, message: Any) -> None:
+        raw = message if isinstance(message, bytes) else json.dumps(message).encode() + b"\n"
+        with self.lock, suppress(OSError):
+            self.sock.sendall(raw)
+
+    def notify(self, method: str, **params: Any) -> None:
+        self.send({"jsonrpc": "2.0", "method": method, "params": params})
+
+    def run(self) -> None:
+        try:
+            for line in self.sock.makefile("rb"):
+                message = json.loads(line)
+                self.owner.seen.append(message)
+                threading.Thread(target=self.serve, args=(message,), daemon=True).start()
+        except (OSError, ValueError):  # reset, or closed under the reader's hands
+            pass
+        finally:
+            self.owner.closed.set()
+            for command in list(self.owner.commands.values()):
+                if command.connection is self and not command.params.get("detach"):
+                    command.cancel()
+            self.sock.close()
+
+    def serve(self, message: dict[str, Any]) -> None:
+        id, params = message.get("id"), message.get("params") or {}
+        try:
+            handler = self.owner.handlers.get(message["method"])
+            if handler is None:
+                raise Answer(-32601, "there is no such method", kind="MethodNotFound")
+            result = handler(self, params, id)
+        except Answer as answer:
+            self.send({"jsonrpc": "2.0", "id": id, "error": answer.error})
+            return
+        except (OSError, KeyError):  # it ended meanwhile
+            self.send({"jsonrpc": "2.0", "id": id, "error": {"code": -32005, "message": "ended"}})
+            return
+        if id is not None and result is not None:
+            self.send({"jsonrpc": "2.0", "id": id, "result": result})
+
+
+class FakeDaemon:
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.seen: list[dict[str, Any]] = []
+        self.commands: dict[str, Command] = {}
+        self.requests: dict[Any, Command] = {}
+        self.closed = threading.Event()
+        self.handlers: dict[str, Handler] = {
+            "initialize": lambda c, p, i: {
+                "server": {"name": "fake", "version": self.version}, "protocol": 1,
+                "backend": "fake", "presets": []},
+            "status": lambda c, p, i: self.status,
+            "execute": self.execute,
+            "execution/write": self.write,
+            "execution/close_stdin": lambda c, p, i: self.act(p, Command.close_stdin),
+            "execution/signal": lambda c, p, i: self.act(p, Command.signal, p["signal"]),
+            "execution/resize": lambda c, p, i: self.find(p).resize(**p) or {},
+            "execution/cancel": lambda c, p, i: self.act(p, Command.cancel),
+            "execution/list": lambda c, p, i: {"executions": [
+                {"execution_id": k, "argv": v.params["argv"], "backend": "fake", "started_ms": 0.0,
+                 "sandbox": None, "detached": True} for k, v in self.commands.items()]},
+            "$/cancelRequest": lambda c, p, i: self.requests[p["id"]].cancel(),
+            "shutdown": lambda c, p, i: {},
+        }  # fmt: skip
+        self.version = "0.1.0"
+        self.status: dict[str, Any] = {
+            "version": self.version, "pid": os.getpid(), "uptime_ms": 5.0, "backend": "fake",
+            "backends": [{"name": "fake", "available": True, "reason": None, "remedy": None,
+                          "layers": ["nothing"]}],
+            "executions": 0, "clients": 1, "sandboxes": {"warm": 0, "persistent": 0},
+            "warnings": [], "landlock_abi": 7, "cgroup_version": 2, "bwrap_available": True,
+        }  # fmt: skip
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(path)
+        self.listener.listen(64)
+        self.connections: list[Connection] = []
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self) -> None:
+        while True:
+            try:
+                sock, _ = self.listener.accept()
+            except OSError:
+                return
+            connection = Connection(self, sock)
+            self.connections.append(connection)
+            connection.start()
+
+    def find(self, params: dict[str, Any]) -> Command:
+        deadline = time.monotonic() + 5
+        while time.monotonic() < deadline:
+            if params["execution_id"] in self.commands:
+                return self.commands[params["execution_id"]]
+            time.sleep(0.005)
+        raise Answer(-32005, "there is no such execution", kind="NotFound")
+
+    def act(
+        self, params: dict[str, Any], action: Callable[..., None], *args: Any
+    ) -> dict[str, Any]:
+        action(self.find(params), *args)
+        return {}
+
+    def write(self, connection: Connection, params: dict[str, Any], id: Any) -> dict[str, Any]:
+        data = params.get("data")
+        raw = base64.b64decode(params["base64"]) if data is None else data.encode()
+        try:
+            self.find(params).write(raw)
+        except (OSError, ValueError):
+            raise Answer(-32005, "its stdin is closed", kind="NotFound") from None
+        return {}
+
+    def execute(self, connection: Connection, params: dict[str, Any], id: Any) -> dict[str, Any]:
+        params.setdefault("execution_id", f"e{id}")
+        try:
+            command = Command(connection, params)
+        except OSError as error:
+            raise Answer(-32004, f"{params['argv'][0]} cannot be executed: {error.strerror}",
+                         kind="ExecFailed", errno=error.errno) from None  # fmt: skip
+        self.commands[params["execution_id"]] = self.requests[id] = command
+        result = command.run()
+        del self.commands[params["execution_id"]]
+        return result
+
+    def stop_listening(self) -> None:
+        # Closing alone would leave the socket listening until accept() returns.
+        with suppress(OSError):
+            self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+
+    def close(self) -> None:
+        self.stop_listening()
+        for connection in self.connections:
+            with suppress(OSError):
+                connection.sock.shutdown(socket.SHUT_RDWR)
+        for command in list(self.commands.values()):
+            command.cancel()
+
+    def methods(self) -> list[str]:
+        return [message["method"] for message in self.seen]
