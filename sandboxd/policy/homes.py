@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import pwd
+import sys
 
 _MOST_HOMES = 128  # beyond that a listing of /home is somebody's file server
 
@@ -23,6 +23,11 @@ def homes(*own: str) -> tuple[str, ...]:
 
 
 def home_of(uid: int) -> str | None:
+    """Another user's home folder, for a daemon of root."""
+    if sys.platform == "win32":
+        return None
+    import pwd
+
     try:
         home = pwd.getpwuid(uid).pw_dir
     except KeyError:

@@ -1,0 +1,101 @@
+"""inotify, and a clock for when there is none left: both are one readable descriptor.
+
+A user has few inotify instances (128 by default) and editors use many of them. A watch that cannot
+have one looks again at every tick instead; it never goes without.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+IN_MODIFY = 0x02
+IN_MOVED_TO = 0x80
+IN_CREATE = 0x100
+IN_DELETE_SELF = 0x400
+IN_MOVE_SELF = 0x800
+IN_Q_OVERFLOW = 0x4000
+IN_IGNORED = 0x8000
+_IN_ONLYDIR = 0x01000000
+_IN_MASK_ADD = 0x20000000
+
+_TICK_NS = 50_000_000
+_CLOCK_MONOTONIC = 1
+_libc = ctypes.CDLL(None, use_errno=True)
+_HEAD = struct.Struct("iIII")
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    watch: int
+    mask: int
+    name: str
+
+
+class Inotify:
+    def __init__(self) -> None:
+        self._fd: int = _checked(_libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def add(self, folder: int, mask: int) -> int:
+        """Watch the folder behind an open descriptor; the same folder gives the same number."""
+        path = f"/proc/self/fd/{folder}".encode()
+        return _checked(
+            _libc.inotify_add_watch(self._fd, path, mask | _IN_ONLYDIR | _IN_MASK_ADD)
+        )
+
+    def read(self) -> Iterator[Event]:
+        """What is waiting. Never blocks."""
+        while True:
+            try:
+                data = os.read(self._fd, 65536)
+            except BlockingIOError:
+                return
+            yield from _events(data)
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+class Ticker:
+    """A descriptor that becomes readable again and again."""
+
+    def __init__(self) -> None:
+        flags = os.O_NONBLOCK | os.O_CLOEXEC
+        self._fd: int = _checked(_libc.timerfd_create(_CLOCK_MONOTONIC, flags))
+        spec = struct.pack("4q", 0, _TICK_NS, 0, _TICK_NS)
+        _checked(_libc.timerfd_settime(self._fd, 0, spec, None))
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def rest(self) -> None:
+        """Not readable until the next tick."""
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._fd, 8)
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+def _events(data: bytes) -> Iterator[Event]:
+    at = 0
+    while at < len(data):
+        watch, mask, _, length = _HEAD.unpack_from(data, at)
+        at += _HEAD.size
+        name = os.fsdecode(data[at : at + length].rstrip(b"\0"))
+        at += length
+        yield Event(watch, mask, name)
+
+
+def _checked(result: int) -> int:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return result

@@ -1,0 +1,176 @@
+"""Watches for protected paths that do not exist yet, and moves aside what appeared.
+
+A placeholder would show on the host and stay there after a crash; so nothing is created. Between
+an appearance and the freeze of the sandbox lies the time of one event: the sweep afterwards is what
+holds, the watch makes it prompt.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from types import TracebackType
+
+from sandboxd.linux import git_state
+from sandboxd.linux.appearances import Appearances
+from sandboxd.linux.descent import Spot, enter, find, nearest, open_root
+from sandboxd.linux.openat import changed
+from sandboxd.linux.quarantine import Moved, Quarantine
+from sandboxd.policy.plan import Protected
+
+_Link = tuple[int, int, int]
+
+
+class WorkspaceWatch:
+    """One run's watch. Make it before the command starts; PathDenied: the plan is out of date.
+
+    Wait until `fileno()` is readable, then ask `appeared()`. When nothing of the sandbox is alive
+    any more, `sweep()`; then `close()`. All calls are short and for one thread.
+    """
+
+    def __init__(self, protected: Sequence[Protected]) -> None:
+        self._watched = [p for p in protected if not p.present]
+        self._open = contextlib.ExitStack()
+        self._roots: dict[str, int] = {}
+        self._links: dict[str, _Link] = {}
+        self._exec_lines: dict[str, git_state.ExecLines] = {}
+        self._reported: set[str] = set()
+        try:
+            for root in {p.root for p in self._watched}:
+                self._roots[root] = open_root(root)
+                self._open.callback(os.close, self._roots[root])
+            # Watching comes before looking: what appears in between is an event.
+            self._appearances = Appearances(self._watched, self._roots)
+            self._open.callback(self._appearances.close)
+            self._look_first()
+        except BaseException:
+            self._open.close()
+            raise
+
+    def __enter__(self) -> WorkspaceWatch:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:  # fmt: skip
+        self.close()
+
+    def fileno(self) -> int:
+        return self._appearances.fileno()
+
+    def appeared(self) -> list[str]:
+        """Protected paths that came into being since the last call. Never blocks."""
+        fresh: list[str] = []
+        for one in self._appearances.touched():
+            for path in self._offending(one, finished=False):
+                if path not in self._reported:
+                    self._reported.add(path)
+                    fresh.append(path)
+        return fresh
+
+    def sweep(self) -> list[Moved]:
+        """Move aside every forbidden path that is there now. For when the whole tree is dead."""
+        moved: list[Moved] = []
+        for root, fd in self._roots.items():
+            quarantine = Quarantine(fd, root)
+            try:
+                for one in self._watched:
+                    if one.root == root:
+                        moved += self._moved(one, quarantine)
+            finally:
+                quarantine.close()
+        return moved
+
+    def close(self) -> None:
+        self._open.close()
+
+    def _look_first(self) -> None:
+        """Note what is there already, folder by folder: most names are missing from one folder."""
+        folders: dict[tuple[str, str], list[Protected]] = {}
+        for one in self._watched:
+            folders.setdefault((one.root, os.path.dirname(one.path)), []).append(one)
+        for members in folders.values():
+            one = members[0]
+            folder, name = nearest(self._roots[one.root], one.root, one.path)
+            try:
+                if name == os.path.basename(one.path):
+                    members = list(_present(folder, members))
+                else:
+                    members = list(_present(folder, [one], name))
+            finally:
+                os.close(folder)
+            for member in members:
+                self._note(member)
+
+    def _note(self, one: Protected) -> None:
+        with self._find(one.path, one.root) as spot:
+            if one.rule == "unfinished_rebase":
+                self._exec_lines[one.path] = _exec_lines(spot)
+            elif spot is not None:
+                if not spot.is_link or spot.path != one.path or one.rule != "absent":
+                    raise changed(one.path, "it did not exist")
+                self._links[one.path] = _link(spot)
+
+    def _find(self, path: str, root: str) -> contextlib.AbstractContextManager[Spot | None]:
+        return find(self._roots[root], root, path)
+
+    def _offending(self, one: Protected, *, finished: bool) -> list[str]:
+        if one.rule == "unfinished_rebase" and not finished:
+            return []
+        with self._find(one.path, one.root) as spot:
+            if spot is None or self._is_permitted(one, spot):
+                return []
+            if one.rule != "new_repository" or not spot.is_dir:
+                return [spot.path]
+            git_dir = enter(spot.parent, spot.name)
+            if git_dir is None:
+                return [spot.path]
+            try:
+                doors = git_state.open_doors(git_dir, finished=finished)
+            finally:
+                os.close(git_dir)
+            return [os.path.join(spot.path, name) for name in doors]
+
+    def _is_permitted(self, one: Protected, spot: Spot) -> bool:
+        if spot.path != one.path:
+            return False  # a symlink in the place of a folder above
+        if one.rule == "unfinished_rebase":
+            before = self._exec_lines.get(one.path, Counter())
+            return not git_state.rebase_runs_code(spot.parent, spot.name, before)
+        return self._links.get(one.path) == _link(spot)
+
+    def _moved(self, one: Protected, quarantine: Quarantine) -> list[Moved]:
+        moved: list[Moved] = []
+        for path in self._offending(one, finished=True):
+            with self._find(path, one.root) as spot:
+                if spot is not None:
+                    moved.append(quarantine.take(spot))
+        return moved
+
+
+def _present(
+    folder: int, members: Iterable[Protected], name: str | None = None
+) -> Iterable[Protected]:
+    for one in members:
+        with contextlib.suppress(FileNotFoundError):
+            entry = name or os.path.basename(one.path)
+            os.stat(entry, dir_fd=folder, follow_symlinks=False)
+            yield one
+
+
+def _link(spot: Spot) -> _Link:
+    """Inode numbers are used again; the time of the last change is not ours to set back."""
+    return spot.status.st_dev, spot.status.st_ino, spot.status.st_ctime_ns
+
+
+def _exec_lines(spot: Spot | None) -> git_state.ExecLines:
+    folder = enter(spot.parent, spot.name) if spot is not None else None
+    if folder is None:
+        return Counter()
+    try:
+        return git_state.exec_lines(folder) or Counter()
+    finally:
+        os.close(folder)
