@@ -67,7 +67,8 @@ IOCTL = _never(
 
 PTRACE = _never(
     "ptrace",
-    "attaching to a process that runs already; TRACEME stays, so gdb and strace can run a program",
+    "attaching to a process that runs already; TRACEME stays, so gdb and strace can run a "
+    "program. LeakSanitizer attaches to its own threads: ASAN_OPTIONS=detect_leaks=0",
     0,
     (PTRACE_ATTACH, PTRACE_SEIZE),
 )

@@ -168,7 +168,8 @@ REFUSED: tuple[Group, ...] = (
     ),
     _refuse(
         "tracing and other processes",
-        "LeakSanitizer, crash handlers, MPI, Mesa and allocators try, and do without",
+        "crash handlers, MPI, Mesa and allocators try, and do without; LeakSanitizer says that "
+        "it cannot work (ASAN_OPTIONS=detect_leaks=0 turns it off)",
         "ptrace process_vm_readv process_vm_writev kcmp process_madvise process_mrelease "
         "migrate_pages move_pages perf_event_open userfaultfd",
         EPERM,
