@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 
-from sandboxd.backends.interface import Available, Backend
+from sandboxd.backends.interface import Backend
 from sandboxd.backends.registry import Registry
 from sandboxd.config import BACKENDS, Config
 from sandboxd.policy.plan import Plan
@@ -35,17 +35,41 @@ def candidates(config: Config, registry: Registry) -> list[Backend]:
     return [registry[n] for n in names if permitted is None or n in permitted]
 
 
-async def select(plan: Plan, config: Config, registry: Registry) -> Backend:
-    """The backend for this plan, or the refusal that says what to install or set.
+def select(plan: Plan, config: Config, registry: Registry) -> list[Backend]:
+    """The backends that may run this plan, best first; never empty.
 
-    A backend that cannot enforce the plan is PolicyNotSupported; one that does not come up is
-    found out when a sandbox is opened, which is the probe.
+    Opening a sandbox is the probe: whoever opens one goes on to the next when it does not come up,
+    and raises `refusal` when none does. A backend that was named stands alone.
     """
-    if plan.backend is not None:
-        return _named(plan.backend, config, registry)
-    if config.backend != "auto":
-        return _named(config.backend, config, registry)
-    return await _automatic(plan, config, registry)
+    name = plan.backend or (config.backend if config.backend != "auto" else None)
+    if name is not None:
+        return [_named(name, config, registry)]
+    tried = candidates(config, registry)
+    able: list[Backend] = []
+    unsupported: PolicyNotSupported | None = None
+    for backend in tried:
+        try:
+            backend.enforcement(plan)
+        except PolicyNotSupported as error:
+            unsupported = unsupported or error
+        else:
+            able.append(backend)
+    if not able:
+        raise unsupported or refusal([])
+    return able
+
+
+def refusal(failures: list[SandboxUnavailable]) -> SandboxUnavailable:
+    """Nothing came up: every reason, and what to install or set."""
+    if len(failures) == 1:
+        return failures[0]
+    reasons = "; ".join(failure.message for failure in failures) or "no backend is permitted"
+    remedies = "; or ".join(failure.remedy for failure in failures if failure.remedy)
+    return SandboxUnavailable(
+        f"no sandbox works here, so nothing was run: {reasons}",
+        remedy=remedies
+        or "install bubblewrap, or set SANDBOXD_BACKEND=docker; `sandboxctl doctor` says more",
+    )
 
 
 def _named(name: str, config: Config, registry: Registry) -> Backend:
@@ -88,32 +112,3 @@ def _without(config: Config, registry: Registry) -> Backend:
             "to accept NO isolation; better: install bubblewrap and leave both unset",
         )
     return registry["none"]
-
-
-async def _automatic(plan: Plan, config: Config, registry: Registry) -> Backend:
-    """The first backend that comes up here. A single candidate is proved by opening it."""
-    tried = candidates(config, registry)
-    if len(tried) == 1:
-        return tried[0]
-    reasons: list[str] = []
-    remedies: list[str] = []
-    unsupported: PolicyNotSupported | None = None
-    for backend in tried:
-        probe = await backend.probe()
-        if not isinstance(probe, Available):
-            reasons.append(f"{backend.name}: {probe.reason}")
-            remedies.append(probe.remedy)
-            continue
-        try:
-            backend.enforcement(plan)
-        except PolicyNotSupported as error:
-            unsupported = unsupported or error
-            continue
-        return backend
-    if unsupported is not None:
-        raise unsupported
-    raise SandboxUnavailable(
-        "no sandbox works here, so nothing was run: " + ("; ".join(reasons) or "none is permitted"),
-        remedy="; or ".join(remedies)
-        or "install bubblewrap, or set SANDBOXD_BACKEND=docker; `sandboxctl doctor` says more",
-    )

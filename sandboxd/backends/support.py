@@ -1,4 +1,4 @@
-"""What the Linux backends share for the life of the daemon: the init, folders, facts of the host."""
+"""What the Linux backends share for the life of the daemon: the init, folders, host facts."""
 
 from __future__ import annotations
 

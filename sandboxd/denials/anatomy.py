@@ -39,6 +39,13 @@ def names(line: str, start: int, end: int) -> list[str]:
     return _unique([*urls, *_drives(line), *(quoted or []), *beside])
 
 
+def is_report(line: str, start: int, end: int) -> bool:
+    """Whether the reason stands as errors are printed, and not in the middle of a sentence."""
+    before, after = line[:start].rstrip(), line[end:].strip()
+    begins = not before or before[-1] in ":)]([,'\""
+    return begins and (after in {"", ".", "!"} or after[0] in ":,([" or ":" in after)
+
+
 def quoted_names(text: str) -> list[str]:
     found = []
     for match in _QUOTED.finditer(text):

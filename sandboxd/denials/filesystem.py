@@ -108,9 +108,12 @@ def _missing(setting: Setting, s: Subject) -> Denial | None:
 
 
 def _unwritable(setting: Setting, s: Subject) -> Denial | None:
-    if s.at.writable or not s.at.plausible or not setting.host.permits(s.at.path, "write"):
+    # Programs that make folders on the way name the innermost one.
+    likely = s.at.plausible or s.at.grandparent_on_host
+    if s.at.writable or not likely or not setting.host.permits(s.at.path, "write"):
         return None
-    if s.at.place.kind in {Kind.PROC, Kind.DEV}:
+    # Without an errno a bare word is hardly ever a file.
+    if s.at.place.kind in {Kind.PROC, Kind.DEV} or not ("/" in s.name or s.at.on_host):
         return None
     return _write(setting, s, "mount", "medium")
 

@@ -40,7 +40,7 @@ def essential(signs: Iterable[Sign]) -> tuple[bytes, ...]:
 
 def _needle(text: str) -> bytes:
     for part in _SHARED:
-        if part in text.lower():
+        if part in text:
             return part.encode()
     # Case varies at the start of words only: the longest word without its first letter is fixed.
     if text.isascii() and text.isupper():

@@ -29,9 +29,10 @@ _HOSTS = tuple(
         (True, rf"failure resolving {_Q}{_NAME}"),  # apt
         (True, rf"unknownhost(?:exception)?: {_NAME}"),  # Java
         (True, rf"host=['\"]{_NAME}['\"](?:, port={_PORT})?"),  # urllib3, pip
-        (True, rf"bad address {_Q}{_NAME}"),  # busybox
+        (True, rf"bad (?:address|hostname) {_Q}{_NAME}"),  # busybox, perl
         (True, rf"/dev/(?:tcp|udp)/{_NAME}/{_PORT}"),  # bash
-        (False, rf"resolve (?:address|name|proxy)?:? ?{_Q}{_NAME}{_Q}"),
+        (False, rf"resolve (?:address|name|proxy):? {_Q}{_NAME}{_Q}"),
+        (True, rf"failed to resolve ['\"]{_NAME}['\"]"),  # urllib3
         (True, rf"connect to (?:host |server |address )?{_Q}{_NAME}{_Q},? (?:\S+ )?port:? {_PORT}"),
         (True, rf"connect(?:ion)? (?:to )?(?:E[A-Z]+ )?{_Q}{_NAME}:{_PORT}\b"),  # libuv, apt
         (True, rf"\bdial (?:tcp|udp)[46]? {_NAME}:{_PORT}"),  # Go

@@ -11,9 +11,14 @@ from sandboxd.denials.facts import Setting
 from sandboxd.denials.standing import standings
 from sandboxd_proto.denial import Confidence, Denial, Evidence, Layer
 
-_PID = re.compile(r"(?<![\w.])(\d{1,7})(?![\w.])")
+# `kill: (12) - …`, `kill 12`, `pid 12`, `ptrace(PTRACE_SEIZE, 12)`, `kill: 12: …`
+_PID = re.compile(
+    r"\((\d{1,7})\)|\b(?:pid|process|kill|attach(?: to)?)[ :=]+(\d{1,7})\b|, (\d{1,7})\)"
+    r"|: (\d{1,7}): ",
+    re.IGNORECASE,
+)
 _PROC_PID = re.compile(r"/proc/(\d{1,7})(?:/|\b)")
-_PRIVILEGED = re.compile(r"\b(sudo|su|doas|pkexec|newuidmap|newgidmap|mount|ping|passwd)\b")
+_PRIVILEGED = re.compile(r"^\s*(?:\S*/)?(sudo|su|doas|pkexec|newuidmap|newgidmap|mount|passwd): ")
 _COMMAND = (
     re.compile(r"(?:^|[:\s])([\w.+-]+): command not found"),  # bash
     re.compile(r"command not found: ([\w.+-]+)"),  # zsh
@@ -29,7 +34,7 @@ def judge_pid(setting: Setting, command: CommandLine, line: str) -> Denial | Non
     """`No such process` about a process that does run, on the host."""
     if not setting.pid_namespace:
         return None
-    spoken = [int(text) for text in _PID.findall(line)]
+    spoken = [int(text) for found in _PID.findall(line) for text in found if text]
     for pid in spoken:
         if pid > 1 and setting.host.pid_exists(pid):
             return _invisible(pid, "high")
@@ -52,9 +57,11 @@ def judge_proc(setting: Setting, line: str) -> Denial | None:
 
 def judge_privileges(line: str) -> Denial | None:
     """setuid has no effect: no_new_privs is set for every command."""
-    match = _PRIVILEGED.search(line)
-    name = match.group(1) if match else None
-    text = f"{name or 'a program'} could not gain privileges: no sandboxed command can"
+    match = _PRIVILEGED.match(line)
+    if match is None:
+        return None
+    name = match.group(1)
+    text = f"{name} could not gain privileges: no sandboxed command can"
     return _process("exec", name, "supervisor", "policy", "medium", text)
 
 

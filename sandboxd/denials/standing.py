@@ -22,6 +22,7 @@ class Standing:
     writable: bool
     on_host: bool
     parent_on_host: bool
+    grandparent_on_host: bool
     protected: Protected | None
 
     @property
@@ -71,6 +72,8 @@ def _standing(setting: Setting, path: str) -> Standing:
         writable=layout.writable(path),
         on_host=host.exists(path),
         parent_on_host=path != "/" and host.exists(os.path.dirname(path)),
+        grandparent_on_host=path.count("/") > 2
+        and host.exists(os.path.dirname(os.path.dirname(path))),
         protected=_protected(setting, path),
     )
 

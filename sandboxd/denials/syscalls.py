@@ -50,13 +50,20 @@ CALLS = (
          lifted=False),
     Call("syslog", r"\bdmesg\b|kernel buffer", needs_root=True, lifted=False),
 )  # fmt: skip
+# How a shell, make, Go, Python and strace tell that a child died of it.
+_DIED = re.compile(
+    r"(?:^|: |\] |\d )bad system call(?: \(core dumped\))?(?:\s*$|\s{2,}|\s+\()"
+    r"|Signals\.SIGSYS|'SIGSYS'|killed by SIGSYS|signal: bad system call|signal SIGSYS",
+    re.IGNORECASE,
+)
 _COMPILED = [(call, re.compile(call.words)) for call in CALLS]
 
 
 def judge(setting: Setting, reason: str, line: str) -> Denial | None:
     """EPERM or SIGSYS of a filtered call; ENOSPC is what a forbidden user namespace answers."""
     if reason == "SIGSYS":
-        return denial(setting, None, "text", "medium") if setting.filter_loaded else None
+        died = setting.filter_loaded and _DIED.search(line) is not None
+        return denial(setting, None, "text", "medium") if died else None
     call = next((call for call, words in _COMPILED if words.search(line)), None)
     if call is None or (call.needs_root and not setting.host_root):
         return None

@@ -40,7 +40,7 @@ def conclude(examiner: Examiner, facts: Facts, sent: list[Denial]) -> list[Denia
     if facts.timed_out or facts.cancelled or facts.outcome in {"timeout", "cancelled"}:
         # The text of a command that was ended from outside explains nothing more.
         return found
-    for step in (_limit_text, _network_text, _read_only_text, _named):
+    for step in (_limit_text, _network_text, _nameless_text, _named):
         found = merged(found, step(examiner, facts, found))
     return found
 
@@ -122,8 +122,9 @@ def _connections(examiner: Examiner, facts: Facts, found: list[Denial]) -> Itera
 
 
 def _limit_text(examiner: Examiner, facts: Facts, found: list[Denial]) -> Iterator[Denial]:
+    noted = examiner.remembered(failed=facts.failed).limits
     for limit in limits.TEXT_LIMITS:
-        if limit not in examiner.notes.limits or limits.value(examiner.setting, limit) is None:
+        if limit not in noted or limits.value(examiner.setting, limit) is None:
             continue
         if facts.failed or limit != "memory":
             yield limits.denial(examiner.setting, limit, "text", "medium")
@@ -136,12 +137,13 @@ def _network_text(examiner: Examiner, facts: Facts, found: list[Denial]) -> Iter
         return
     only = examiner.command.only
     by_status = only is not None and programs.says_network(only, facts.exit_code)
-    if not examiner.notes.network and not by_status:
+    noted = examiner.remembered(failed=facts.failed).network
+    if not noted and not by_status:
         return
     hosts = _command_hosts(examiner)
     for host in hosts:
         yield network.denial(setting, host, confidence="medium")
-    if not hosts and examiner.notes.network and setting.plan.sandbox.network.kind == "deny":
+    if not hosts and noted and setting.plan.sandbox.network.kind == "deny":
         yield network.denial(setting, None, evidence="text", confidence="low")
 
 
@@ -150,16 +152,24 @@ def _command_hosts(examiner: Examiner) -> list[network.Endpoint | None]:
     return [end for end in ends if network.refused(examiner.setting, end)]
 
 
-def _read_only_text(examiner: Examiner, facts: Facts, found: list[Denial]) -> Iterator[Denial]:
-    """EROFS without a path: a read-only path on the command line explains it."""
-    if not examiner.notes.read_only or _has(found, "filesystem_write", "protected_path"):
+def _nameless_text(examiner: Examiner, facts: Facts, found: list[Denial]) -> Iterator[Denial]:
+    """A failed write without a path: a path on the command line may explain it."""
+    nameless = examiner.remembered(failed=facts.failed).nameless
+    if not nameless or _has(found, "filesystem_read", "filesystem_write", "protected_path"):
         return
     setting, command = examiner.setting, examiner.command
-    named = anatomy.quoted_names(command.text) + anatomy.absolute_names(command.text)
-    denial = filesystem.judge(setting, command, "EROFS", named, "")
-    if denial is not None:
-        yield msgspec.structs.replace(denial, confidence="medium")
-    elif facts.failed:
+    named = anatomy.absolute_names(command.text)
+    for reason in ("EROFS", "unwritable", "unopened"):
+        if reason not in nameless or not (facts.failed or reason == "EROFS"):
+            continue
+        if reason != "EROFS":
+            # An existing file may have been meant to be read.
+            named = [n for n in named if command.writes(n) or not setting.host.exists(n)]
+        denial = filesystem.judge(setting, command, reason, named, "")
+        if denial is not None:
+            yield msgspec.structs.replace(denial, confidence="medium")
+            return
+    if facts.failed and "EROFS" in nameless:
         yield Denial(
             kind="filesystem_write", operation="write", target=None, layer="mount",
             evidence="text", confidence="low", remedy=None,

@@ -1,4 +1,4 @@
-"""What a sandbox's /etc is made of: names, each with who needs it. Everything else stays outside."""
+"""What a sandbox's /etc is made of: names, each with who needs it. All else stays outside."""
 
 from __future__ import annotations
 

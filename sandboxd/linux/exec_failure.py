@@ -74,10 +74,11 @@ def _elf_loader(fd: int, head: bytes) -> str | None:
     """PT_INTERP of a 64-bit little-endian ELF file."""
     if len(head) < 64 or head[:6] != b"\x7fELF\x02\x01":
         return None
-    offset, size, count = struct.unpack_from("<Q", head, 32)[0], *struct.unpack_from("<HH", head, 54)
+    (offset,) = struct.unpack_from("<Q", head, 32)
+    size, count = struct.unpack_from("<HH", head, 54)
     for index in range(min(count, 64)):
         entry = os.pread(fd, 56, offset + index * size)
         if len(entry) == 56 and struct.unpack_from("<I", entry)[0] == 3:
-            start, length = struct.unpack_from("<Q", entry, 8)[0], struct.unpack_from("<Q", entry, 32)[0]
+            (start,), (length,) = (struct.unpack_from("<Q", entry, at) for at in (8, 32))
             return os.fsdecode(os.pread(fd, min(length, 4096), start).rstrip(b"\0"))
     return None

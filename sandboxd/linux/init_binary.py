@@ -35,7 +35,7 @@ def load() -> int:
     except OSError as error:
         raise SandboxUnavailable(
             f"the sandbox's init is missing: {PATH} ({os.strerror(error.errno or 0)})",
-            remedy="install sandboxd again with a C compiler present (apt-get install gcc libc6-dev)",
+            remedy="install sandboxd again with a C compiler (apt-get install gcc libc6-dev)",
         ) from None
     writable = sealed(content, "sandboxd-init", executable=True)
     # exec needs a descriptor that is not open for writing: ETXTBSY otherwise.

@@ -6,6 +6,7 @@ import array
 import os
 import socket
 from collections.abc import Sequence
+from contextlib import suppress
 
 import anyio
 
@@ -44,10 +45,8 @@ async def _send(sock: socket.socket, message: bytes, descriptors: Sequence[int])
 
 def send_now(sock: socket.socket, request: wire.Request) -> None:
     """For signals: a few bytes that fit unless the other side is stuck, and then it is no use."""
-    try:
+    with suppress(OSError):
         sock.send(wire.encode(request).message)
-    except OSError:
-        pass
 
 
 async def receive(sock: socket.socket) -> bytes:

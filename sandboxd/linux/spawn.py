@@ -47,7 +47,7 @@ class Helper:
 
 
 def spawn(
-    argv: Sequence[str], env: Mapping[str, str], inherit: Sequence[int], *, stderr: int
+    argv: list[str], env: Mapping[str, str], inherit: Sequence[int], *, stderr: int
 ) -> Helper:
     """`inherit`: the descriptors that the child keeps, under the same numbers."""
     if threading.current_thread() is not threading.main_thread():

@@ -1,4 +1,4 @@
-"""The daemon's private folder of things that are mounted into sandboxes: empties and /etc copies."""
+"""The daemon's private folder of what is mounted into sandboxes: empties and /etc copies."""
 
 from __future__ import annotations
 

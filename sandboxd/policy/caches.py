@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sys
 from dataclasses import dataclass
 
 from sandboxd.policy.environment import Pairs
@@ -85,7 +86,9 @@ def _made(folder: str, run_as: RunAs | None) -> Identity:
     identity = Identity.of(status)
     if not identity.is_dir:
         raise NotADirectoryError(folder)
-    if run_as is not None and (status.st_uid, status.st_gid) != (run_as.uid, run_as.gid):
+    if sys.platform == "win32" or run_as is None:
+        return identity
+    if (status.st_uid, status.st_gid) != (run_as.uid, run_as.gid):
         os.chown(folder, run_as.uid, run_as.gid, follow_symlinks=False)
         # The owner must get through to its own folder; names of others stay unlisted.
         above = os.path.dirname(folder)

@@ -20,6 +20,7 @@ _MOST_MODULES = 256
 _DEEPEST_MODULE = 8
 _MOST_WORKTREES = 256
 _MOST_INCLUDES = 32
+_QUIETLY: int = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)  # not on Windows
 
 
 @dataclass(slots=True)
@@ -166,7 +167,7 @@ def read_config(path: str) -> list[tuple[str, str]]:
 def read_text(path: str, most: int = 4096) -> str:
     """A regular file's text, or nothing. Does not block on a pipe."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        fd = os.open(path, os.O_RDONLY | _QUIETLY)
     except (OSError, ValueError):
         return ""
     with os.fdopen(fd, "rb") as file:

@@ -76,4 +76,6 @@ def _from_words(said: str) -> Unavailable:
             "(user.max_user_namespaces, the container's seccomp profile), "
             "or use the landlock or docker backend",
         )
-    return Unavailable(f"bwrap failed: {said}", "run `sandboxctl doctor` for the facts of this host")
+    return Unavailable(
+        f"bwrap failed: {said}", "run `sandboxctl doctor` for the facts of this host"
+    )

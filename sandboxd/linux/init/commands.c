@@ -33,6 +33,7 @@ static struct command *command_new(const struct exec_request *request)
         free(command);
         return NULL;
     }
+    command->slot->stage = EXEC_STAGE_FORK;
     command->channel = request->channel;
     command->flags = request->flags;
     command->watch.limits = request->limits;

@@ -1,0 +1,69 @@
+"""`sandboxd`: run the daemon in the foreground."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+import sandboxd
+from sandboxd import config as configuration
+from sandboxd.harden import harden
+from sandboxd.logs import LEVELS, configure
+
+
+def main(argv: list[str] | None = None) -> int:
+    harden()
+    options = _parser().parse_args(argv)
+    configure(options.log_level)
+    try:
+        flags = _flags(options)
+        path = options.config or configuration.default_path(os.environ)
+        required = bool(options.config or os.environ.get("SANDBOXD_CONFIG"))
+        config = configuration.load(path, os.environ, flags, required=required)
+    except configuration.ConfigError as error:
+        print(f"sandboxd: error: {error}", file=sys.stderr)
+        return 2
+    from sandboxd.daemon import Start, run
+
+    return run(
+        Start(config=config, config_path=path, socket=options.socket, idle_exit_s=options.idle_exit)
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="sandboxd",
+        description="Runs commands in a sandbox for every agent and editor on this machine.",
+    )
+    parser.add_argument("--socket", metavar="PATH", help="where to listen ($SANDBOXD_SOCKET)")
+    parser.add_argument("--config", metavar="FILE", help="the config file ($SANDBOXD_CONFIG)")
+    parser.add_argument("--backend", help="auto, a backend's name, or none ($SANDBOXD_BACKEND)")
+    parser.add_argument(
+        "--set", metavar="KEY=VALUE", action="append", default=[], dest="settings",
+        help="any key of the config, for example pool.enabled=false",
+    )  # fmt: skip
+    parser.add_argument(
+        "--idle-exit", metavar="SECS", type=float, help="end after so long without a client"
+    )
+    level = os.environ.get("SANDBOXD_LOG", "info")
+    parser.add_argument("--log-level", choices=LEVELS, default=level)
+    parser.add_argument("--version", action="version", version=f"sandboxd {sandboxd.__version__}")
+    return parser
+
+
+def _flags(options: argparse.Namespace) -> dict[str, str]:
+    flags: dict[str, str] = {}
+    for setting in options.settings:
+        key, separator, value = setting.partition("=")
+        if not separator or key not in configuration.all_keys():
+            known = ", ".join(configuration.all_keys())
+            raise configuration.ConfigError(f"--set {setting}: the keys are {known}")
+        flags[key] = value
+    if options.backend is not None:
+        flags["backend"] = options.backend
+    return flags
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,152 @@
+"""The one place that builds everything and runs it until it is told to stop."""
+
+from __future__ import annotations
+
+import logging
+import os
+import pwd
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+import anyio
+
+from sandboxd.backends.bubblewrap.program import find as find_bwrap
+from sandboxd.backends.registry import Registry, registry
+from sandboxd.backends.support import LinuxSupport
+from sandboxd.config import Config
+from sandboxd.linux import init_binary
+from sandboxd.linux.curated_etc import CuratedEtc
+from sandboxd.linux.state import StateFolder
+from sandboxd.policy.layout import Host
+from sandboxd.policy.own import OwnPaths
+from sandboxd.policy.resolve import Machine
+from sandboxd.rpc.dispatch import Dispatcher
+from sandboxd.rpc.handlers import TABLE
+from sandboxd.rpc.listener import Listener, ListenError, adopt, listen
+from sandboxd.rpc.server import accept_all, exit_when_idle
+from sandboxd.rpc.service import Service
+from sandboxd.rpc.systemd import Notifier, activated_socket
+from sandboxd.supervisor.facts import landlock_abi
+from sandboxd.supervisor.judge import Bench
+from sandboxd.supervisor.supervisor import running
+from sandboxd_proto.locations import default_socket
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    config: Config
+    config_path: str
+    socket: str | None = None
+    idle_exit_s: float | None = None
+
+
+def run(start: Start) -> int:
+    """The exit code: 0 after SIGTERM, SIGINT or `shutdown`, 1 if the daemon could not start."""
+    notifier = Notifier(os.environ)
+    try:
+        listener = _listener(start)
+    except ListenError as error:
+        print(f"sandboxd: error: {error}", file=sys.stderr)
+        return 1
+    try:
+        with _parts(start, listener) as parts:
+            anyio.run(_serve, start, listener, parts, notifier)
+    finally:
+        listener.close()
+    return 0
+
+
+def _listener(start: Start) -> Listener:
+    inherited = activated_socket(os.environ)
+    if inherited is not None:
+        return adopt(inherited)
+    return listen(start.socket or default_socket())
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    machine: Machine
+    registry: Registry
+    bench: Bench
+
+
+@contextmanager
+def _parts(start: Start, listener: Listener) -> Iterator[Parts]:
+    with ExitStack() as held:
+        home = pwd.getpwuid(os.getuid()).pw_dir
+        host = Host.current(home)
+        state = StateFolder(_own_folder(listener))
+        held.callback(state.close)
+        support = LinuxSupport(init_binary.load(), state, CuratedEtc(state), host)
+        machine = Machine(
+            config=start.config,
+            host=host,
+            own=OwnPaths.current(_hidden(start, listener, state), _programs()),
+            home=home,
+            uid=os.getuid(),
+            caches_root=os.path.join(_cache_home(home), "sandboxd"),
+        )
+        bench = Bench(host=host, landlock=landlock_abi() > 0, root=os.getuid() == 0)
+        yield Parts(machine, registry(start.config, support), bench)
+
+
+def _own_folder(listener: Listener) -> str | None:
+    """The socket's folder, where it is ours alone; a shared one is left to others."""
+    if listener.path is None:
+        return None
+    folder = os.path.dirname(listener.path)
+    return folder if os.path.basename(folder).startswith("sandboxd") else None
+
+
+def _hidden(start: Start, listener: Listener, state: StateFolder) -> list[str]:
+    """What no sandbox may see: socket, state and config (which may hold a key)."""
+    hidden = [state.path, start.config_path]
+    folder = _own_folder(listener)
+    if folder is not None:
+        hidden.append(folder)
+    elif listener.path is not None:
+        hidden += [listener.path, listener.path + ".lock"]
+    return hidden
+
+
+def _programs() -> list[str]:
+    bwrap = find_bwrap()
+    return [bwrap.path] if bwrap else []
+
+
+def _cache_home(home: str) -> str:
+    return os.environ.get("XDG_CACHE_HOME") or os.path.join(home, ".cache")
+
+
+async def _serve(start: Start, listener: Listener, parts: Parts, notifier: Notifier) -> None:
+    stop = anyio.Event()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_stop_on_signal, stop)
+        tasks.start_soon(notifier.watchdog)
+        async with running(parts.machine, parts.registry, parts.bench) as supervisor:
+            service = Service(supervisor, parts.machine, Dispatcher(TABLE), stop)
+            async with anyio.create_task_group() as clients:
+                clients.start_soon(accept_all, listener.sock, service, clients)
+                if start.idle_exit_s is not None:
+                    clients.start_soon(exit_when_idle, service, start.idle_exit_s)
+                where = listener.path or "a socket of systemd"
+                print(f"sandboxd is listening on {where}", flush=True)
+                notifier.say("READY=1")
+                await stop.wait()
+                notifier.say("STOPPING=1")
+                await supervisor.stop()
+                await anyio.sleep(0.05)  # answers of what was just cancelled go out
+                clients.cancel_scope.cancel()
+        tasks.cancel_scope.cancel()
+    log.info("every child is gone; the daemon ends")
+
+
+async def _stop_on_signal(stop: anyio.Event) -> None:
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async for _ in signals:
+            stop.set()

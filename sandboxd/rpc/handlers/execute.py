@@ -1,0 +1,97 @@
+"""`execute`: params to a checked request; everything that can be refused is refused here."""
+
+from __future__ import annotations
+
+from sandboxd.policy.resolve import Wish, plan_for
+from sandboxd.rpc.call import Call
+from sandboxd.rpc.notices import ClientListener
+from sandboxd.sandbox import PtyRequest
+from sandboxd.supervisor.request import ExecuteRequest
+from sandboxd.supervisor.text import decode_base64
+from sandboxd_proto.errors import InvalidParams, NotFound, PolicyNotSupported
+from sandboxd_proto.manifest import Manifest
+from sandboxd_proto.messages.execute import Base64Data, Detached, ExecuteParams, ExecuteResult
+
+MAX_ARGUMENT = 128 * 1024 - 1  # the kernel's MAX_ARG_STRLEN
+
+
+async def execute(call: Call, params: ExecuteParams) -> ExecuteResult | Detached:
+    supervisor = call.service.supervisor
+    execution = supervisor.accept(_request(call, params))
+    call.registered(execution)
+    if params.detach:
+        supervisor.detach(execution)
+        return Detached(execution_id=execution.id)
+    return await supervisor.perform(execution)
+
+
+def _request(call: Call, params: ExecuteParams) -> ExecuteRequest:
+    _check_argv(params.argv)
+    _check_later(params)
+    wish = Wish(
+        manifest=params.manifest or Manifest(),
+        preset=params.preset,
+        workspace=params.workspace,
+        cwd=params.cwd,
+        backend=params.backend,
+        manifest_given=params.manifest is not None,
+    )
+    capture = not params.stream if params.capture is None else params.capture
+    return ExecuteRequest(
+        argv=tuple(params.argv),
+        plan=plan_for(wish, call.service.machine),
+        owner=call.connection,
+        stdin=_stdin(params),
+        stdin_open=params.stdin_open,
+        capture=capture,
+        pty=_pty(params),
+        detach=params.detach,
+        listener=ClientListener(call.connection.channel) if params.stream else None,
+        execution_id=params.execution_id,
+    )
+
+
+def _check_argv(argv: list[str]) -> None:
+    if not argv or not argv[0]:
+        raise InvalidParams(
+            "argv names no program", field="argv", remedy='for example ["sh", "-c", "make test"]'
+        )
+    for index, argument in enumerate(argv):
+        if "\0" in argument:
+            raise InvalidParams("an argument has NUL in it", field=f"argv[{index}]")
+        if len(argument.encode()) > MAX_ARGUMENT:
+            raise InvalidParams(
+                f"an argument is longer than {MAX_ARGUMENT} bytes, the kernel's limit",
+                field=f"argv[{index}]", remedy="pass it through stdin or a file",
+            )  # fmt: skip
+
+
+def _check_later(params: ExecuteParams) -> None:
+    """What the contract names and this daemon does not serve is refused, never ignored."""
+    if params.session is not None:
+        raise NotFound(f"there is no session {params.session!r}", field="session")
+    if params.sandbox is not None:
+        raise NotFound(f"there is no sandbox {params.sandbox!r}", field="sandbox")
+    if params.explain:
+        raise PolicyNotSupported("this daemon has no explain mode", field="explain")
+    if params.fds is not None:
+        raise InvalidParams("this daemon does not take descriptors", field="fds")
+
+
+def _stdin(params: ExecuteParams) -> bytes:
+    if isinstance(params.stdin, Base64Data):
+        return decode_base64(params.stdin.base64, "stdin.base64")
+    return (params.stdin or "").encode()
+
+
+def _pty(params: ExecuteParams) -> PtyRequest | None:
+    if params.pty is None:
+        return None
+    check_size(params.pty.rows, params.pty.cols, "pty.")
+    return PtyRequest(params.pty.rows, params.pty.cols)
+
+
+def check_size(rows: int, cols: int, prefix: str = "") -> None:
+    for name, value in (("rows", rows), ("cols", cols)):
+        if not 0 < value <= 65535:
+            raise InvalidParams(f"{name} must be 1 to 65535", field=f"{prefix}{name}")

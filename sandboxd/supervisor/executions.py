@@ -1,0 +1,85 @@
+"""The executions that exist: who may use which id, and results that are kept for a while."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from uuid import uuid4
+
+from sandboxd.supervisor.execution import Execution
+from sandboxd.supervisor.judge import Bench
+from sandboxd.supervisor.request import ExecuteRequest
+from sandboxd_proto.errors import Busy, InvalidParams, NotFound
+
+KEEP_RESULTS_S = 600.0
+KEPT_RESULTS = 256
+
+
+class Executions:
+    def __init__(self, bench: Bench, limit: int) -> None:
+        self._bench = bench
+        self._limit = limit
+        self._live: dict[str, Execution] = {}
+        self._ended: dict[str, tuple[float, Execution]] = {}
+
+    def __len__(self) -> int:
+        return len(self._live)
+
+    def __iter__(self) -> Iterator[Execution]:
+        return iter(list(self._live.values()))
+
+    def add(self, request: ExecuteRequest) -> Execution:
+        wanted = request.execution_id
+        if wanted is not None and not 0 < len(wanted) <= 256:
+            raise InvalidParams("an execution_id has 1 to 256 characters", field="execution_id")
+        if wanted is not None and wanted in self._live:
+            raise InvalidParams(
+                f"an execution with the id {wanted!r} is running", field="execution_id",
+                remedy="choose another id, or leave it out",
+            )  # fmt: skip
+        if len(self._live) >= self._limit:
+            raise Busy(
+                f"{self._limit} executions are running already",
+                remedy="wait for one to end, or raise max_executions in the config",
+            )
+        execution = Execution(wanted or f"ex-{uuid4().hex}", request, self._bench)
+        self._ended.pop(execution.id, None)
+        self._live[execution.id] = execution
+        return execution
+
+    def ended(self, execution: Execution) -> None:
+        self._live.pop(execution.id, None)
+        execution.close()
+        if execution.request.detach:
+            self._ended[execution.id] = (time.monotonic(), execution)
+            self._forget_old()
+
+    def _forget_old(self) -> None:
+        oldest = time.monotonic() - KEEP_RESULTS_S
+        surplus = len(self._ended) - KEPT_RESULTS
+        for index, (key, (when, _)) in enumerate(list(self._ended.items())):
+            if when < oldest or index < surplus:
+                del self._ended[key]
+
+    def find(self, execution_id: str, owner: object) -> Execution:
+        """A live one that this owner may use. Somebody else's does not exist for it."""
+        return self._check(self._live.get(execution_id), execution_id, owner)
+
+    def find_or_ended(self, execution_id: str, owner: object) -> Execution:
+        self._forget_old()
+        found = self._live.get(execution_id)
+        if found is None and execution_id in self._ended:
+            found = self._ended[execution_id][1]
+        return self._check(found, execution_id, owner)
+
+    def usable(self, owner: object) -> list[Execution]:
+        return [e for e in self._live.values() if e.request.detach or e.request.owner is owner]
+
+    def _check(self, found: Execution | None, execution_id: str, owner: object) -> Execution:
+        if found is None or not (found.request.detach or found.request.owner is owner):
+            raise NotFound(
+                f"there is no execution {execution_id!r} on this connection",
+                field="execution_id",
+                remedy="`execution/list` shows those that this connection may use",
+            )
+        return found

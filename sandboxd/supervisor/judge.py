@@ -1,0 +1,90 @@
+"""One execution's denials: feeds the classifier while it runs, and asks it once at the end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sandboxd.denials import Facts, Setting, StreamScanner
+from sandboxd.denials.hostview import host_view
+from sandboxd.policy.layout import Host, layout
+from sandboxd.policy.plan import Plan
+from sandboxd.sandbox import ExitReport
+from sandboxd.supervisor.outcome import Ended
+from sandboxd_proto.denial import Denial
+from sandboxd_proto.messages.execute import Outcome, StreamName, Tier
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """What judging needs of the machine, the same for every execution."""
+
+    host: Host
+    landlock: bool
+    root: bool
+
+
+class Judge:
+    """The classifier is made at the first byte: most commands print little or nothing."""
+
+    def __init__(
+        self, plan: Plan, argv: tuple[str, ...], bench: Bench, *, isolated: bool, pty: bool
+    ) -> None:
+        self._plan = plan
+        self._argv = argv
+        self._bench = bench
+        self._isolated = isolated
+        self._pty = pty
+        self.filter_loaded = False
+        self._scanner: StreamScanner | None = None
+        self._told: list[Denial] = []
+
+    def feed(self, stream: StreamName, data: bytes) -> list[Denial]:
+        if not self._isolated:
+            return []
+        if self._scanner is None:
+            self._scanner = self._make()
+        found = self._scanner.feed(stream, data)
+        self._told += found
+        return found
+
+    def _make(self) -> StreamScanner:
+        plan = self._plan
+        return StreamScanner(
+            Setting(
+                plan=plan,
+                layout=layout(plan.sandbox, self._bench.host),
+                host=host_view(plan.sandbox.run_as),
+                argv=self._argv,
+                filter_loaded=self.filter_loaded,
+                landlock=self._bench.landlock,
+                masks_refuse=False,
+                host_root=self._bench.root and plan.sandbox.run_as is None,
+                pty=self._pty,
+            )
+        )
+
+    def finish(
+        self, report: ExitReport, outcome: Outcome, ended_by: Ended | None,
+        enforcement: dict[str, Tier], protected: tuple[tuple[str, str | None], ...] = (),
+    ) -> tuple[list[Denial], list[Denial]]:  # fmt: skip
+        """(all denials, those that were not told yet)."""
+        quiet = self._scanner is None and outcome == "exited" and report.exit_code == 0
+        if not self._isolated or (quiet and not protected):
+            return [], []
+        scanner = self._scanner or self._make()
+        found = scanner.finish(
+            Facts(
+                outcome=outcome,
+                exit_code=report.exit_code,
+                signal=report.signal,
+                limit_hit="output" if outcome == "output_limit" else report.limit,
+                timed_out=ended_by == "timeout",
+                cancelled=ended_by == "cancelled",
+                setup_failure=report.lost,
+                cpu_s=report.usage.cpu_ms / 1000,
+                enforcement=enforcement,
+                protected=protected,
+            )
+        )
+        told = set(map(id, self._told))
+        return found, [denial for denial in found if id(denial) not in told]
