@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from support.users import as_user, unprivileged_user
 
@@ -84,8 +84,8 @@ class Ended:
 class Command:
     channel: socket.socket
     stdin: int = -1
-    stdout: Any = None
-    stderr: Any = None
+    stdout: IO[bytes] | None = None
+    stderr: IO[bytes] | None = None
     master: int = -1
     messages: list[wire.Channel] = field(default_factory=list)
 
@@ -121,14 +121,16 @@ class Command:
         return self.ended()
 
     def ended(self) -> Ended:
-        return Ended(messages=self.messages, stdout=_content(self.stdout), stderr=_content(self.stderr))
+        return Ended(
+            messages=self.messages, stdout=_content(self.stdout), stderr=_content(self.stderr)
+        )
 
 
-def _content(file: Any) -> bytes:
+def _content(file: IO[bytes] | None) -> bytes:
     if file is None:
         return b""
     file.seek(0)
-    return bytes(file.read())
+    return file.read()
 
 
 class Init:
@@ -141,7 +143,9 @@ class Init:
         encoded = wire.encode(request)
         self.send_raw(encoded.message, fds, payload=encoded.payload)
 
-    def send_raw(self, message: bytes, fds: Sequence[int] = (), payload: bytes | None = None) -> None:
+    def send_raw(
+        self, message: bytes, fds: Sequence[int] = (), payload: bytes | None = None
+    ) -> None:
         if payload is None:
             socket.send_fds(self.control, [message], list(fds))
             return
@@ -174,11 +178,14 @@ class Init:
                 return command
             reader, command.stdin = os.pipe()
             self._stack.callback(command.close_stdin)
-            command.stdout = self._stack.enter_context(tempfile.TemporaryFile())
-            command.stderr = self._stack.enter_context(tempfile.TemporaryFile())
+            command.stdout, command.stderr = self._file(), self._file()
             self.send(request, [*fds, reader, command.stdout.fileno(), command.stderr.fileno()])
             os.close(reader)
         return command
+
+    def _file(self) -> IO[bytes]:
+        file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
+        return self._stack.enter_context(file)
 
     def shell(self, script: str, **fields: Any) -> Command:
         return self.exec("/bin/sh", "-c", script, **fields)
@@ -193,7 +200,9 @@ class Init:
 
 
 @contextmanager
-def started_init(place: Place, binary: Path = BINARY, env: dict[str, str] | None = None) -> Iterator[Init]:
+def started_init(
+    place: Place, binary: Path = BINARY, env: dict[str, str] | None = None
+) -> Iterator[Init]:
     """An init before SETUP. Nothing of it is left afterwards."""
     with ExitStack() as stack:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

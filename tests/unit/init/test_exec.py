@@ -7,6 +7,7 @@ import os
 import resource
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from init_driver import Init
@@ -127,7 +128,7 @@ def test_commands_run_side_by_side(init: Init) -> None:
         assert command.wait().code == code
 
 
-def failure(init: Init, *argv: str, **fields: object) -> wire.ExecFailed:
+def failure(init: Init, *argv: str, **fields: Any) -> wire.ExecFailed:
     ended = init.exec(*argv, **fields).wait()
     assert ended.kinds == ["ExecFailed"]
     failed: wire.ExecFailed = ended.only(wire.ExecFailed)
@@ -138,7 +139,9 @@ def test_a_missing_program_is_named(init: Init) -> None:
     assert failure(init, "no-such-program") == wire.ExecFailed(
         wire.ExecStage.EXEC, errno.ENOENT, "no-such-program"
     )
-    assert failure(init, "/no/such") == wire.ExecFailed(wire.ExecStage.EXEC, errno.ENOENT, "/no/such")
+    assert failure(init, "/no/such") == wire.ExecFailed(
+        wire.ExecStage.EXEC, errno.ENOENT, "/no/such"
+    )
     assert failure(init, "") == wire.ExecFailed(wire.ExecStage.EXEC, errno.ENOENT, "")
     assert init.exec("true").wait().code == 0
 

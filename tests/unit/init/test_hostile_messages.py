@@ -173,9 +173,17 @@ def test_too_many_descriptors_end_the_sandbox_and_surplus_ones_are_closed() -> N
 
 @pytest.mark.parametrize(
     "message",
-    [b"\3", framed(3, b""), framed(3, struct.pack("<iI", 0, 0)), framed(3, struct.pack("<iI", 65, 0)),
-     framed(3, struct.pack("<iI", 15, 2)), framed(4, b"\0"), framed(1, b""), EXEC],
-)  # fmt: skip
+    [
+        b"\3",
+        framed(3, b""),
+        framed(3, struct.pack("<iI", 0, 0)),
+        framed(3, struct.pack("<iI", 65, 0)),
+        framed(3, struct.pack("<iI", 15, 2)),
+        framed(4, b"\0"),
+        framed(1, b""),
+        EXEC,
+    ],
+)
 def test_a_malformed_message_on_a_channel_ends_the_sandbox(message: bytes) -> None:
     with started_init(Place()) as init:
         init.setup()
@@ -198,7 +206,9 @@ def mutated(chance: random.Random, message: bytes) -> bytes:
             case 1:
                 data[at] = chance.choice((0, 1, 0x7F, 0x80, 0xFF))
             case 2:
-                data[at : at + 4] = struct.pack("<I", chance.choice((0, 2**31, 2**32 - 1, len(data))))
+                data[at : at + 4] = struct.pack(
+                    "<I", chance.choice((0, 2**31, 2**32 - 1, len(data)))
+                )
             case 3 if at >= wire.HEADER_BYTES:
                 del data[at:]
             case _:

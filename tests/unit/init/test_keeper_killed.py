@@ -1,4 +1,4 @@
-"""A command that kills its own keeper gains nothing: its end is still reported, and it still ends."""
+"""A command that kills its own keeper gains nothing: it still ends, and its end is reported."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import signal
 
 import pytest
 from init_driver import Init, Place, ready_init
+from init_trees import DAEMONIZE, sleepers, wait_for_output, wait_for_sleepers
 from support.processes import survivors
-from test_tree import DAEMONIZE, sleepers, wait_for_output
 
 from sandboxd.linux import init_wire as wire
 
@@ -51,8 +51,7 @@ def test_kill_everything_ends_only_what_it_may() -> None:
 def test_orphans_end_with_main(init: Init) -> None:
     command = init.python(DAEMONIZE + "os.kill(os.getppid(), 9); input()")
     wait_for_output(command, b"orphan")
-    watched = sleepers(init)
-    assert len(watched) == 2
+    watched = wait_for_sleepers(init, 2)
     ended = command.wait()
     assert ended.kinds == ["Started", "Exited", "Gone"]
     assert survivors(watched, within_s=0) == []
@@ -61,7 +60,7 @@ def test_orphans_end_with_main(init: Init) -> None:
 def test_orphans_end_with_the_channel(init: Init) -> None:
     command = init.python(DAEMONIZE + "os.kill(os.getppid(), 9); time.sleep(600)")
     wait_for_output(command, b"orphan")
-    watched = sleepers(init)
+    watched = wait_for_sleepers(init, 2)
     command.channel.close()
     assert survivors(watched) == []
     assert init.exec("true").wait().code == 0

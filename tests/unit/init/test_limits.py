@@ -6,7 +6,7 @@ import signal
 
 import pytest
 from init_driver import Init
-from test_tree import sleepers
+from init_trees import sleepers
 
 from sandboxd.linux import init_wire as wire
 

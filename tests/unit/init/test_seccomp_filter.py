@@ -75,6 +75,14 @@ def test_a_filter_that_denies_execve_is_a_failed_exec(plain_init: Init) -> None:
     assert (failed.stage, failed.errno) == (wire.ExecStage.EXEC, errno.EPERM)
 
 
+def test_a_filter_that_kills_at_execve_shows_as_its_signal(plain_init: Init) -> None:
+    """From outside, this death and one just after execve are the same."""
+    with program(deny(EXECVE, KILL_PROCESS)) as fd:
+        ended = plain_init.exec("true", filter_fd=fd, flags=wire.ExecFlag.HAS_FILTER).wait()
+    assert ended.kinds == ["Started", "Exited", "Gone"]
+    assert ended.signal == signal.SIGSYS
+
+
 @pytest.mark.parametrize(
     "content",
     [b"", deny(UNAME, ALLOW)[:-1], instruction(0x06, 0, 0, ALLOW) * 4097, b"\xff" * 8],
@@ -88,7 +96,8 @@ def test_what_is_no_filter_runs_nothing(init: Init, content: bytes) -> None:
 
 
 def test_the_longest_filter_loads(plain_init: Init) -> None:
-    assert run(plain_init, "raise SystemExit(5)", instruction(0x06, 0, 0, ALLOW) * 4096) == (5, None)
+    longest = instruction(0x06, 0, 0, ALLOW) * wire.FILTER_MAX
+    assert run(plain_init, "raise SystemExit(5)", longest) == (5, None)
 
 
 def test_a_filter_on_a_pipe_runs_nothing(plain_init: Init) -> None:

@@ -7,54 +7,19 @@ import signal
 import time
 
 import pytest
-from init_driver import Command, Init, Place, ready_init
-from support.processes import Process, process, processes_below, survivors
+from init_driver import Init, Place, ready_init
+from init_trees import DAEMONIZE, sleepers, tree_of, wait_for_output, wait_for_sleepers
+from support.processes import process, survivors
 
 from sandboxd.linux import init_wire as wire
 
 BACKGROUND = wire.ExecFlag.KEEP_BACKGROUND
-# Out of its parent's session and, when the parent ends, an orphan.
-DAEMONIZE = """
-import os, sys, time
-if os.fork() == 0:
-    os.setsid()
-    if os.fork() == 0:
-        print("orphan", flush=True)
-        time.sleep(600)
-    os._exit(0)
-os.wait()
-"""
-
-
-def wait_for_output(command: Command, text: bytes) -> None:
-    deadline = time.monotonic() + 20
-    while text not in command.ended().stdout:
-        assert time.monotonic() < deadline, command.ended()
-        time.sleep(0.01)
-
-
-def tree_of(init: Init) -> list[Process]:
-    return processes_below(init.process.pid)
-
-
-def sleepers(init: Init) -> list[Process]:
-    return [found for found in tree_of(init) if found.name in ("sleep", "python3")]
-
-
-def wait_for_sleepers(init: Init, count: int) -> list[Process]:
-    """A fork is not yet the program that it becomes."""
-    deadline = time.monotonic() + 20
-    while len(found := sleepers(init)) != count:
-        assert time.monotonic() < deadline, found
-        time.sleep(0.01)
-    return found
 
 
 def test_an_orphan_ends_with_the_command(init: Init) -> None:
     command = init.python(DAEMONIZE + "input()")
     wait_for_output(command, b"orphan")
-    watched = sleepers(init)
-    assert len(watched) == 2
+    watched = wait_for_sleepers(init, 2)
     ended = command.wait()
     assert ended.kinds == ["Started", "Exited", "Gone"]
     assert ended.code in (0, 1)
@@ -75,8 +40,7 @@ def test_keep_background_ends_with_kill(init: Init) -> None:
     command = init.python(DAEMONIZE, flags=BACKGROUND)
     command.started()
     assert isinstance(command.receive(), wire.Exited)
-    watched = sleepers(init)
-    assert len(watched) == 1
+    watched = wait_for_sleepers(init, 1)
     command.send(wire.Kill())
     assert isinstance(command.receive(), wire.Gone)
     assert survivors(watched, within_s=0) == []
@@ -92,11 +56,25 @@ def test_kill_ends_a_tree_that_ignores_everything(init: Init) -> None:
     assert sleepers(init) == []
 
 
+def test_a_kill_at_any_moment_has_an_end(init: Init) -> None:
+    for number in range(30):
+        command = init.shell("sleep 600 & sleep 600")
+        time.sleep(number / 10000)
+        command.send(wire.Kill())
+        ended = command.wait()
+        assert ended.kinds in (["ExecFailed"], ["Started", "Exited", "Gone"])
+    assert sleepers(init) == []
+
+
+def test_many_commands_at_once_keep_their_own_ends(init: Init) -> None:
+    commands = [init.shell(f"sleep 0.0{number % 5}; exit {number}") for number in range(60)]
+    assert [command.wait().code for command in commands] == list(range(60))
+
+
 def test_closing_the_channel_kills(init: Init) -> None:
     command = init.python(DAEMONIZE + "time.sleep(600)")
     wait_for_output(command, b"orphan")
-    watched = sleepers(init)
-    assert len(watched) == 2
+    watched = wait_for_sleepers(init, 2)
     command.channel.close()
     assert survivors(watched) == []
     assert init.exec("true").wait().code == 0
@@ -157,8 +135,8 @@ def test_the_daemons_end_is_everybodys_end(place: Place) -> None:
         wait_for_output(first, b"orphan")
         second = init.shell("trap '' TERM HUP; sleep 600 & echo up; sleep 600")
         wait_for_output(second, b"up")
+        wait_for_sleepers(init, 4)
         watched = tree_of(init)
-        assert len(sleepers(init)) >= 3
         init.control.close()
         init.process.wait(30)
         assert survivors(watched) == []
@@ -169,8 +147,8 @@ def test_a_killed_init_takes_its_commands_along() -> None:
     with ready_init(Place()) as init:
         command = init.python(DAEMONIZE + "time.sleep(600)")
         wait_for_output(command, b"orphan")
+        wait_for_sleepers(init, 2)
         watched = tree_of(init)
-        assert len(watched) == 3
         init.process.kill()
         assert command.wait().kinds == ["Started", "Exited", "Gone"]
         assert survivors(watched) == []

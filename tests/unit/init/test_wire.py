@@ -183,5 +183,5 @@ def test_a_long_request_goes_through_a_descriptor() -> None:
     ],
 )
 def test_what_the_init_would_refuse_is_refused_before(request_: wire.Request) -> None:
-    with pytest.raises(ValueError, match="."):
+    with pytest.raises(ValueError, match=r"."):
         wire.encode(request_)
