@@ -97,10 +97,16 @@ def read_file(folder: int, name: str, most: int) -> bytes | None:
         fd = readable(folder, name)
     except OSError:
         return None
-    with os.fdopen(fd, "rb") as file:
+    try:
+        # fdopen refuses folders, and reading a device could take for ever.
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             return None
-        data = file.read(most + 1)
+        with os.fdopen(fd, "rb", closefd=False) as file:
+            data = file.read(most + 1)
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
     return data if len(data) <= most else None
 
 

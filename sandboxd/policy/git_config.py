@@ -29,9 +29,11 @@ def entries(text: str) -> list[tuple[str, str]]:
             section = _section_name(opened)
             rest = rest[opened.end() :].strip(" \t")
         key = _KEY.match(rest)
-        if key and section:
+        if key:
             value = _value(rest[key.end() :], lines) if key[2] else "true"
-            found.append((f"{section}.{key[1].lower()}", value))
+            # Git takes keys before any section too.
+            name = key[1].lower()
+            found.append((f"{section}.{name}" if section else name, value))
     return found
 
 

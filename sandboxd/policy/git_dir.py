@@ -170,10 +170,16 @@ def read_text(path: str, most: int = 4096) -> str:
         fd = os.open(path, os.O_RDONLY | _QUIETLY)
     except (OSError, ValueError):
         return ""
-    with os.fdopen(fd, "rb") as file:
+    try:
+        # fdopen refuses folders, and reading a device could take for ever.
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             return ""
-        return os.fsdecode(file.read(most))
+        with os.fdopen(fd, "rb", closefd=False) as file:
+            return os.fsdecode(file.read(most))
+    except OSError:
+        return ""
+    finally:
+        os.close(fd)
 
 
 def _modules(git_dir: str, around: Around) -> Doors:

@@ -1,0 +1,80 @@
+"""The rules of overlapping lists, for any lists: the deeper rule wins, at one path the mask."""
+
+from __future__ import annotations
+
+import os
+from pathlib import PurePosixPath
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sandboxd.policy.layout import Host, Kind, layout
+from sandboxd.policy.pins import pins
+from sandboxd.policy.plan import Grant, Identity, Mask, NetworkRule, SandboxSpec
+
+HOST = Host(system=(("/usr", None),), homes=("/home",))
+PATHS = st.lists(st.sampled_from("abc"), min_size=1, max_size=4).map(
+    lambda parts: "/srv/" + "/".join(parts)
+)
+FOLDER = Identity(1, 1, True)
+
+
+def spec_of(read: set[str], write: set[str], deny: set[str]) -> SandboxSpec:
+    grants = [Grant(p, "read", FOLDER) for p in read] + [Grant(p, "write", FOLDER) for p in write]
+    masks = tuple(sorted(Mask(p, True) for p in deny))
+    return SandboxSpec("minimal", NetworkRule("deny"), tuple(sorted(grants)), masks)
+
+
+SETS = st.sets(PATHS, max_size=5)
+
+
+@given(SETS, SETS, SETS, PATHS)
+def test_the_deepest_rule_at_or_above_a_path_decides(
+    read: set[str], write: set[str], deny: set[str], path: str
+) -> None:
+    above = [path, *map(str, PurePosixPath(path).parents)]
+    ruling = next((p for p in above if p in read | write | deny), None)
+    kind = layout(spec_of(read, write, deny), HOST).at(path).kind
+    if ruling is None:
+        assert kind is Kind.ROOT
+    elif ruling in deny:
+        assert kind is Kind.MASK
+    else:
+        assert kind is (Kind.WRITE if ruling in write else Kind.READ)
+
+
+@given(SETS, SETS, SETS)
+def test_what_contains_another_place_is_mounted_before_it(
+    read: set[str], write: set[str], deny: set[str]
+) -> None:
+    order = [place.path for place in layout(spec_of(read, write, deny), HOST).places]
+    for index, path in enumerate(order):
+        assert not any(path.startswith(later.rstrip("/") + "/") for later in order[index + 1 :])
+
+
+@given(SETS, SETS, SETS)
+def test_pins_change_nothing_but_renames(
+    read: set[str], write: set[str], deny: set[str]
+) -> None:
+    """Every folder between a writable root and a rule inside it is pinned, and stays writable."""
+    spec = spec_of(read, write, deny)
+    before = layout(spec, HOST)
+    original = os.lstat
+    folder = original("/")
+    os.lstat = lambda path, **_: folder  # type: ignore[assignment, misc]
+    try:
+        pinned = {grant.path for grant in pins(spec, HOST)}
+    finally:
+        os.lstat = original
+    assert all(before.at(path).kind is Kind.WRITE for path in pinned)
+    for path in deny | (read - write):
+        parent = os.path.dirname(path)
+        ruling = before.at(parent)
+        if ruling.kind is Kind.WRITE and ruling.path != parent:
+            assert parent in pinned
+
+
+def test_many_paths_are_one_layout() -> None:
+    read = {f"/srv/{i // 25}/{i}" for i in range(500)}
+    places = layout(spec_of(read, set(), set()), HOST)
+    assert all(places.at(f"{path}/x").kind is Kind.READ for path in read)
