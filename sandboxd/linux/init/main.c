@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -231,6 +232,16 @@ static int open_signals(void)
     return signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
+/* A descriptor that is something else, or closed (the next open would take its number), is a
+ * mistake of whoever started us: without the daemon's end nothing would ever end the sandbox. */
+static bool is_control_socket(int fd)
+{
+    int type = 0;
+    socklen_t size = sizeof type;
+    return fd > 2 && getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) == 0 &&
+           type == SOCK_SEQPACKET;
+}
+
 int main(int argc, char **argv)
 {
     /* First of all: from now on no process of this uid can take the socket or the memory. */
@@ -238,7 +249,7 @@ int main(int argc, char **argv)
         prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0)
         return INIT_SETUP_FAILED;
     struct init init = {.control = argc > 1 ? atoi(argv[1]) : CONTROL_FD, .mountinfo = -1};
-    if (init.control < 3)
+    if (!is_control_socket(init.control))
         return INIT_SETUP_FAILED;
     int keep[] = {init.control};
     close_all_but(keep, 1);

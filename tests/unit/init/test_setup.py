@@ -76,6 +76,13 @@ def test_descriptor_3_is_the_control_socket_without_an_argument() -> None:
         assert process.wait(30) == 0
 
 
+@pytest.mark.parametrize("script", ["exec 3<&-", "exec 3</dev/null", "exec 3>&1"])
+def test_without_a_control_socket_it_ends_at_once(script: str) -> None:
+    """Nobody could ever tell it to end."""
+    command = ["bash", "-c", f"{script}; exec {BINARY}"]
+    assert subprocess.run(command, timeout=30, check=False).returncode == 1
+
+
 def test_pid_1_is_demanded_and_given(place: Place) -> None:
     flags = wire.SetupFlag.REQUIRE_PID1
     if place.bwrap:
