@@ -74,8 +74,9 @@ def test_output_is_streamed_whole_and_in_order(seen: Seen) -> None:
     expected = "".join(f"{n}\n" for n in range(1, 20001)) + "Grüße"
     assert text(events, "stdout") == expected
     assert text(events, "stderr") == "to stderr\n"
-    numbers = [e["seq"] for e in events if e["name"] == "output"]
-    assert numbers == sorted(set(numbers))
+    for stream in ("stdout", "stderr"):
+        numbers = [e["seq"] for e in events if e["name"] == "output" and e["stream"] == stream]
+        assert numbers == sorted(set(numbers))
 
 
 def test_notifications_come_in_the_order_of_the_protocol(seen: Seen) -> None:

@@ -48,7 +48,8 @@ class Connection:
         self.batches: list[list[Message]] = []
         self._answers: dict[Any, Message] = {}
         self._ids = itertools.count(1)
-        self._buffer = b""
+        self._buffer = bytearray()
+        self._scanned = 0  # bytes that hold no line end: large messages come in many pieces
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.socket.settimeout(timeout_s)
         self.socket.connect(path)
@@ -136,15 +137,28 @@ class Connection:
 
     def receive(self) -> Any:
         """The next message, unsorted. Closed when the daemon has ended the connection."""
-        while True:
-            body, rest = split_frame(self._buffer, self.framing)
-            if body is not None:
-                self._buffer = rest
-                return json.loads(body)
-            data = self.socket.recv(1 << 16)
+        while (body := self._taken()) is None:
+            data = self.socket.recv(1 << 18)
             if not data:
                 raise Closed(f"the connection ended with {len(self._buffer)} bytes of a message")
             self._buffer += data
+        return json.loads(body)
+
+    def _taken(self) -> bytes | None:
+        """The first whole message, taken off the buffer; None when it is not all there."""
+        if self.framing == "lines":
+            start, length = 0, self._buffer.find(b"\n", self._scanned)
+            rest = length + 1
+        else:
+            start, length = content_length(self._buffer)
+            rest = start + length
+        if length < 0 or len(self._buffer) < rest:
+            self._scanned = len(self._buffer)
+            return None
+        body = bytes(self._buffer[start : start + length])
+        del self._buffer[:rest]
+        self._scanned = 0
+        return body
 
     def _sort(self, message: Any) -> None:
         if isinstance(message, list):
@@ -163,15 +177,11 @@ def framed(body: bytes, framing: Framing) -> bytes:
     return b"Content-Length: " + str(len(body)).encode() + b"\r\n\r\n" + body
 
 
-def split_frame(buffer: bytes, framing: Framing) -> tuple[bytes | None, bytes]:
-    """The first whole message of `buffer` and what follows it; None when it is not all there."""
-    if framing == "lines":
-        line, end, rest = buffer.partition(b"\n")
-        return (line, rest) if end else (None, buffer)
-    head, end, rest = buffer.partition(b"\r\n\r\n")
-    if not end:
-        return None, buffer
-    name, _, value = head.partition(b": ")
-    assert name == b"Content-Length", head
-    length = int(value)
-    return (rest[:length], rest[length:]) if len(rest) >= length else (None, buffer)
+def content_length(buffer: bytearray) -> tuple[int, int]:
+    """Where the body of the first message starts, and its length; -1 before the headers ended."""
+    end = buffer.find(b"\r\n\r\n")
+    if end < 0:
+        return 0, -1
+    name, _, value = bytes(buffer[:end]).partition(b": ")
+    assert name == b"Content-Length", name
+    return end + 4, int(value)
