@@ -155,10 +155,9 @@ class Connection(threading.Thread):
 
     def run(self) -> None:
         try:
-            for line in self.sock.makefile("rb"):
-                message = json.loads(line)
-                self.owner.seen.append(message)
-                threading.Thread(target=self.serve, args=(message,), daemon=True).start()
+            with self.sock.makefile("rb") as lines:
+                for line in lines:
+                    self.message(json.loads(line))
         except (OSError, ValueError):  # reset, or closed under the reader's hands
             pass
         finally:
@@ -167,6 +166,13 @@ class Connection(threading.Thread):
                 if command.connection is self and not command.params.get("detach"):
                     command.cancel()
             self.sock.close()
+
+    def message(self, message: dict[str, Any]) -> None:
+        self.owner.seen.append(message)
+        if message["method"] in ("execution/signal", "execution/resize"):
+            self.serve(message)  # their order matters
+        else:
+            threading.Thread(target=self.serve, args=(message,), daemon=True).start()
 
     def serve(self, message: dict[str, Any]) -> None:
         id, params = message.get("id"), message.get("params") or {}

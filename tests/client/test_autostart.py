@@ -110,7 +110,8 @@ def test_the_environment_is_scrubbed():
     caller = {
         "PATH": "/bin", "HOME": "/h", "USER": "u", "LANG": "C", "XDG_CONFIG_HOME": "/c",
         "SANDBOXD_CONFIG": "/x.toml", "SANDBOXD_BACKEND": " None ",
-        "SANDBOXD_ALLOW_NO_SANDBOX": "1", "WAYLAND_SANDBOX": "none", "WAYLAND_ALLOW_NO_SANDBOX": "1",
+        "SANDBOXD_ALLOW_NO_SANDBOX": "1", "WAYLAND_SANDBOX": "none",
+        "WAYLAND_ALLOW_NO_SANDBOX": "1",
         "DEEPSEEK_SANDBOX_MODE": "x",
         "AWS_SECRET_ACCESS_KEY": "s", "LD_PRELOAD": "/evil.so", "PYTHONPATH": "/evil",
     }  # fmt: skip

@@ -8,6 +8,8 @@ import time
 
 import pytest
 
+SLEEPER = ("sh", "-c", "echo ready; exec sleep 60")
+
 
 def test_the_command_has_a_terminal_of_the_same_size(ctl, screen):
     shown = screen(ctl.argv("run", "--", "sh", "-c", "test -t 0 && test -t 1 && stty size"))
@@ -39,7 +41,8 @@ def test_a_resize_reaches_the_command(ctl, screen):
 
 
 def test_one_interrupt_is_the_commands_own(ctl, screen):
-    shown = screen(ctl.argv("run", "--", "sleep", "60"))
+    shown = screen(ctl.argv("run", "--", *SLEEPER))
+    shown.until(b"ready")
     shown.until_raw()
     shown.type(b"\x03")
     assert shown.end() == 130
@@ -76,7 +79,8 @@ def test_a_program_that_uses_the_key_is_not_killed_by_it(ctl, screen):
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_the_mode_is_restored_when_sandboxctl_is_told_to_end(ctl, screen, number, code):
-    shown = screen(ctl.argv("run", "--", "sleep", "60"))
+    shown = screen(ctl.argv("run", "--", *SLEEPER))
+    shown.until(b"ready")
     shown.until_raw()
     shown.process.send_signal(number)
     assert shown.end() == code
@@ -84,7 +88,8 @@ def test_the_mode_is_restored_when_sandboxctl_is_told_to_end(ctl, screen, number
 
 
 def test_the_mode_is_restored_when_the_daemon_vanishes(ctl, screen, fake):
-    shown = screen(ctl.argv("run", "--", "sleep", "60"))
+    shown = screen(ctl.argv("run", "--", *SLEEPER))
+    shown.until(b"ready")
     shown.until_raw()
     fake.close()
     assert shown.end() == 125
@@ -92,7 +97,8 @@ def test_the_mode_is_restored_when_the_daemon_vanishes(ctl, screen, fake):
 
 
 def test_a_stopped_sandboxctl_gives_the_terminal_back_and_takes_it_again(ctl, screen):
-    shown = screen(ctl.argv("run", "--", "sleep", "60"))
+    shown = screen(ctl.argv("run", "--", *SLEEPER))
+    shown.until(b"ready")
     shown.until_raw()
     shown.process.send_signal(signal.SIGTSTP)
     _, status = os.waitpid(shown.process.pid, os.WUNTRACED)
