@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import select
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sandboxd.linux.descent import enter, nearest
 from sandboxd.linux.inotify import (
@@ -40,11 +40,20 @@ class _Folder:
     members: list[Protected]
 
 
+@dataclass(slots=True)
+class Touched:
+    """`surely`: an entry of that name was made, even if it is gone by now."""
+
+    maybe: set[Protected] = field(default_factory=set)
+    surely: set[Protected] = field(default_factory=set)
+
+
 class Appearances:
     def __init__(self, watched: list[Protected], roots: Mapping[str, int]) -> None:
         self._watched = watched
         self._roots = roots
-        self._by_watch: dict[int, set[_Folder]] = {}
+        # Whether the watched folder is the very one, or the nearest above it.
+        self._by_watch: dict[int, dict[_Folder, bool]] = {}
         self._inotify: Inotify | None = None
         self._ticker: Ticker | None = None
         self._epoll = select.epoll()
@@ -63,26 +72,28 @@ class Appearances:
                 source.close()
         self._epoll.close()
 
-    def touched(self) -> Iterable[Protected]:
+    def touched(self) -> Touched:
         """The paths to look at now. Never blocks."""
-        found: set[Protected] = set()
+        found = Touched()
         again: set[_Folder] = set()
         for event in self._inotify.read() if self._inotify else ():
+            folders = self._by_watch.get(event.watch, {})
             if event.mask & IN_Q_OVERFLOW:
-                found.update(self._watched)
-                again.update(f for folders in self._by_watch.values() for f in folders)
-                continue
-            for folder in self._by_watch.get(event.watch, ()):
+                found.maybe.update(self._watched)
+                again.update(f for each in self._by_watch.values() for f in each)
+            for folder, is_parent in folders.items():
                 members = _concerned(folder, event)
                 if members:
-                    found.update(members)
+                    found.maybe.update(members)
                     again.add(folder)
-            if event.mask & IN_IGNORED:
+                if is_parent and event.mask & (IN_CREATE | IN_MOVED_TO):
+                    found.surely.update(m for m in members if _is_named(m, event.name))
+            if event.mask & _LOST:
                 self._by_watch.pop(event.watch, None)
         self._arm(again)
         if self._ticker is not None:
             self._ticker.rest()
-            return self._watched
+            found.maybe.update(self._watched)
         return found
 
     def _start(self, folders: list[_Folder]) -> None:
@@ -109,12 +120,12 @@ class Appearances:
     def _arm_one(self, wanted: _Folder) -> None:
         probe = wanted.members[0].path
         while True:
-            folder, name = nearest(self._roots[wanted.root], wanted.root, probe)
+            folder, name, is_parent = nearest(self._roots[wanted.root], wanted.root, probe)
             try:
-                self._add(folder, _APPEARS, wanted)
+                self._add(folder, _APPEARS, wanted, is_parent=is_parent)
                 # The next folder may have come between looking and watching.
-                again = name != os.path.basename(probe) and _enters(folder, name)
-                if name == os.path.basename(probe):
+                again = not is_parent and _enters(folder, name)
+                if is_parent:
                     self._arm_new_repositories(folder, wanted)
             finally:
                 os.close(folder)
@@ -139,9 +150,10 @@ class Appearances:
                 if hooks is not None:
                     os.close(hooks)
 
-    def _add(self, folder: int, mask: int, wanted: _Folder) -> None:
+    def _add(self, folder: int, mask: int, wanted: _Folder, *, is_parent: bool = False) -> None:
         if self._inotify is not None:
-            self._by_watch.setdefault(self._inotify.add(folder, mask), set()).add(wanted)
+            watch = self._inotify.add(folder, mask)
+            self._by_watch.setdefault(watch, {})[wanted] = is_parent
 
 
 def _folders(watched: Iterable[Protected]) -> list[_Folder]:
@@ -158,8 +170,12 @@ def _concerned(folder: _Folder, event: Event) -> list[Protected]:
         return folder.members
     return [
         one for one in folder.members
-        if one.rule == "new_repository" or os.path.basename(one.path) == event.name
+        if one.rule == "new_repository" or _is_named(one, event.name)
     ]  # fmt: skip
+
+
+def _is_named(one: Protected, name: str) -> bool:
+    return os.path.basename(one.path) == name
 
 
 def _enters(folder: int, name: str) -> bool:

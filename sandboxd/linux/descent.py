@@ -11,7 +11,7 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 _T = TypeVar("_T")
 _FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -61,20 +61,27 @@ def find(root: int, root_path: str, path: str) -> Iterator[Spot | None]:
         yield None
 
 
-def nearest(root: int, root_path: str, path: str) -> tuple[int, str]:
-    """A descriptor of the deepest folder above `path` that is there, and the name missing in it.
+class Nearest(NamedTuple):
+    """The deepest folder above a path that is there; `name` is the next step from it.
 
-    The caller closes the descriptor.
+    `is_parent`: it is the folder that the path itself is in. The receiver closes `folder`.
     """
+
+    folder: int
+    name: str
+    is_parent: bool
+
+
+def nearest(root: int, root_path: str, path: str) -> Nearest:
     parts = os.path.relpath(path, root_path).split("/")
     at = os.open(".", _FOLDER, dir_fd=root)
     for part in parts[:-1]:
         entered = enter(at, part)
         if entered is None:
-            return at, part
+            return Nearest(at, part, False)
         os.close(at)
         at = entered
-    return at, parts[-1]
+    return Nearest(at, parts[-1], True)
 
 
 def enter(folder: int, name: str) -> int | None:

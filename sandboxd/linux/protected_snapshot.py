@@ -84,9 +84,9 @@ class ProtectedSnapshot:
 
 
 def _write(root: int, one: Protected, before: Node) -> bool:
-    folder, name = nearest(root, one.root, one.path)
+    folder, name, is_parent = nearest(root, one.root, one.path)
     try:
-        if name != os.path.basename(one.path):
+        if not is_parent:
             return False  # the folder that it was in is gone
         kept_tree.write(folder, name, before)
     except OSError:

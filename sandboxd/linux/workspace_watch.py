@@ -63,12 +63,13 @@ class WorkspaceWatch:
 
     def appeared(self) -> list[str]:
         """Protected paths that came into being since the last call. Never blocks."""
-        fresh: list[str] = []
-        for one in self._appearances.touched():
-            for path in self._offending(one, finished=False):
-                if path not in self._reported:
-                    self._reported.add(path)
-                    fresh.append(path)
+        touched = self._appearances.touched()
+        # What was there for a moment only may have been used in that moment.
+        found = [one.path for one in touched.surely if one.rule == "absent"]
+        for one in touched.maybe:
+            found += self._offending(one, finished=False)
+        fresh = sorted(set(found) - self._reported)
+        self._reported.update(fresh)
         return fresh
 
     def sweep(self) -> list[Moved]:
@@ -94,9 +95,9 @@ class WorkspaceWatch:
             folders.setdefault((one.root, os.path.dirname(one.path)), []).append(one)
         for members in folders.values():
             one = members[0]
-            folder, name = nearest(self._roots[one.root], one.root, one.path)
+            folder, name, is_parent = nearest(self._roots[one.root], one.root, one.path)
             try:
-                if name == os.path.basename(one.path):
+                if is_parent:
                     members = list(_present(folder, members))
                 else:
                     members = list(_present(folder, [one], name))
