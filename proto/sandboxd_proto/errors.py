@@ -118,6 +118,12 @@ BY_CODE = {error.code: error for error in reversed(ERRORS)}
 def from_wire(code: int, message: str, data: Any) -> SandboxdError:
     """The exception that an error answer stands for; an unknown kind keeps its code's class."""
     facts = dict(data) if isinstance(data, dict) else {}
-    error = BY_KIND.get(facts.pop("kind", None)) or BY_CODE.get(code, SandboxdError)
-    field, remedy = facts.pop("field", None), facts.pop("remedy", None)
-    return error(message, field=field, remedy=remedy, **{str(k): v for k, v in facts.items()})
+    kind, field, remedy = (_text(facts.pop(name, None)) for name in ("kind", "field", "remedy"))
+    known = BY_KIND.get(kind) if kind else None
+    built = (known or BY_CODE.get(code, SandboxdError))(message, field=field, remedy=remedy)
+    built.facts = {str(key): value for key, value in facts.items()}
+    return built
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None

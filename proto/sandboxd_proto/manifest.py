@@ -67,7 +67,7 @@ def manifest_from_toml(text: str) -> Manifest:
     """The `[sandbox]` table of a TOML document."""
     try:
         document = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # ValueError also for a number too long to read
         raise ManifestInvalid(f"the manifest is not TOML: {error}") from None
     table = document.get("sandbox")
     if not isinstance(table, dict):

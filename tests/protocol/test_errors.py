@@ -59,7 +59,6 @@ hostile_data = st.recursive(
 )
 
 
-@pytest.mark.xfail(strict=True, reason="from_wire: TypeError for `kind: []` and a `message` fact")
 @given(st.integers(), st.text(), hostile_data)
 @example(-32603, "m", {"kind": []})
 @example(-32603, "m", {"message": "x", "self": "y"})
