@@ -34,17 +34,20 @@ class WorkspaceWatch:
         self._watched = [p for p in protected if not p.present]
         self._open = contextlib.ExitStack()
         self._roots: dict[str, int] = {}
+        self._folders = _by_folder(self._watched)
         self._links: dict[str, _Link] = {}
         self._exec_lines: dict[str, git_state.ExecLines] = {}
         self._reported: set[str] = set()
         try:
-            for root in {p.root for p in self._watched}:
+            for root in self._folders:
                 self._roots[root] = open_root(root)
                 self._open.callback(os.close, self._roots[root])
             # Watching comes before looking: what appears in between is an event.
             self._appearances = Appearances(self._watched, self._roots)
             self._open.callback(self._appearances.close)
-            self._look_first()
+            for root in self._roots:
+                for one in self._there(root):
+                    self._note(one)
         except BaseException:
             self._open.close()
             raise
@@ -78,9 +81,8 @@ class WorkspaceWatch:
         for root, fd in self._roots.items():
             quarantine = Quarantine(fd, root)
             try:
-                for one in self._watched:
-                    if one.root == root:
-                        moved += self._moved(one, quarantine)
+                for one in self._there(root):
+                    moved += self._moved(one, quarantine)
             finally:
                 quarantine.close()
         return moved
@@ -88,23 +90,19 @@ class WorkspaceWatch:
     def close(self) -> None:
         self._open.close()
 
-    def _look_first(self) -> None:
-        """Note what is there already, folder by folder: most names are missing from one folder."""
-        folders: dict[tuple[str, str], list[Protected]] = {}
-        for one in self._watched:
-            folders.setdefault((one.root, os.path.dirname(one.path)), []).append(one)
-        for members in folders.values():
-            one = members[0]
-            folder, name, is_parent = nearest(self._roots[one.root], one.root, one.path)
+    def _there(self, root: str) -> list[Protected]:
+        """Those that are there, or have a symlink in the way. Most are missing from one folder."""
+        found: list[Protected] = []
+        for members in self._folders[root]:
+            folder, name, is_parent = nearest(self._roots[root], root, members[0].path)
             try:
                 if is_parent:
-                    members = list(_present(folder, members))
-                else:
-                    members = list(_present(folder, [one], name))
+                    found += [m for m in members if _is_there(folder, os.path.basename(m.path))]
+                elif _is_there(folder, name):
+                    found.append(members[0])
             finally:
                 os.close(folder)
-            for member in members:
-                self._note(member)
+        return found
 
     def _note(self, one: Protected) -> None:
         with self._find(one.path, one.root) as spot:
@@ -152,14 +150,24 @@ class WorkspaceWatch:
         return moved
 
 
-def _present(
-    folder: int, members: Iterable[Protected], name: str | None = None
-) -> Iterable[Protected]:
-    for one in members:
-        with contextlib.suppress(FileNotFoundError):
-            entry = name or os.path.basename(one.path)
-            os.stat(entry, dir_fd=folder, follow_symlinks=False)
-            yield one
+def _by_folder(watched: Iterable[Protected]) -> dict[str, list[list[Protected]]]:
+    folders: dict[tuple[str, str], list[Protected]] = {}
+    for one in watched:
+        folders.setdefault((one.root, os.path.dirname(one.path)), []).append(one)
+    found: dict[str, list[list[Protected]]] = {}
+    for (root, _), members in folders.items():
+        found.setdefault(root, []).append(members)
+    return found
+
+
+def _is_there(folder: int, name: str) -> bool:
+    try:
+        os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True  # to be looked at more closely
+    return True
 
 
 def _link(spot: Spot) -> _Link:

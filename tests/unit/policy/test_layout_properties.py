@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import PurePosixPath
+from unittest import mock
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -59,13 +60,8 @@ def test_pins_change_nothing_but_renames(
     """Every folder between a writable root and a rule inside it is pinned, and stays writable."""
     spec = spec_of(read, write, deny)
     before = layout(spec, HOST)
-    original = os.lstat
-    folder = original("/")
-    os.lstat = lambda path, **_: folder  # type: ignore[assignment, misc]
-    try:
+    with mock.patch("sandboxd.policy.pins.os.lstat", return_value=os.stat("/")):
         pinned = {grant.path for grant in pins(spec, HOST)}
-    finally:
-        os.lstat = original
     assert all(before.at(path).kind is Kind.WRITE for path in pinned)
     for path in deny | (read - write):
         parent = os.path.dirname(path)
