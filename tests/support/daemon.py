@@ -71,7 +71,13 @@ class Daemon:
 def scrubbed_env(home: Path, extra: Mapping[str, str]) -> dict[str, str]:
     """What a daemon of a test sees: nothing of the developer's own settings."""
     kept = {k: os.environ[k] for k in ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE") if k in os.environ}
-    fixed = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", "HOME": str(home)}
+    fixed = {
+        "PATH": "/usr/local/bin:/usr/bin:/bin",
+        "LANG": "C.UTF-8",
+        "HOME": str(home),
+        # The caches of workspaces would otherwise go to the user's real home.
+        "XDG_CACHE_HOME": str(home / ".cache"),
+    }
     return {**kept, **fixed, **extra}
 
 
