@@ -42,8 +42,10 @@ def names(line: str, start: int, end: int) -> list[str]:
 def is_report(line: str, start: int, end: int) -> bool:
     """Whether the reason stands as errors are printed, and not in the middle of a sentence."""
     before, after = line[:start].rstrip(), line[end:].strip()
-    begins = not before or before[-1] in ":)]([,'\""
-    return begins and (after in {"", ".", "!"} or after[0] in ":,([" or ":" in after)
+    if before and before[-1] not in ":)]([,'\"":
+        return False
+    closed = after in {"", ".", "!"} or after[0] in ":,([" or ":" in after
+    return closed or bool(before and (quoted_names(after) or absolute_names(after)))
 
 
 def quoted_names(text: str) -> list[str]:

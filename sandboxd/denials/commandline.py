@@ -43,6 +43,7 @@ class Simple:
     program: str
     words: tuple[str, ...]
     writes_to: tuple[str, ...] = ()
+    silent: bool = False  # its stderr goes to /dev/null
 
 
 class CommandLine:
@@ -144,15 +145,15 @@ def _tokens(script: str) -> list[str]:
 def _simple(words: list[str]) -> Simple:
     writes: list[str] = []
     operands: list[str] = []
-    skip = False
+    skip = silent = False
     for index, word in enumerate(words):
         if skip:
             skip = False
         elif word in {">", ">>", ">|", "&>", "<>"}:
             target = words[index + 1] if index + 1 < len(words) else ""
             # `2>file`: the digit before belongs to the redirection.
-            if operands and operands[-1] in {"1", "2"}:
-                operands.pop()
+            digit = operands.pop() if operands and operands[-1] in {"1", "2"} else ""
+            silent = silent or (target == "/dev/null" and (digit == "2" or word == "&>"))
             writes.append(target)
             skip = True
         elif word in {"<", ">&", "<<", "<<<"}:
@@ -166,7 +167,7 @@ def _simple(words: list[str]) -> Simple:
             break
         operands.pop(0)
     program = basename(operands[0]) if operands else ""
-    return Simple(program, tuple(operands[1:]), tuple(writes))
+    return Simple(program, tuple(operands[1:]), tuple(writes), silent)
 
 
 def _option_folders(words: tuple[str, ...]) -> list[str]:

@@ -115,7 +115,7 @@ def _unwritable(setting: Setting, s: Subject) -> Denial | None:
     # Without an errno a bare word is hardly ever a file.
     if s.at.place.kind in {Kind.PROC, Kind.DEV} or not ("/" in s.name or s.at.on_host):
         return None
-    return _write(setting, s, "mount", "medium")
+    return _write(setting, s, "mount", "medium" if s.at.plausible else "low")
 
 
 def _unopened(setting: Setting, s: Subject) -> Denial | None:
@@ -174,6 +174,9 @@ def _why_not(setting: Setting, s: Subject) -> str:
     text = f"{path} could not be written ({s.did.name}): it {state}"
     if not setting.host.permits(path, "write"):
         return text + "; this user could not write it outside either"
+    missing = remedies.first_missing(setting.host, path)
+    if missing not in {None, path}:
+        return text + f". {missing} does not exist: make it first"
     if s.at.on_host and not s.did.in_folder and not setting.host.is_dir(path):
         return text + ". Programs that save by renaming need its folder instead of the file"
     return text

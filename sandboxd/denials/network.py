@@ -111,7 +111,18 @@ def denial(
     return Denial(
         kind="network", operation=operation, target=host, layer=layer, evidence=evidence,
         confidence=confidence, message=f"{where} could not be reached: {note or why}",
-        remedy=remedies.allow_host(rule, host, port),
+        remedy=remedies.allow_hosts(rule, *([(host, port)] if host else [])),
+    )  # fmt: skip
+
+
+def usual_denial(setting: Setting, hosts: tuple[str, ...]) -> Denial:
+    """Nothing named a host; the program asks these unless it is configured otherwise."""
+    rule = setting.plan.sandbox.network
+    asked = " and ".join(hosts)
+    return Denial(
+        kind="network", operation="connect", target=hosts[0], layer="namespace", evidence="text",
+        confidence="low", remedy=remedies.allow_hosts(rule, *((host, None) for host in hosts)),
+        message=f"the network could not be reached; by default the program asks {asked}",
     )  # fmt: skip
 
 

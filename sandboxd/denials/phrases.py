@@ -189,10 +189,7 @@ class SignFinder:
 
     def __init__(self, signs: Iterable[Sign]) -> None:
         # Longest first: "no such file" must not cut "no such file or directory" short.
-        self._signs = [
-            (sign.name, sorted({p.lower() for p in sign.phrases}, key=len, reverse=True), sign.codes)
-            for sign in signs
-        ]
+        self._signs = [(sign.name, _by_length(sign.phrases), sign.codes) for sign in signs]
 
     def find(self, line: str) -> list[Match]:
         low = line.lower()
@@ -204,6 +201,10 @@ class SignFinder:
             if match is not None:
                 found.append(match)
         return found
+
+
+def _by_length(phrases: tuple[str, ...]) -> list[str]:
+    return sorted({phrase.lower() for phrase in phrases}, key=len, reverse=True)
 
 
 def _phrase(name: str, phrases: list[str], low: str) -> Match | None:

@@ -9,7 +9,7 @@ from sandboxd.denials import remedies
 from sandboxd.denials.commandline import CommandLine
 from sandboxd.denials.facts import Setting
 from sandboxd.denials.standing import standings
-from sandboxd_proto.denial import Confidence, Denial, Evidence, Layer
+from sandboxd_proto.denial import Denial, Layer
 
 # `kill: (12) - …`, `kill 12`, `pid 12`, `ptrace(PTRACE_SEIZE, 12)`, `kill: 12: …`
 _PID = re.compile(
@@ -37,12 +37,12 @@ def judge_pid(setting: Setting, command: CommandLine, line: str) -> Denial | Non
     spoken = [int(text) for found in _PID.findall(line) for text in found if text]
     for pid in spoken:
         if pid > 1 and setting.host.pid_exists(pid):
-            return _invisible(pid, "high")
+            return _invisible(pid)
     if not spoken:
         # Small numbers on a command line are mostly signals and counts.
         for pid in command.numbers:
             if pid > 99 and setting.host.pid_exists(pid):
-                return _invisible(pid, "medium")
+                return _invisible(pid)
     return None
 
 
@@ -52,7 +52,7 @@ def judge_proc(setting: Setting, line: str) -> Denial | None:
     if match is None or not setting.pid_namespace:
         return None
     pid = int(match.group(1))
-    return _invisible(pid, "high") if pid > 1 and setting.host.pid_exists(pid) else None
+    return _invisible(pid) if pid > 1 and setting.host.pid_exists(pid) else None
 
 
 def judge_privileges(line: str) -> Denial | None:
@@ -62,7 +62,7 @@ def judge_privileges(line: str) -> Denial | None:
         return None
     name = match.group(1)
     text = f"{name} could not gain privileges: no sandboxed command can"
-    return _process("exec", name, "supervisor", "policy", "medium", text)
+    return _process("exec", name, "supervisor", text)
 
 
 def judge_command(setting: Setting, line: str) -> Denial | None:
@@ -88,16 +88,14 @@ def _hidden_program(setting: Setting, name: str, path: str) -> Denial:
     )  # fmt: skip
 
 
-def _invisible(pid: int, confidence: Confidence) -> Denial:
+def _invisible(pid: int) -> Denial:
     text = f"process {pid} runs on the host; a sandboxed command sees only its own processes"
-    return _process("signal", str(pid), "namespace", "policy", confidence, text)
+    return _process("signal", str(pid), "namespace", text)
 
 
-def _process(
-    name: str, target: str | None, layer: Layer, evidence: Evidence, confidence: Confidence,
-    text: str,
-) -> Denial:  # fmt: skip
+def _process(name: str, target: str, layer: Layer, text: str) -> Denial:
+    # Every sandbox does this, whatever its plan says: the plan cannot make it certain.
     return Denial(
-        kind="process", operation=name, target=target, layer=layer, evidence=evidence,
-        confidence=confidence, message=text, remedy=None,
+        kind="process", operation=name, target=target, layer=layer, evidence="policy",
+        confidence="medium", message=text, remedy=None,
     )  # fmt: skip

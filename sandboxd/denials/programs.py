@@ -1,6 +1,7 @@
-"""Exit statuses by which programs themselves say "the network", as their manuals document them.
+"""What is known about single programs, from their manuals: for commands that print nothing.
 
-They tell of a failed connection where nothing was printed (curl -s, wget -q).
+Exit statuses that mean "the network" (curl -s, wget -q), the operands that a program writes
+(cp … 2>/dev/null), and the hosts that it asks when none is named (pip).
 """
 
 from __future__ import annotations
@@ -23,3 +24,37 @@ def says_network(command: Simple, exit_code: int | None) -> bool:
     if exit_code not in _NETWORK_STATUS.get(command.program, frozenset()):
         return False
     return command.program != "getent" or bool(_HOST_DATABASES & set(command.words))
+
+
+_ALL, _LAST, _AFTER_FIRST = slice(0, None), slice(-1, None), slice(1, None)
+_WRITES: dict[str, slice] = {
+    "cp": _LAST, "install": _LAST, "ln": _LAST, "mv": _ALL, "tee": _ALL, "touch": _ALL,
+    "mkdir": _ALL, "truncate": _ALL, "rm": _ALL, "rmdir": _ALL, "unlink": _ALL,
+    "chmod": _AFTER_FIRST, "chown": _AFTER_FIRST, "chgrp": _AFTER_FIRST,
+}  # fmt: skip
+_NEEDS_EXISTING = frozenset({"rm", "rmdir", "unlink", "chmod", "chown", "chgrp", "mv"})
+_HARMLESS_IF_EXISTING = frozenset({"mkdir"})
+
+
+def written(command: Simple) -> tuple[str, ...]:
+    """The operands that the program changes, when its options take no values of their own."""
+    operands = [word for word in command.words if not word.startswith("-")]
+    chosen = operands[_WRITES[command.program]] if command.program in _WRITES else []
+    return (*chosen, *(path for path in command.writes_to if path != "/dev/null"))
+
+
+def would_write(command: Simple, *, exists: bool) -> bool:
+    """Whether the program touches an operand at all, as it stands on the host."""
+    if command.program in _NEEDS_EXISTING:
+        return exists
+    return not (exists and command.program in _HARMLESS_IF_EXISTING)
+
+
+_USUAL_HOSTS = {"pip": ("pypi.org", "files.pythonhosted.org")}
+
+
+def usual_hosts(command: Simple) -> tuple[str, ...]:
+    name = command.program.rstrip("0123456789.")
+    if name == "python" and command.words[:2] == ("-m", "pip"):
+        name = "pip"
+    return _USUAL_HOSTS.get(name, ())

@@ -30,7 +30,9 @@ def allow_write(setting: Setting, path: str, *, in_folder: bool) -> Remedy | Non
     target = path
     if in_folder or not host.exists(path):
         target = _existing_folder(host, path if not host.exists(path) else os.path.dirname(path))
-    return None if target in _TOO_WIDE else {"fs_write_allow": [target]}
+    # A whole home folder is no answer to one missing file in it.
+    too_wide = _TOO_WIDE | {dict(setting.plan.env).get("HOME", "/").rstrip("/")}
+    return None if target in too_wide else {"fs_write_allow": [target]}
 
 
 def allow_read(setting: Setting, path: str) -> Remedy | None:
@@ -41,14 +43,18 @@ def allow_read(setting: Setting, path: str) -> Remedy | None:
     return {"fs_read_allow": [path]}
 
 
-def allow_host(rule: NetworkRule, host: str | None, port: int | None = None) -> Remedy:
+def allow_hosts(rule: NetworkRule, *ends: tuple[str, int | None]) -> Remedy:
     """Hosts allowed so far stay in the list: the value is pasted as a whole."""
-    if host is None:
+    if not ends:
         return {"network": "inherit"}
+    before = rule.hosts if rule.kind == "allow_hosts" else ()
+    hosts = dict.fromkeys([*before, *(_entry(host, port) for host, port in ends)])
+    return {"network": {"kind": "allow_hosts", "hosts": list(hosts)}}
+
+
+def _entry(host: str, port: int | None) -> str:
     literal = f"[{host}]" if ":" in host else host
-    name = literal if port is None or port in _USUAL_PORTS else f"{literal}:{port}"
-    hosts = [*rule.hosts, name] if rule.kind == "allow_hosts" else [name]
-    return {"network": {"kind": "allow_hosts", "hosts": list(dict.fromkeys(hosts))}}
+    return literal if port is None or port in _USUAL_PORTS else f"{literal}:{port}"
 
 
 def twice(field: str, value: float | None) -> Remedy | None:
@@ -58,6 +64,14 @@ def twice(field: str, value: float | None) -> Remedy | None:
 
 def more_time(timeout_s: float | None) -> Remedy | None:
     return None if timeout_s is None else {"timeout": {"secs": max(1, math.ceil(timeout_s * 2))}}
+
+
+def first_missing(host: HostView, path: str) -> str | None:
+    """The topmost part of `path` that does not exist; None when all of it does."""
+    missing = None
+    while path != "/" and not host.exists(path):
+        missing, path = path, os.path.dirname(path)
+    return missing
 
 
 def _existing_folder(host: HostView, path: str) -> str:
