@@ -33,7 +33,7 @@ class Daemon:
         self.process = process
         self.folder = folder
         self.home = folder / "home"
-        self.socket = str(folder / "run" / "sandboxd.sock")
+        self.socket = str(folder / "sandboxd" / "sandboxd.sock")
         self.line = line  # what it printed when it began to listen
 
     @property
@@ -106,14 +106,15 @@ def running_daemon(
 
 
 def _command(folder: Path) -> list[str]:
-    return [sys.executable, "-m", "sandboxd", "--socket", str(folder / "run" / "sandboxd.sock")]
+    return [sys.executable, "-m", "sandboxd", "--socket", str(folder / "sandboxd" / "sandboxd.sock")]
 
 
 def _start(folder: Path, config: str | None, env: Mapping[str, str], command: list[str]) -> Daemon:
     home = folder / "home"
     settings = home / ".config" / "sandboxd"
     settings.mkdir(parents=True)
-    (folder / "run").mkdir(mode=0o700)
+    # A folder of this name is the daemon's own: its state lies there too, and goes with it.
+    (folder / "sandboxd").mkdir(mode=0o700)
     if config is not None:
         (settings / "config.toml").write_text(config)
     with (folder / "log").open("wb") as log:
