@@ -94,8 +94,11 @@ def _covered(path: str, wanted: dict[str, bool], places: Layout) -> bool:
 
 def _defaults(spec: SandboxSpec, machine: Machine, places: Layout) -> Iterator[str]:
     """Canonical default masks that may show; a dotfile is often a symlink to where it is kept."""
+    if spec.base != "host" and not spec.grants:
+        return  # most requests; nothing of the host but its programs shows
+    granted = [grant.path for grant in spec.grants]
     for path in _SYSTEM:
-        if _readable(path, machine.uid):
+        if (spec.base == "host" or hidden_from(path, granted)) and _readable(path, machine.uid):
             yield os.path.realpath(path)
     own = home_of(spec.run_as.uid) if spec.run_as else None
     for home in homes(machine.home, own or machine.home):
@@ -105,29 +108,31 @@ def _defaults(spec: SandboxSpec, machine: Machine, places: Layout) -> Iterator[s
                 yield os.path.realpath(path)
 
 
-def _names_in(home: str, places: Layout) -> list[str]:
+def _names_in(home: str, places: Layout) -> Iterable[str]:
     """The secrets of a home folder that could show. Most requests show a few folders of it."""
-    if places.shows_host(home):
-        present = {entry.name for entry in _entries(home)}
-        return [name for name in _HOME if name.partition("/")[0] in present]
+    shows = places.shows_host(home)
     skip = len(home) + 1
-    below = f"{home}/"
-    shown = [p.path[skip:] for p in places.places if p.path.startswith(below)]
-    if not shown:
-        return []
-    linked = [e.name for e in _entries(home) if e.is_symlink()]
-    linked += [f".config/{e.name}" for e in _entries(f"{home}/.config") if e.is_symlink()]
-    exact = {*shown, *linked}
+    exact = {p.path[skip:] for p in places.places if p.path.startswith(f"{home}/")}
+    entries = _entries(home)
+    if entries is None:  # it can perhaps be entered, but not listed
+        return _HOME if shows or exact else ()
+    if shows:
+        present = {entry.name for entry in entries}
+        return [name for name in _HOME if name.partition("/")[0] in present]
+    # What a symlink leads to may show although the home folder does not.
+    exact.update(e.name for e in entries if e.is_symlink())
+    config = _entries(f"{home}/.config") or ()
+    exact.update(f".config/{e.name}" for e in config if e.is_symlink())
     above = tuple(f"{name}/" for name in exact)
-    return [name for name in _HOME if name in exact or name.startswith(above)]
+    return [name for name in _HOME if name in exact or name.startswith(above)] if exact else ()
 
 
-def _entries(folder: str) -> list[os.DirEntry[str]]:
+def _entries(folder: str) -> list[os.DirEntry[str]] | None:
     try:
         with os.scandir(folder) as found:
             return list(found)
     except OSError:
-        return []
+        return None
 
 
 def _readable(path: str, uid: int) -> bool:

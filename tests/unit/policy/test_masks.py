@@ -84,6 +84,22 @@ def test_a_secret_behind_a_symlink_is_masked_where_it_really_is(
     assert {str(kept), f"{home}/dotfiles/gh"} <= whole & part
 
 
+def test_a_secret_kept_outside_the_hidden_home_is_masked_there(
+    home: Path, base: Path, plan: MakePlan
+) -> None:
+    (base / "data" / "ssh").mkdir(parents=True)
+    (home / ".ssh").symlink_to(base / "data" / "ssh")
+    assert f"{base}/data/ssh" in masked(plan(fs_read_allow=[str(base / "data")]))
+
+
+def test_a_home_that_cannot_be_listed_has_its_secrets_masked(
+    home: Path, plan: MakePlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (home / ".ssh").mkdir()
+    monkeypatch.setattr("sandboxd.policy.masks._entries", lambda folder: None)
+    assert f"{home}/.ssh" in masked(plan(fs_read_allow=[str(home)]))
+
+
 def test_a_dangling_symlink_in_the_place_of_a_secret_is_left_alone(
     home: Path, plan: MakePlan
 ) -> None:
