@@ -126,9 +126,7 @@ def make_accessible(fd: int) -> None:
 
 def _look(folder: int, name: str, path: str) -> Spot | None:
     try:
-        status = _with_access(
-            folder, lambda: os.stat(name, dir_fd=folder, follow_symlinks=False)
-        )
+        status = _with_access(folder, lambda: os.stat(name, dir_fd=folder, follow_symlinks=False))
     except OSError:
         return None
     return Spot(folder, name, path, status)

@@ -46,9 +46,7 @@ class Inotify:
     def add(self, folder: int, mask: int) -> int:
         """Watch the folder behind an open descriptor; the same folder gives the same number."""
         path = f"/proc/self/fd/{folder}".encode()
-        return _checked(
-            _libc.inotify_add_watch(self._fd, path, mask | _IN_ONLYDIR | _IN_MASK_ADD)
-        )
+        return _checked(_libc.inotify_add_watch(self._fd, path, mask | _IN_ONLYDIR | _IN_MASK_ADD))
 
     def read(self) -> Iterator[Event]:
         """What is waiting. Never blocks."""

@@ -102,6 +102,4 @@ def harmless(data: bytes) -> bool:
     if not all(_PLAIN_LINE.fullmatch(line) for line in text.split("\n")):
         return False
     # `helper::address` makes git run git-remote-helper.
-    return all(
-        _HARMLESS_KEYS.fullmatch(key) and "::" not in value for key, value in entries(text)
-    )
+    return all(_HARMLESS_KEYS.fullmatch(key) and "::" not in value for key, value in entries(text))

@@ -104,7 +104,8 @@ class SandboxSpec:
     config_version: int = 0
 
     def paths(self, access: Access) -> list[str]:
-        return [grant.path for grant in self.grants if grant.access == access]
+        """What is allowed, without the folders that are only pinned inside it."""
+        return [g.path for g in self.grants if g.access == access and g.origin != "pin"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,9 +54,7 @@ def test_what_contains_another_place_is_mounted_before_it(
 
 
 @given(SETS, SETS, SETS)
-def test_pins_change_nothing_but_renames(
-    read: set[str], write: set[str], deny: set[str]
-) -> None:
+def test_pins_change_nothing_but_renames(read: set[str], write: set[str], deny: set[str]) -> None:
     """Every folder between a writable root and a rule inside it is pinned, and stays writable."""
     spec = spec_of(read, write, deny)
     before = layout(spec, HOST)

@@ -70,9 +70,7 @@ def test_secrets_of_other_people_are_masked_too(
     assert f"{other}/.aws" in masked(plan(fs_read_allow=[str(base / "home")]))
 
 
-def test_a_secret_behind_a_symlink_is_masked_where_it_really_is(
-    home: Path, plan: MakePlan
-) -> None:
+def test_a_secret_behind_a_symlink_is_masked_where_it_really_is(home: Path, plan: MakePlan) -> None:
     kept = home / "dotfiles" / "ssh"
     kept.mkdir(parents=True)
     (home / ".ssh").symlink_to(kept)

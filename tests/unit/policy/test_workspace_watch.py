@@ -79,9 +79,7 @@ def test_a_path_that_is_moved_into_place_is_noticed(workspace: Path, watch: Watc
     assert list(swept(one)) == [f"{workspace}/.vscode"]
 
 
-def test_what_came_and_went_is_reported_and_nothing_is_moved(
-    workspace: Path, watch: Watch
-) -> None:
+def test_what_came_and_went_is_reported_and_nothing_is_moved(workspace: Path, watch: Watch) -> None:
     one = watch(workspace)
     (workspace / ".envrc").write_text("")
     (workspace / ".envrc").unlink()
@@ -184,9 +182,7 @@ def test_a_path_that_exists_by_now_means_that_the_plan_is_old(
         watch(workspace, "a/file")
 
 
-def test_rights_taken_away_do_not_save_what_is_forbidden(
-    workspace: Path, watch: Watch
-) -> None:
+def test_rights_taken_away_do_not_save_what_is_forbidden(workspace: Path, watch: Watch) -> None:
     (workspace / "a").mkdir()
     one = watch(workspace, "a/b")
     (workspace / "a" / "b").mkdir()
