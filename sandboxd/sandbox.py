@@ -67,8 +67,11 @@ class Process(Protocol):
     def filter_loaded(self) -> bool:
         """Whether a seccomp filter is in force: only then is SIGSYS a denial."""
 
-    async def wait(self) -> ExitReport:
-        """Until the command itself has ended; also, without keep_background, its whole tree."""
+    async def wait(self, *, tree: bool = True) -> ExitReport:
+        """Until the command has ended, with `tree` everything that it started as well.
+
+        It can be cancelled and called again.
+        """
 
     def signal(self, number: int, *, whole_tree: bool = False) -> None:
         """Best effort and never blocking; a process that has ended is not an error."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from sandboxd_proto.messages import execute, execution, notifications, server
+from sandboxd_proto.messages import execute, execution, notifications, sandbox, server
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,12 @@ METHODS: tuple[Method, ...] = (
            "The executions that this connection may use."),
     Method("execution/wait", execution.ExecutionRef, execute.ExecuteResult,
            "The result of an execution; kept for ten minutes after a detached one ends."),
+    Method("sandbox/create", sandbox.SandboxCreateParams, sandbox.SandboxCreated,
+           "Open a sandbox that outlives one command.", runs=True),
+    Method("sandbox/list", execution.NoParams, sandbox.SandboxList,
+           "The sandboxes that outlive their commands."),
+    Method("sandbox/destroy", sandbox.SandboxRef, execution.Nothing,
+           "End a sandbox and everything in it."),
     Method("manifest/check", server.CheckParams, server.CheckResult,
            "What `execute` would enforce, or its error. Runs nothing."),
     Method("rpc.discover", execution.NoParams, server.OpenRpc, "This document."),

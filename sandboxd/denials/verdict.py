@@ -16,12 +16,13 @@ from sandboxd_proto.denial import Denial
 
 _SIGSYS = getattr(signal, "SIGSYS", 31)
 _DNS_PORT = 53
+MAX_STRONG = 32  # a command can ask the gate for any number of hosts
 
 
 def conclude(examiner: Examiner, facts: Facts, sent: list[Denial]) -> list[Denial]:
     setting = examiner.setting
     if facts.setup_failure is not None:
-        return merged(sent, [_sandbox_error(facts.setup_failure)])
+        return _with_sent([_sandbox_error(facts.setup_failure)], sent)
     strong = [
         *_ended_by_daemon(setting, facts),
         *limits.known(setting, facts),
@@ -29,7 +30,7 @@ def conclude(examiner: Examiner, facts: Facts, sent: list[Denial]) -> list[Denia
         *_protected(facts),
         *_gate(setting, facts),
     ]
-    found = merged(strong, sent)
+    found = _with_sent(merged([], strong)[:MAX_STRONG], sent)
     found = merged(found, _connections(examiner, facts, found))
     if facts.timed_out or facts.cancelled or facts.outcome in {"timeout", "cancelled"}:
         # The text of a command that was ended from outside explains nothing more.
@@ -37,6 +38,12 @@ def conclude(examiner: Examiner, facts: Facts, sent: list[Denial]) -> list[Denia
     for step in STEPS:
         found = merged(found, step(examiner, facts, found))
     return found
+
+
+def _with_sent(strong: list[Denial], sent: list[Denial]) -> list[Denial]:
+    """What was sent stays, except where the same thing is now known on better evidence."""
+    known = {(denial.kind, denial.target) for denial in strong}
+    return [*strong, *(denial for denial in sent if (denial.kind, denial.target) not in known)]
 
 
 def merged(first: Iterable[Denial], more: Iterable[Denial]) -> list[Denial]:

@@ -153,6 +153,7 @@ class InitProcess:
         self.pty: int | None = None
         self._limit: LimitName | None = None
         self._exited: wire.Exited | None = None
+        self._gone: wire.Usage | None = None
 
     async def started(self, command: Command) -> None:
         data, master = await packets.receive_with_descriptor(self._channel)
@@ -185,7 +186,7 @@ class InitProcess:
 
     async def wait(self, *, tree: bool = True) -> ExitReport:
         """Can be cancelled and called again: nothing that was received is lost."""
-        while True:
+        while self._gone is None:
             data = await packets.receive(self._channel)
             if not data:
                 return self._report(_NO_USAGE, lost=True)
@@ -202,7 +203,8 @@ class InitProcess:
                     if not tree:
                         return self._report(exited.usage)
                 case wire.Gone(usage):
-                    return self._report(usage)
+                    self._gone = usage
+        return self._report(self._gone)
 
     def _report(self, usage: wire.Usage, *, lost: bool = False) -> ExitReport:
         why = None

@@ -222,23 +222,31 @@ def _asked(manifest: Manifest, base: Preset) -> frozenset[str]:
 
 
 def _with_cwd(plan: Plan, wish: Wish, workspace: Resolved | None, machine: Machine) -> Plan:
-    if wish.cwd is None:
-        cwd = wish.workspace if workspace and plan.preset else "/"
-        return replace(plan, cwd=cwd or "/")
-    check_spelling(wish.cwd, "cwd")
+    if wish.cwd is not None:
+        return _at(plan, wish.cwd, machine)
+    cwd = wish.workspace if workspace and plan.preset else "/"
+    return replace(plan, cwd=cwd or "/")
+
+
+def _at(plan: Plan, cwd: str, machine: Machine) -> Plan:
+    check_spelling(cwd, "cwd")
     spec = plan.sandbox
     places = layout(spec, machine.host)
-    real = os.path.realpath(wish.cwd)
-    inside_only = not places.shows_host(real)
-    if not inside_only:
-        found = resolve(wish.cwd, "cwd")
+    if places.shows_host(os.path.realpath(cwd)):
+        found = resolve(cwd, "cwd")
         if not found.identity.is_dir:
-            raise PathDenied(f"{wish.cwd} is not a folder", field="cwd")
+            raise PathDenied(f"{cwd} is not a folder", field="cwd")
         links = tuple(sorted({*spec.links, *found.links}))
-        return replace(plan, cwd=wish.cwd, sandbox=replace(spec, links=links))
-    if plan.backend != "none" and not places.exists(real):
+        return replace(plan, cwd=cwd, sandbox=replace(spec, links=links))
+    if plan.backend != "none" and not places.exists(os.path.realpath(cwd)):
         raise PathDenied(
-            f"the working directory {wish.cwd} is not visible in the sandbox", field="cwd",
-            remedy=f'add it to the manifest: "fs_read_allow": ["{wish.cwd}"]',
+            f"the working directory {cwd} is not visible in the sandbox", field="cwd",
+            remedy=f'add it to the manifest: "fs_read_allow": ["{cwd}"]',
         )  # fmt: skip
-    return replace(plan, cwd=wish.cwd)
+    return replace(plan, cwd=cwd)
+
+
+def moved(plan: Plan, cwd: str) -> Plan:
+    """The same plan in a sandbox that is up, where earlier commands may have made `cwd`."""
+    check_spelling(cwd, "cwd")
+    return replace(plan, cwd=cwd)

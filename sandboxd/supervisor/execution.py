@@ -8,7 +8,8 @@ import signal
 import struct
 import termios
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import anyio
 from anyio.abc import TaskGroup
@@ -32,7 +33,23 @@ from sandboxd_proto.messages.execute import (
 )
 
 TERM_GRACE_S = 2.0
+GONE_GRACE_S = 0.005
 KILL_GRACE_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """Where an execution runs.
+
+    `release` lets go of the sandbox. `linger` takes over a command that left processes behind,
+    with the pipes that they still hold; None where nothing may be left behind.
+    """
+
+    backend: Backend
+    sandbox: Sandbox
+    enforcement: Enforcement
+    release: Callable[[], None]
+    linger: Callable[[Process, list[int]], None] | None = None
 
 
 class Execution:
@@ -50,8 +67,8 @@ class Execution:
         self._bench = bench
         self._process: Process | None = None
         self._ended_by: Ended | None = None
-        self._pipes = Pipes()
-        self._stdin = StdinFeed(self._pipes.give_up(self._pipes.stdin_write))
+        self._pipes = Pipes(request.passed)
+        self._stdin = StdinFeed(self._pipes.give_up(self._pipes.stdin_write))  # -1: passed
         self._pty_ready = anyio.Event()
 
     # what clients may do with it
@@ -100,39 +117,56 @@ class Execution:
 
     # what the supervisor does with it
 
-    async def run(
-        self, backend: Backend, sandbox: Sandbox, enforcement: Enforcement,
-        release: Callable[[], Awaitable[None]], *, keep_background: bool = False,
-    ) -> ExecuteResult:  # fmt: skip
-        """`release` lets go of the sandbox: called as soon as the command's tree is dead."""
-        self.backend = backend.name
+    async def run(self, ground: Ground) -> ExecuteResult:
+        """To the end. Lets go of the ground as soon as the command's tree is dead."""
+        self.backend = ground.backend.name
         request, plan = self.request, self.request.plan
         judge = Judge(
             plan, request.argv, self._bench,
-            isolated=backend.name != "none", pty=request.pty is not None,
+            isolated=self.backend != "none", pty=request.pty is not None,
         )  # fmt: skip
         command = Command(
             argv=request.argv, env=plan.env, cwd=plan.cwd, limits=plan.limits,
-            syscall_policy=plan.syscall_policy, pty=request.pty, keep_background=keep_background,
+            syscall_policy=plan.syscall_policy, pty=request.pty,
+            keep_background=ground.linger is not None,
         )  # fmt: skip
-        process = await sandbox.spawn(command, None if request.pty else self._pipes.child)
+        process = await ground.sandbox.spawn(command, None if request.pty else self._pipes.child)
         began = time.perf_counter()
         self._process = process
         judge.filter_loaded = process.filter_loaded
+        kept = False
         try:
             streams = self._streams(judge)
             if request.listener is not None:
                 await request.listener.started(self.id, self.backend)
             async with anyio.create_task_group() as pumps:
                 self._connect(process, streams, pumps)
-                report = await self._until_end(process)
+                report = await self._until_end(process, tree=ground.linger is None)
                 duration_ms = (time.perf_counter() - began) * 1000
                 self._stdin.close()
-                await release()
-            return await self._concluded(report, streams, judge, enforcement, duration_ms)
+                ground.release()
+                if ground.linger is not None:
+                    for stream in streams:
+                        stream.stop_when_dry()
+            if ground.linger is not None and await self._left_behind(process):
+                ground.linger(process, self._outputs())
+                kept = True
+            return await self._concluded(report, streams, judge, ground.enforcement, duration_ms)
         finally:
             self._process = None
-            process.close()
+            if not kept:
+                process.close()
+
+    async def _left_behind(self, process: Process) -> bool:
+        """Whether the command left processes running (or may have: it does not say in time)."""
+        with anyio.move_on_after(GONE_GRACE_S):
+            await process.wait()
+            return False
+        return True
+
+    def _outputs(self) -> list[int]:
+        ends = (self._pipes.stdout_read, self._pipes.stderr_read)
+        return [self._pipes.give_up(fd) for fd in ends if fd >= 0]
 
     def _streams(self, judge: Judge) -> tuple[Stream, Stream]:
         request = self.request
@@ -166,8 +200,10 @@ class Execution:
             pumps.start_soon(streams[0].pump, process.pty)
         else:
             self._pipes.close_child_ends()
-            pumps.start_soon(streams[0].pump, self._pipes.stdout_read)
-            pumps.start_soon(streams[1].pump, self._pipes.stderr_read)
+            ends = (self._pipes.stdout_read, self._pipes.stderr_read)
+            for stream, end in zip(streams, ends, strict=True):
+                if end >= 0:
+                    pumps.start_soon(stream.pump, end)
         if request.stdin:
             pumps.start_soon(self._feed, request.stdin)
         elif not request.stdin_open and request.pty is None:
@@ -178,14 +214,15 @@ class Execution:
         if not self.request.stdin_open and self.request.pty is None:
             self._stdin.close()
 
-    async def _until_end(self, process: Process) -> ExitReport:
+    async def _until_end(self, process: Process, *, tree: bool) -> ExitReport:
         """The exit report; a timeout asks politely first. Leaves nothing of the tree alive."""
         try:
             if self._ended_by is not None:
                 process.kill()
-            with anyio.move_on_after(self.request.plan.timeout_s) as in_time:
-                return await process.wait()
-            assert in_time.cancelled_caught
+            with anyio.move_on_after(self.request.plan.timeout_s):
+                report = await process.wait(tree=tree)
+                # A tree that was killed is waited for whole.
+                return report if self._ended_by is None else await process.wait()
             self._ended_by = self._ended_by or "timeout"
             process.signal(signal.SIGTERM, whole_tree=True)
             with anyio.move_on_after(TERM_GRACE_S):

@@ -62,12 +62,41 @@ class Stream:
         self._seq = 0
         self.bytes = 0
         self._truncated = False
+        self._stop_dry = False
+        self._waiting: anyio.CancelScope | None = None
 
     async def pump(self, fd: int) -> None:
-        """Read until the end. The descriptor is nonblocking and stays the caller's."""
-        while data := await read_some(fd):
+        """Read until the end, or until nothing is there after `stop_when_dry`.
+
+        The descriptor is nonblocking and stays the caller's.
+        """
+        while True:
+            try:
+                data = os.read(fd, READ_SIZE)
+            except BlockingIOError:
+                if self._stop_dry:
+                    break
+                await self._wait(fd)
+                continue
+            except OSError as error:
+                if error.errno == errno.EIO:  # a terminal whose other side is closed
+                    break
+                raise
+            if not data:
+                break
             await self.take(data)
         await self._flush()
+
+    async def _wait(self, fd: int) -> None:
+        with anyio.CancelScope() as self._waiting:
+            await anyio.wait_readable(fd)
+        self._waiting = None
+
+    def stop_when_dry(self) -> None:
+        """The command has ended; whoever still holds the pipe is not waited for."""
+        self._stop_dry = True
+        if self._waiting is not None:
+            self._waiting.cancel()
 
     async def take(self, data: bytes) -> None:
         kept = self._budget.take(data)

@@ -7,8 +7,11 @@ from typing import Protocol
 
 from sandboxd.policy.plan import Plan
 from sandboxd.sandbox import PtyRequest
+from sandboxd.supervisor.pipes import Passed
 from sandboxd_proto.denial import Denial
 from sandboxd_proto.messages.execute import Encoding, Outcome, StreamName
+
+NOTHING_PASSED = Passed()
 
 
 class Listener(Protocol):
@@ -39,3 +42,4 @@ class ExecuteRequest:
     listener: Listener | None = None
     execution_id: str | None = None
     sandbox: str | None = None
+    passed: Passed = NOTHING_PASSED

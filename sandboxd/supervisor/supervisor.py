@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from contextlib import asynccontextmanager
 
 import anyio
 from anyio.abc import TaskGroup
@@ -15,10 +15,11 @@ from sandboxd.backends.registry import Registry
 from sandboxd.backends.select import refusal, select
 from sandboxd.policy.plan import Plan
 from sandboxd.policy.resolve import Machine
-from sandboxd.sandbox import Sandbox
-from sandboxd.supervisor.execution import Execution
+from sandboxd.supervisor.execution import Execution, Ground
 from sandboxd.supervisor.executions import Executions
 from sandboxd.supervisor.judge import Bench
+from sandboxd.supervisor.persistent import PersistentSandbox, PersistentSandboxes
+from sandboxd.supervisor.pool import Held, WarmPool
 from sandboxd.supervisor.request import ExecuteRequest
 from sandboxd_proto.errors import (
     InternalError,
@@ -32,15 +33,6 @@ log = logging.getLogger(__name__)
 END_ALL_S = 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class Taken:
-    """A sandbox for one execution, and the stack that lets go of it."""
-
-    backend: Backend
-    sandbox: Sandbox
-    hold: AsyncExitStack
-
-
 class Supervisor:
     """Made by `running`, which owns every task that it starts."""
 
@@ -50,6 +42,8 @@ class Supervisor:
         self.machine = machine
         self.registry = registry
         self.executions = Executions(bench, machine.config.max_executions)
+        self.pool = WarmPool(machine.config.pool, tasks)
+        self.sandboxes = PersistentSandboxes(tasks)
         self._tasks = tasks
         self._stopping = False
 
@@ -89,32 +83,51 @@ class Supervisor:
             log.exception("a detached execution failed")
 
     async def _perform(self, execution: Execution) -> ExecuteResult:
+        if execution.sandbox_id is not None:
+            return await self._perform_in(self.sandboxes.find(execution.sandbox_id), execution)
         plan = execution.request.plan
-        able = select(plan, self.machine.config, self.registry)
-        taken = await self._take(able, plan)
-        enforcement = taken.backend.enforcement(plan)
+        backend, held = await self._take(select(plan, self.machine.config, self.registry), plan)
+        enforcement = backend.enforcement(plan)
         try:
             if execution.cancelled:
-                return execution.never_ran(taken.backend.name, enforcement)
+                return execution.never_ran(backend.name, enforcement)
 
-            async def release() -> None:
-                self._tasks.start_soon(_let_go, taken.hold.pop_all())
+            def release() -> None:
+                self.pool.let_go(held.hold.pop_all())
 
-            return await execution.run(taken.backend, taken.sandbox, enforcement, release)
+            return await execution.run(Ground(backend, held.sandbox, enforcement, release))
         finally:
             with anyio.CancelScope(shield=True):
-                await taken.hold.aclose()
+                await held.hold.aclose()
 
-    async def _take(self, able: list[Backend], plan: Plan) -> Taken:
+    async def _perform_in(self, place: PersistentSandbox, execution: Execution) -> ExecuteResult:
+        enforcement = place.backend.enforcement(execution.request.plan)
+        place.running += 1
+        try:
+            return await execution.run(
+                Ground(place.backend, place.sandbox, enforcement, _keep, self.sandboxes.linger)
+            )
+        finally:
+            place.running -= 1
+            place.last_used = time.monotonic()
+
+    async def _take(self, able: list[Backend], plan: Plan) -> tuple[Backend, Held]:
         failures: list[SandboxUnavailable] = []
         for backend in able:
-            hold = AsyncExitStack()
             try:
-                sandbox = await hold.enter_async_context(backend.open(plan.sandbox))
-                return Taken(backend, sandbox, hold)
+                return backend, await self.pool.take(backend, plan.sandbox)
             except SandboxUnavailable as error:
                 failures.append(error)
         raise refusal(failures)
+
+    async def create_sandbox(self, plan: Plan, idle_s: float | None) -> PersistentSandbox:
+        if self._stopping:
+            raise ShuttingDown("the daemon is shutting down", remedy="send the request again later")
+        idle = self.sandboxes.admit(idle_s)
+        backend, held = await self._take(select(plan, self.machine.config, self.registry), plan)
+        made = PersistentSandbox(plan, backend, held.sandbox, held.hold, idle)
+        self.sandboxes.add(made)
+        return made
 
     # ending
 
@@ -133,10 +146,12 @@ class Supervisor:
                 for execution in waiting:
                     execution.cancel()
                 await waiting[0].done.wait()
+        await self.sandboxes.close()
+        await self.pool.close()
 
 
-async def _let_go(hold: AsyncExitStack) -> None:
-    await hold.aclose()
+def _keep() -> None:
+    """A persistent sandbox stays."""
 
 
 @asynccontextmanager
@@ -144,8 +159,12 @@ async def running(machine: Machine, registry: Registry, bench: Bench) -> AsyncIt
     """On leaving, every execution and every sandbox is gone."""
     async with anyio.create_task_group() as tasks:
         supervisor = Supervisor(machine, registry, bench, tasks)
-        try:
-            yield supervisor
-        finally:
-            with anyio.CancelScope(shield=True):
-                await supervisor.stop()
+        async with anyio.create_task_group() as keepers:
+            keepers.start_soon(supervisor.pool.keep_filled)
+            keepers.start_soon(supervisor.sandboxes.end_idle)
+            try:
+                yield supervisor
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await supervisor.stop()
+                keepers.cancel_scope.cancel()

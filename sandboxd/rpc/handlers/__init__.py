@@ -1,7 +1,7 @@
 """One module for each group of methods; `TABLE` is checked against the contract's method table."""
 
 from sandboxd.rpc.dispatch import Handler
-from sandboxd.rpc.handlers import check, execute, execution, server
+from sandboxd.rpc.handlers import check, execute, execution, sandbox, server
 
 TABLE: dict[str, Handler] = {
     "initialize": server.initialize,
@@ -17,4 +17,7 @@ TABLE: dict[str, Handler] = {
     "execution/cancel": execution.cancel,
     "execution/list": execution.list_,
     "execution/wait": execution.wait,
+    "sandbox/create": sandbox.create,
+    "sandbox/list": sandbox.list_,
+    "sandbox/destroy": sandbox.destroy,
 }

@@ -4,23 +4,16 @@ from __future__ import annotations
 
 from sandboxd.backends.select import select
 from sandboxd.policy.plan import Plan
-from sandboxd.policy.resolve import Wish, plan_for
+from sandboxd.policy.resolve import plan_for
 from sandboxd.rpc.call import Call
-from sandboxd_proto.manifest import Manifest, Network
+from sandboxd.rpc.wishes import wish_of
+from sandboxd_proto.manifest import Network
 from sandboxd_proto.messages.server import CheckParams, CheckResult, ResolvedManifest
 
 
 async def manifest_check(call: Call, params: CheckParams) -> CheckResult:
     machine, supervisor = call.service.machine, call.service.supervisor
-    wish = Wish(
-        manifest=params.manifest or Manifest(),
-        preset=params.preset,
-        workspace=params.workspace,
-        cwd=params.cwd,
-        backend=params.backend,
-        manifest_given=params.manifest is not None,
-    )
-    plan = plan_for(wish, machine)
+    plan = plan_for(wish_of(params), machine)
     backend = select(plan, machine.config, supervisor.registry)[0]
     return CheckResult(
         backend=backend.name,

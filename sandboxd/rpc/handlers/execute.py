@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from sandboxd.policy.resolve import Wish, plan_for
+from sandboxd.policy.plan import Plan
+from sandboxd.policy.resolve import moved, plan_for
 from sandboxd.rpc.call import Call
 from sandboxd.rpc.notices import ClientListener
+from sandboxd.rpc.passed import passed
+from sandboxd.rpc.wishes import wish_of
 from sandboxd.sandbox import PtyRequest
-from sandboxd.supervisor.request import ExecuteRequest
+from sandboxd.supervisor.pipes import Passed
+from sandboxd.supervisor.request import NOTHING_PASSED, ExecuteRequest
 from sandboxd.supervisor.text import decode_base64
 from sandboxd_proto.errors import InvalidParams, NotFound, PolicyNotSupported
-from sandboxd_proto.manifest import Manifest
 from sandboxd_proto.messages.execute import Base64Data, Detached, ExecuteParams, ExecuteResult
 
 MAX_ARGUMENT = 128 * 1024 - 1  # the kernel's MAX_ARG_STRLEN
@@ -26,29 +29,62 @@ async def execute(call: Call, params: ExecuteParams) -> ExecuteResult | Detached
 
 
 def _request(call: Call, params: ExecuteParams) -> ExecuteRequest:
+    received = call.descriptors() if params.fds is not None else ()
+    taken = passed(params.fds, received) if params.fds is not None else NOTHING_PASSED
+    try:
+        return _checked(call, params, taken)
+    except BaseException:
+        taken.close()
+        raise
+
+
+def _checked(call: Call, params: ExecuteParams, taken: Passed) -> ExecuteRequest:
     _check_argv(params.argv)
     _check_later(params)
-    wish = Wish(
-        manifest=params.manifest or Manifest(),
-        preset=params.preset,
-        workspace=params.workspace,
-        cwd=params.cwd,
-        backend=params.backend,
-        manifest_given=params.manifest is not None,
-    )
-    capture = not params.stream if params.capture is None else params.capture
+    plan = _plan(call, params)
+    _check_passed(params, plan)
     return ExecuteRequest(
         argv=tuple(params.argv),
-        plan=plan_for(wish, call.service.machine),
+        plan=plan,
         owner=call.connection,
         stdin=_stdin(params),
         stdin_open=params.stdin_open,
-        capture=capture,
+        capture=not params.stream if params.capture is None else params.capture,
         pty=_pty(params),
         detach=params.detach,
         listener=ClientListener(call.connection.channel) if params.stream else None,
         execution_id=params.execution_id,
+        sandbox=params.sandbox,
+        passed=taken,
     )
+
+
+def _plan(call: Call, params: ExecuteParams) -> Plan:
+    machine = call.service.machine
+    if params.sandbox is None:
+        return plan_for(wish_of(params), machine)
+    for field in ("manifest", "preset", "workspace", "backend"):
+        if getattr(params, field) is not None:
+            raise InvalidParams(
+                f"a command in an existing sandbox has no {field} of its own", field=field,
+                remedy="give it to sandbox/create",
+            )  # fmt: skip
+    found = call.service.supervisor.sandboxes.find(params.sandbox).plan
+    return moved(found, params.cwd) if params.cwd is not None else found
+
+
+def _check_passed(params: ExecuteParams, plan: Plan) -> None:
+    if params.fds is None:
+        return
+    if params.pty is not None:
+        raise InvalidParams("fds and pty exclude each other", field="fds")
+    if plan.limits.output_bytes is not None and (
+        params.fds.stdout is not None or params.fds.stderr is not None
+    ):
+        raise PolicyNotSupported(
+            "output that goes to a passed descriptor cannot be counted", field="max_output_bytes",
+            remedy="leave out fds or max_output_bytes",
+        )  # fmt: skip
 
 
 def _check_argv(argv: list[str]) -> None:
@@ -70,12 +106,8 @@ def _check_later(params: ExecuteParams) -> None:
     """What the contract names and this daemon does not serve is refused, never ignored."""
     if params.session is not None:
         raise NotFound(f"there is no session {params.session!r}", field="session")
-    if params.sandbox is not None:
-        raise NotFound(f"there is no sandbox {params.sandbox!r}", field="sandbox")
     if params.explain:
         raise PolicyNotSupported("this daemon has no explain mode", field="explain")
-    if params.fds is not None:
-        raise InvalidParams("this daemon does not take descriptors", field="fds")
 
 
 def _stdin(params: ExecuteParams) -> bytes:

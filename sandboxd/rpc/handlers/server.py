@@ -61,7 +61,9 @@ async def status(call: Call, params: NoParams) -> StatusResult:
         backends=[found[name] for name in registry.names()],
         executions=len(service.supervisor.executions),
         clients=service.clients,
-        sandboxes=SandboxCounts(warm=0, persistent=0),
+        sandboxes=SandboxCounts(
+            warm=service.supervisor.pool.warm, persistent=len(service.supervisor.sandboxes)
+        ),
         warnings=warnings,
         landlock_abi=landlock_abi(),
         cgroup_version=cgroup_version(),
