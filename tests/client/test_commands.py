@@ -157,11 +157,11 @@ def test_everything_that_is_promised_can_be_imported():
 
 def test_run_imports_nothing_heavy(ctl):
     """What makes `sandboxctl run` start as fast as Python itself."""
-    done = subprocess.run(
-        [sys.executable, "-c", "import sys; from sandboxd_client.cli import main; code = main();"
-         "print(code, sorted(sys.modules))", *ctl.argv("run", "--", "true")[3:]],
-        capture_output=True, env=ctl.env(), cwd=ctl.workspace, timeout=60,
-    )  # fmt: skip
+    script = ("import sys; from sandboxd_client.cli import main; code = main(sys.argv[1:]);"
+              "print(code, sorted(sys.modules))")  # fmt: skip
+    done = subprocess.run([sys.executable, "-c", script, *ctl.argv("run", "--", "true")[3:]],
+                          cwd=ctl.workspace, capture_output=True, env=ctl.env(),
+                          timeout=60)  # fmt: skip
     code, _, modules = done.stdout.decode().partition(" ")
     assert code == "0"
     heavy = {"msgspec", "anyio", "asyncio", "argparse", "json", "re", "enum", "typing",

@@ -29,7 +29,10 @@ def text(result: CheckResult) -> str:
     plan = msgspec.to_builtins(result.plan)
     width = max(map(len, [*plan, *result.enforcement]))
     lines = [f"{'backend':<{width}}  {result.backend}\n"]
-    lines += [f"{name:<{width}}  {_shown(value)}\n" for name, value in plan.items() if value]
+    for name, value in plan.items():
+        for item in _items(value):
+            lines.append(f"{name:<{width}}  {item}\n")
+            name = ""
     lines += ["\n", f"{'field':<{width}}  enforcement\n"]
     lines += [f"{name:<{width}}  {tier}\n" for name, tier in result.enforcement.items()]
     if result.command_line:
@@ -37,11 +40,12 @@ def text(result: CheckResult) -> str:
     return "".join(lines)
 
 
-def _shown(value: Any) -> str:
+def _items(value: Any) -> list[str]:
+    """One line each; nothing for what was neither asked for nor set."""
     if isinstance(value, dict):
-        return " ".join([str(value.get("kind")), *value.get("hosts", [])])
+        return [" ".join([str(value.get("kind")), *value.get("hosts", [])])]
     if not isinstance(value, list):
-        return str(value)
+        return [] if value is None else [str(value)]
     if value and isinstance(value[0], (list, tuple)):
-        return " ".join(name for name, _ in value)  # variables: their values may be secret
-    return " ".join(map(str, value))
+        return [" ".join(name for name, _ in value)]  # variables: their values may be secret
+    return [str(item) for item in value]

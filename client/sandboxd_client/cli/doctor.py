@@ -20,16 +20,24 @@ class Finding:
     """One line of the report. `matters`: without it no command can run."""
 
     def __init__(
-        self, what: str, problem: str = "", fix: str = "", *, ok: bool, matters: bool = False
+        self,
+        what: str,
+        problem: str = "",
+        fix: str = "",
+        *,
+        ok: bool,
+        matters: bool = False,
+        warns: bool = False,
     ) -> None:
         self.what = what
         self.ok = ok
         self.problem = problem
         self.fix = fix
         self.matters = matters
+        self._mark = "warn" if warns else "ok" if ok else "FAIL" if matters else "no"
 
     def text(self) -> str:
-        text = f"{'ok  ' if self.ok else 'FAIL' if self.matters else 'no  '} {self.what}"
+        text = f"{self._mark:<4} {self.what}"
         text += f": {self.problem}" if self.problem else ""
         return text + (f"\n       fix: {self.fix}" if self.fix else "") + "\n"
 
@@ -61,7 +69,7 @@ def examine(options: Options) -> list[Finding]:
         _version(status),
         *map(_backend, status.backends),
         _verdict(status),
-        *(Finding("warning", warning, ok=True) for warning in status.warnings),
+        *(Finding(warning, ok=True, warns=True) for warning in status.warnings),
     ]
 
 
@@ -97,8 +105,7 @@ def _version(status: StatusResult) -> Finding:
 
 def _backend(backend: BackendStatus) -> Finding:
     if backend.available:
-        layers = ", ".join(backend.layers)
-        return Finding(f"backend {backend.name}", f"works ({layers})" if layers else "", ok=True)
+        return Finding(f"backend {backend.name}", "works", ok=True)
     return Finding(
         f"backend {backend.name}", backend.reason or "not available", backend.remedy or "", ok=False
     )

@@ -43,11 +43,11 @@ def exit_code(result: dict[str, Any]) -> int:
 
 def remarks(result: dict[str, Any]) -> list[str]:
     """The lines to print after the command: how it was ended, and what was denied."""
+    outcome, denials = str(result.get("outcome")), result.get("denials") or []
     lines = []
-    ended = _ENDED.get(str(result.get("outcome")))
-    if ended:
-        lines.append(f"the command was ended: {ended}")
-    denials = result.get("denials")
+    # A limit that ended the command is among the denials, with what would raise it.
+    if outcome in _ENDED and outcome not in [denial.get("kind") for denial in denials]:
+        lines.append(f"the command was ended: {_ENDED[outcome]}")
     if denials:
         lines.append(_denied(denials))
     return lines

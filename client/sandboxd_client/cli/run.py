@@ -14,7 +14,7 @@ from sandboxd_client.cli.output import Output  # noqa: E402
 from sandboxd_client.cli.parse import Options, parse  # noqa: E402
 from sandboxd_client.cli.relay import Left, Relay  # noqa: E402
 from sandboxd_client.cli.request import policy  # noqa: E402
-from sandboxd_client.cli.screen import REFUSED, fail, say  # noqa: E402
+from sandboxd_client.cli.screen import REFUSED, fail, put, say  # noqa: E402
 from sandboxd_client.cli.table import RUN  # noqa: E402
 from sandboxd_client.cli.terminal import RawMode, is_terminal, size  # noqa: E402
 from sandboxd_proto.locations import default_socket  # noqa: E402
@@ -35,6 +35,8 @@ def main(arguments: list[str]) -> int:
             print(page(RUN), end="")
             return 0
         return run(options)
+    except BrokenPipeError:
+        return 141
     except UnicodeEncodeError:
         say("error: an argument, path or variable is not UTF-8, which JSON cannot carry")
         return REFUSED
@@ -89,8 +91,7 @@ def report(result: dict[str, Any], options: Options) -> int:
     if options.has("--json"):
         from sandboxd_client.jsontext import dumps
 
-        sys.stdout.buffer.write(dumps(result) + b"\n")
-        sys.stdout.buffer.flush()
+        put(dumps(result) + b"\n")
     elif not options.has("--quiet"):
         for line in outcome.remarks(result):
             say(line)

@@ -24,12 +24,19 @@ def write(text: str) -> None:
         return
 
 
+def put(data: bytes) -> None:
+    """All of it to stdout. BrokenPipeError: whoever read it is gone."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(1, rest) :]
+
+
 def fail(error: Exception, *, json: bool = False, usage_code: int = 2) -> int:
     """Say what failed, and answer the exit code."""
     if json and hasattr(error, "kind"):
         from sandboxd_client.jsontext import dumps
 
-        os.write(1, dumps({"error": error_object(error)}) + b"\n")
+        put(dumps({"error": error_object(error)}) + b"\n")
     else:
         write(_text(error))
     return exit_code(error, usage_code)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import msgspec
 
 from sandboxd_client.cli.parse import Options
+from sandboxd_client.cli.screen import put
 from sandboxd_client.client import Client
 from sandboxd_proto.locations import default_socket
 
@@ -23,5 +23,4 @@ def connect(options: Options, *, may_start: bool = False) -> Client:
 
 
 def print_json(value: Any) -> None:
-    sys.stdout.buffer.write(msgspec.json.encode(value) + b"\n")
-    sys.stdout.buffer.flush()
+    put(msgspec.json.encode(value) + b"\n")
