@@ -8,7 +8,7 @@ import pwd
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 
 import anyio
@@ -89,7 +89,7 @@ def _parts(start: Start, listener: Listener) -> Iterator[Parts]:
             own=OwnPaths.current(_hidden(start, listener, state), _programs()),
             home=home,
             uid=os.getuid(),
-            caches_root=os.path.join(_cache_home(home), "sandboxd"),
+            caches_root=_caches_root(home),
         )
         bench = Bench(host=host, landlock=landlock_abi() > 0, root=os.getuid() == 0)
         yield Parts(machine, registry(start.config, support), bench)
@@ -119,8 +119,16 @@ def _programs() -> list[str]:
     return [bwrap.path] if bwrap else []
 
 
-def _cache_home(home: str) -> str:
-    return os.environ.get("XDG_CACHE_HOME") or os.path.join(home, ".cache")
+def _caches_root(home: str) -> str:
+    """The workspaces' private caches. Root serves other owners too, who cannot enter /root."""
+    if os.getuid() == 0:
+        root = "/var/cache/sandboxd"
+    else:
+        cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(home, ".cache")
+        root = os.path.join(cache, "sandboxd")
+    with suppress(OSError):
+        os.makedirs(root, mode=0o711 if os.getuid() == 0 else 0o700, exist_ok=True)
+    return root
 
 
 async def _serve(start: Start, listener: Listener, parts: Parts, notifier: Notifier) -> None:

@@ -24,6 +24,8 @@ _ABSOLUTE = re.compile(r"(?:(?<=[\s=(\[<'\"`:,])|^)(/[^\s'\"`,;()\[\]{}<>|*?]*)"
 _DRIVE = re.compile(r"(?<![\w])([A-Za-z]:\\[^'\"<>|?*\r\n]*)")
 _FILE_URL = re.compile(r"(?:file|unix)://(?:localhost)?(/[^\s'\"<>]*)")
 _OS_ERROR = re.compile(r"^\s*\(os error \d+\)")
+_NUMBER = re.compile(r"(?:\[Errno -?\d+\]|\(\d+:)\s*$")  # Python, apt
+_REMARK = re.compile(r" - | \(")
 _TRAILING = " \t:.,;)]}>"
 # "touch: line 3: PATH", "make: *** [Makefile:4: PATH]": what stands before the subject.
 _SEPARATOR = re.compile(r": |:\t")
@@ -92,7 +94,7 @@ def _after(rest: str) -> list[str]:
 def _before(text: str) -> list[str]:
     """`prog: line 1: p: reason`, `p (reason)`, `open p: reason`, `cannot open output file p: …`."""
     text = text.rstrip().rstrip("([").rstrip()
-    text = re.sub(r"\[Errno -?\d+\]\s*$", "", text).rstrip().rstrip(":").rstrip()
+    text = _NUMBER.sub("", text).rstrip().rstrip(":").rstrip()
     if not text:
         return []
     parts = _SEPARATOR.split(text)
@@ -112,7 +114,8 @@ def _subject(text: str) -> list[str]:
     slash = re.search(r"(?:^|\s)(/)", text)
     if slash is not None:
         # A name may hold blanks: from its slash to the end of the phrase it is still a path.
-        found = _unique([text[slash.start(1) :].rstrip(_TRAILING), *found])
+        whole = _REMARK.split(text[slash.start(1) :], maxsplit=1)[0]
+        found = _unique([whole.rstrip(_TRAILING), *found])
     if found:
         return found
     words = text.split()

@@ -66,15 +66,13 @@ def judge(setting: Setting, reason: str, line: str) -> Denial | None:
 
 def endpoint(line: str) -> Endpoint | None:
     for plain, pattern in _HOSTS:
-        match = pattern.search(line)
-        if match is None:
-            continue
-        name = match["host"].strip("[]")
-        if name.lower() in _NOT_A_HOST or not (plain or "." in name or ":" in name):
-            continue
-        port = match.groupdict().get("port")
-        number = int(port) if port else 0
-        return Endpoint(name, number if 0 < number < 65536 else None)
+        for match in pattern.finditer(line):
+            name = match["host"].strip("[]")
+            if name.lower() in _NOT_A_HOST or not (plain or "." in name or ":" in name):
+                continue
+            port = match.groupdict().get("port")
+            number = int(port) if port else 0
+            return Endpoint(name, number if 0 < number < 65536 else None)
     return None
 
 

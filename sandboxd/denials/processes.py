@@ -20,7 +20,7 @@ _PID = re.compile(
 _PROC_PID = re.compile(r"/proc/(\d{1,7})(?:/|\b)")
 _PRIVILEGED = re.compile(r"^\s*(?:\S*/)?(sudo|su|doas|pkexec|newuidmap|newgidmap|mount|passwd): ")
 _COMMAND = (
-    re.compile(r"(?:^|[:\s])([\w.+-]+): command not found"),  # bash
+    re.compile(r"(?:^|[:\s])([\w.+-]+): command not found\s*$"),  # bash
     re.compile(r"command not found: ([\w.+-]+)"),  # zsh
     re.compile(r"[Uu]nknown command:? ['‘\"]?([\w.+-]+)"),  # fish
     re.compile(r"exec: \"([\w.+-]+)\": executable file not found"),  # Go

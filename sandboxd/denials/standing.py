@@ -103,6 +103,8 @@ def _follow(setting: Setting, path: str) -> str:
 def _protected(setting: Setting, path: str) -> Protected | None:
     """The protected path that `path` is, lies in, or (as a mount point above it) keeps in place."""
     for one in setting.plan.sandbox.protected:
+        if not one.present and one.rule != "absent":
+            continue  # it may come and go: its content is judged after the run
         if path == one.path or path.startswith(one.path.rstrip("/") + "/"):
             return one
     return None

@@ -61,12 +61,15 @@ class SetupFlag(IntFlag):
     WATCH_MOUNTS = 1
     HAS_RULESET = 2
     REQUIRE_PID1 = 4
+    GUARD = 8
 
 
 class ExecFlag(IntFlag):
     PTY = 1
     HAS_FILTER = 2
     KEEP_BACKGROUND = 4
+    HAS_CGROUP = 8
+    HAS_TERMINAL = 16
 
 
 _NO_SETUP_FLAGS = SetupFlag(0)
@@ -91,6 +94,7 @@ class SetupStage(IntEnum):
     LANDLOCK = 4
     PROC = 5
     MOUNTS = 6
+    GUARD = 7
 
 
 class ExecStage(IntEnum):
@@ -104,6 +108,7 @@ class ExecStage(IntEnum):
     NO_NEW_PRIVS = 8
     SECCOMP = 9
     EXEC = 10
+    CGROUP = 11
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -142,7 +147,8 @@ class Setup:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Exec:
     """Descriptors to send along, in this order: the payload if it is in one, the channel, the
-    filter if HAS_FILTER, then stdin, stdout and stderr unless PTY."""
+    filter if HAS_FILTER, cgroup.procs of the command's cgroup if HAS_CGROUP, the terminal if
+    HAS_TERMINAL (a PTY is otherwise opened inside), then stdin, stdout and stderr unless PTY."""
 
     argv: Sequence[str]
     env: Sequence[tuple[str, str]] = ()

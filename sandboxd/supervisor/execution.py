@@ -16,6 +16,7 @@ from anyio.abc import TaskGroup
 
 from sandboxd.backends.interface import Backend, Enforcement
 from sandboxd.sandbox import Command, ExitReport, Process, Sandbox, TreeUsage
+from sandboxd.supervisor.guard import Guard, Protected
 from sandboxd.supervisor.judge import Bench, Judge
 from sandboxd.supervisor.outcome import Ended, outcome
 from sandboxd.supervisor.output import OutputBudget, Stream
@@ -42,7 +43,8 @@ class Ground:
     """Where an execution runs.
 
     `release` lets go of the sandbox. `linger` takes over a command that left processes behind,
-    with the pipes that they still hold; None where nothing may be left behind.
+    with the pipes that they still hold; None where nothing may be left behind. `guarded`: the
+    execution watches the protected paths itself.
     """
 
     backend: Backend
@@ -50,6 +52,14 @@ class Ground:
     enforcement: Enforcement
     release: Callable[[], None]
     linger: Callable[[Process, list[int]], None] | None = None
+    guarded: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    report: ExitReport
+    duration_ms: float
+    protected: Protected
 
 
 class Execution:
@@ -130,20 +140,31 @@ class Execution:
             syscall_policy=plan.syscall_policy, pty=request.pty,
             keep_background=ground.linger is not None,
         )  # fmt: skip
-        process = await ground.sandbox.spawn(command, None if request.pty else self._pipes.child)
+        guard = Guard(plan.sandbox) if ground.guarded else None
+        try:
+            stdio = None if request.pty else self._pipes.child
+            process = await ground.sandbox.spawn(command, stdio)
+        except BaseException:
+            if guard is not None:
+                guard.close()
+            raise
         began = time.perf_counter()
         self._process = process
         judge.filter_loaded = process.filter_loaded
         kept = False
+        watching = anyio.CancelScope()
         try:
             streams = self._streams(judge)
             if request.listener is not None:
                 await request.listener.started(self.id, self.backend)
             async with anyio.create_task_group() as pumps:
                 self._connect(process, streams, pumps)
+                if guard is not None and guard.needed:
+                    pumps.start_soon(self._watched, guard, process, watching)
                 report = await self._until_end(process, tree=ground.linger is None)
                 duration_ms = (time.perf_counter() - began) * 1000
                 self._stdin.close()
+                watching.cancel()
                 ground.release()
                 if ground.linger is not None:
                     for stream in streams:
@@ -151,11 +172,19 @@ class Execution:
             if ground.linger is not None and await self._left_behind(process):
                 ground.linger(process, self._outputs())
                 kept = True
-            return await self._concluded(report, streams, judge, ground.enforcement, duration_ms)
+            appeared = guard.conclude() if guard is not None else ()
+            ending = Ending(report, duration_ms, appeared)
+            return await self._concluded(ending, streams, judge, ground.enforcement)
         finally:
             self._process = None
             if not kept:
                 process.close()
+            if guard is not None:
+                guard.close()
+
+    async def _watched(self, guard: Guard, process: Process, scope: anyio.CancelScope) -> None:
+        with scope:
+            await guard.watch(process.kill)
 
     async def _left_behind(self, process: Process) -> bool:
         """Whether the command left processes running (or may have: it does not say in time)."""
@@ -236,13 +265,15 @@ class Execution:
             raise
 
     async def _concluded(
-        self, report: ExitReport, streams: tuple[Stream, Stream], judge: Judge,
-        enforcement: Enforcement, duration_ms: float,
+        self, ending: Ending, streams: tuple[Stream, Stream], judge: Judge,
+        enforcement: Enforcement,
     ) -> ExecuteResult:  # fmt: skip
-        request = self.request
+        request, report = self.request, ending.report
         how = outcome(report, request.plan.limits, self._ended_by)
         tiers: dict[str, Tier] = dict(enforcement)
-        denials, untold = judge.finish(report, how, self._ended_by, tiers)
+        denials, untold = judge.finish(
+            report, how, self._ended_by, tiers, ending.protected
+        )
         exit_code = report.exit_code if how == "exited" else None
         if request.listener is not None:
             for denial in untold:
@@ -253,7 +284,7 @@ class Execution:
             outcome=how,
             exit_code=exit_code,
             signal=report.signal,
-            duration_ms=round(duration_ms, 3),
+            duration_ms=round(ending.duration_ms, 3),
             usage=Usage(
                 cpu_ms=round(report.usage.cpu_ms, 3), max_rss_bytes=report.usage.max_rss_bytes
             ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import time
@@ -14,9 +15,11 @@ from anyio.abc import TaskGroup
 from sandboxd.backends.interface import Backend
 from sandboxd.policy.plan import Plan
 from sandboxd.sandbox import Process, Sandbox
+from sandboxd.supervisor.guard import Guard
 from sandboxd.supervisor.output import read_some
 from sandboxd_proto.errors import Busy, InvalidParams, NotFound
 
+log = logging.getLogger(__name__)
 IDLE_S = 1800.0
 MAX_SANDBOXES = 1024
 SWEEP_S = 1.0
@@ -35,8 +38,18 @@ class PersistentSandbox:
         self.hold = hold
         self.idle_s = idle_s
         self.created_at = time.time()
+        self.guard = Guard(plan.sandbox)
+        self.watching = anyio.CancelScope()
         self.running = 0
         self.last_used = time.monotonic()
+
+    async def close(self) -> None:
+        """Once everything in it is dead, what appeared of the protected paths is moved aside."""
+        self.watching.cancel()
+        with anyio.CancelScope(shield=True):
+            await self.hold.aclose()
+            for path, moved_to in self.guard.conclude():
+                log.warning("protected path %s appeared; it is now %s", path, moved_to or "gone")
 
     def idle(self, now: float) -> bool:
         return self.running == 0 and now - self.last_used > self.idle_s
@@ -65,7 +78,18 @@ class PersistentSandboxes:
         return IDLE_S if idle_s is None else idle_s
 
     def add(self, made: PersistentSandbox) -> None:
+        """Its protected paths are watched for as long as it lives."""
         self._by_id[made.id] = made
+        if made.guard.needed:
+            self._tasks.start_soon(self._watched, made)
+
+    async def _watched(self, made: PersistentSandbox) -> None:
+        def violated() -> None:
+            log.warning("sandbox %s made a protected path and is ended", made.id)
+            self._forget(made)
+
+        with made.watching:
+            await made.guard.watch(violated)
 
     def find(self, sandbox_id: str) -> PersistentSandbox:
         found = self._by_id.get(sandbox_id)
@@ -82,11 +106,11 @@ class PersistentSandboxes:
     async def destroy(self, sandbox_id: str) -> None:
         found = self.find(sandbox_id)
         del self._by_id[found.id]
-        await found.hold.aclose()
+        await found.close()
 
     def _forget(self, found: PersistentSandbox) -> None:
         self._by_id.pop(found.id, None)
-        self._tasks.start_soon(found.hold.aclose)
+        self._tasks.start_soon(found.close)
 
     async def end_idle(self) -> None:
         """The one task that ends sandboxes which nobody uses or which have died."""
@@ -104,7 +128,7 @@ class PersistentSandboxes:
     async def close(self) -> None:
         for found in self.all():
             del self._by_id[found.id]
-            await found.hold.aclose()
+            await found.close()
 
 
 async def _linger(process: Process, outputs: list[int]) -> None:

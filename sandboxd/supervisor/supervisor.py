@@ -104,9 +104,11 @@ class Supervisor:
         enforcement = place.backend.enforcement(execution.request.plan)
         place.running += 1
         try:
-            return await execution.run(
-                Ground(place.backend, place.sandbox, enforcement, _keep, self.sandboxes.linger)
-            )
+            ground = Ground(
+                place.backend, place.sandbox, enforcement, _keep,
+                linger=self.sandboxes.linger, guarded=False,
+            )  # fmt: skip
+            return await execution.run(ground)
         finally:
             place.running -= 1
             place.last_used = time.monotonic()

@@ -35,6 +35,12 @@ static noreturn void fail(const struct slot *slot, int error, const char *path, 
     _exit(127);
 }
 
+/* Before the command's first page is touched: what it does is then counted from the start. */
+static bool enter_cgroup(const struct exec_request *request)
+{
+    return request->cgroup < 0 || write(request->cgroup, "0", 1) == 1;
+}
+
 static bool take_stdio(const struct exec_request *request, int terminal)
 {
     if (setsid() < 0)
@@ -94,6 +100,10 @@ noreturn void child_run(const struct exec_request *request, struct slot *slot, i
     sigset_t none;
 
     slot->main_pid = getpid();
+    slot->stage = EXEC_STAGE_CGROUP;
+    if (!enter_cgroup(request))
+        fail(slot, errno, "", report);
+
     slot->stage = EXEC_STAGE_STDIO;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);

@@ -59,6 +59,10 @@ static void close_passed(const struct exec_request *request)
 {
     if (request->filter >= 0)
         close(request->filter);
+    if (request->cgroup >= 0)
+        close(request->cgroup);
+    if (request->terminal >= 0)
+        close(request->terminal);
     for (int i = 0; i < 3; i++)
         if (request->stdio[i] >= 0)
             close(request->stdio[i]);

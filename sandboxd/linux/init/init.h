@@ -107,6 +107,8 @@ struct exec_request {
     struct tree_limits limits;
     int channel;
     int filter;
+    int cgroup;
+    int terminal;
     int stdio[3];
 };
 
@@ -138,6 +140,11 @@ struct setup_failure {
 };
 
 bool setup_apply(const struct setup_request *request, struct setup_failure *failure);
+
+/* guard.c */
+
+/* The caller goes on as a child, the init; its parent watches over it. False with errno. */
+bool guard_stay_behind(int control, int signals);
 
 /* mounts.c */
 
@@ -292,6 +299,9 @@ void adopted_advance(void);
 int adopted_timeout_ms(void);
 
 /* main.c */
+
+/* In a pid namespace, exiting kills everybody in it; otherwise nobody is left before this returns. */
+void kill_everything(void);
 
 enum init_exit { INIT_DONE = 0, INIT_SETUP_FAILED = 1, INIT_PROTOCOL_ERROR = 2, INIT_LOST = 3 };
 

@@ -240,9 +240,9 @@ noreturn void keeper_run(const struct exec_request *request, struct slot *slot, 
         .signals = signals,
         .master = -1,
     };
-    int report[2], terminal = -1;
+    int report[2], terminal = request->terminal;
     become_subreaper(&keeper);
-    if ((request->flags & EXEC_PTY) &&
+    if ((request->flags & EXEC_PTY) && terminal < 0 &&
         !pty_open(request->rows, request->columns, &keeper.master, &terminal))
         fail(&keeper, EXEC_STAGE_PTY, errno, "/dev/ptmx");
     if (pipe2(report, O_CLOEXEC) != 0)

@@ -30,8 +30,7 @@ struct init {
     pid_t parent;
 };
 
-/* In a pid namespace, exiting kills everybody in it; otherwise nobody is left before this returns. */
-static void kill_everything(void)
+void kill_everything(void)
 {
     if (getpid() == 1) {
         kill(-1, SIGKILL);
@@ -101,6 +100,14 @@ static void on_setup(struct init *init, struct message *message)
     const char *wrong = init->ready ? "second SETUP" : decode_setup(message, &request);
     if (wrong != NULL)
         protocol_error(init, wrong);
+    /* Before the Landlock domain closes in: the guard stays out of it. */
+    if (request.flags & SETUP_GUARD) {
+        if (!guard_stay_behind(init->control, init->signals)) {
+            failure = (struct setup_failure){SETUP_STAGE_GUARD, errno, ""};
+            setup_failed(init, &failure);
+        }
+        init->parent = getppid();
+    }
     /* Opened before the Landlock domain closes in. */
     if (request.flags & SETUP_WATCH_MOUNTS)
         init->mountinfo = mounts_open();

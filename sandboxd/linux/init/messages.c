@@ -66,7 +66,8 @@ const char *decode_setup(struct message *message, struct setup_request *request)
     take_rules(&cursor, request);
     if (!cursor_done(&cursor))
         return "malformed SETUP";
-    if (request->flags & ~(uint32_t)(SETUP_WATCH_MOUNTS | SETUP_HAS_RULESET | SETUP_REQUIRE_PID1))
+    if (request->flags & ~(uint32_t)(SETUP_WATCH_MOUNTS | SETUP_HAS_RULESET | SETUP_REQUIRE_PID1 |
+                                     SETUP_GUARD))
         return "unknown flag in SETUP";
     if ((request->flags & SETUP_HAS_RULESET) == 0)
         return request->rule_count > 0 ? "rules without a ruleset in SETUP" : NULL;
@@ -118,11 +119,17 @@ static const char *take_exec_descriptors(struct message *message, struct exec_re
     request->channel = take_descriptor(message);
     if (request->flags & EXEC_HAS_FILTER)
         request->filter = take_descriptor(message);
+    if (request->flags & EXEC_HAS_CGROUP)
+        request->cgroup = take_descriptor(message);
+    if (request->flags & EXEC_HAS_TERMINAL)
+        request->terminal = take_descriptor(message);
     if ((request->flags & EXEC_PTY) == 0)
         for (int i = 0; i < 3; i++)
             request->stdio[i] = take_descriptor(message);
     bool complete = request->channel >= 0 &&
                     ((request->flags & EXEC_HAS_FILTER) == 0 || request->filter >= 0) &&
+                    ((request->flags & EXEC_HAS_CGROUP) == 0 || request->cgroup >= 0) &&
+                    ((request->flags & EXEC_HAS_TERMINAL) == 0 || request->terminal >= 0) &&
                     ((request->flags & EXEC_PTY) != 0 || request->stdio[2] >= 0);
     return complete ? NULL : "descriptors missing with EXEC";
 }
@@ -145,13 +152,16 @@ const char *decode_exec(struct message *message, struct exec_request *request)
 {
     struct cursor cursor = cursor_over(message);
     memset(request, 0, sizeof *request);
-    request->channel = request->filter = -1;
+    request->channel = request->filter = request->cgroup = request->terminal = -1;
     request->stdio[0] = request->stdio[1] = request->stdio[2] = -1;
     take_exec_fields(&cursor, request);
     if (!cursor_done(&cursor))
         return "malformed EXEC";
-    if (request->flags & ~(uint32_t)(EXEC_PTY | EXEC_HAS_FILTER | EXEC_KEEP_BACKGROUND))
+    if (request->flags & ~(uint32_t)(EXEC_PTY | EXEC_HAS_FILTER | EXEC_KEEP_BACKGROUND |
+                                     EXEC_HAS_CGROUP | EXEC_HAS_TERMINAL))
         return "unknown flag in EXEC";
+    if ((request->flags & EXEC_HAS_TERMINAL) && (request->flags & EXEC_PTY) == 0)
+        return "terminal without PTY in EXEC";
     if (request->argv[0] == NULL)
         return "empty argv in EXEC";
     if (!every_variable_has_a_name(request->env))

@@ -48,12 +48,15 @@ enum setup_flag {
     SETUP_WATCH_MOUNTS = 1,
     SETUP_HAS_RULESET = 2,
     SETUP_REQUIRE_PID1 = 4,
+    SETUP_GUARD = 8,
 };
 
 enum exec_flag {
     EXEC_PTY = 1,
     EXEC_HAS_FILTER = 2,
     EXEC_KEEP_BACKGROUND = 4,
+    EXEC_HAS_CGROUP = 8,
+    EXEC_HAS_TERMINAL = 16,
 };
 
 enum signal_scope {
@@ -74,9 +77,10 @@ enum setup_stage {
     SETUP_STAGE_LANDLOCK = 4,
     SETUP_STAGE_PROC = 5,
     SETUP_STAGE_MOUNTS = 6,
+    SETUP_STAGE_GUARD = 7,
 };
 
-/* In the order in which a command goes through them. */
+/* In the order in which a command goes through them; CGROUP comes first in the child. */
 enum exec_stage {
     EXEC_STAGE_FORK = 1,
     EXEC_STAGE_PTY = 2,
@@ -88,6 +92,7 @@ enum exec_stage {
     EXEC_STAGE_NO_NEW_PRIVS = 8,
     EXEC_STAGE_SECCOMP = 9,
     EXEC_STAGE_EXEC = 10,
+    EXEC_STAGE_CGROUP = 11,
 };
 
 #endif
