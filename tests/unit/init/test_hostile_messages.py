@@ -97,7 +97,8 @@ MALFORMED_EXECS = {
     "string beyond the end": exec_payload(cwd=struct.pack("<I", 2**32 - 1) + b"/"),
     "count beyond the end": exec_payload(count=2**32 - 1),
     "empty argv": exec_payload(argv=b"", count=0),
-    "unknown flag": exec_payload(flags=8),
+    "unknown flag": exec_payload(flags=1 << 31),
+    "terminal without a pty": exec_payload(flags=16),
     "nameless variable": exec_payload(env=string(b"=x"), env_count=1),
     "variable without a value": exec_payload(env=string(b"x"), env_count=1),
     "unknown rlimit": exec_payload(rlimits=struct.pack("<IIQQ", 1, 16, 0, 0)),
@@ -134,7 +135,7 @@ MALFORMED_HEADERS = {
     "too long": framed(1, bytes(65536 - 7)),
     "rules without a ruleset": framed(1, struct.pack("<III", 0, 0, 1) + string(b"/") + bytes(8)),
     "ruleset missing": framed(1, struct.pack("<III", 2, 0, 0)),
-    "unknown setup flag": framed(1, struct.pack("<III", 8, 0, 0)),
+    "unknown setup flag": framed(1, struct.pack("<III", 1 << 31, 0, 0)),
 }
 
 
