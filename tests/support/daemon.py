@@ -106,7 +106,8 @@ def running_daemon(
 
 
 def _command(folder: Path) -> list[str]:
-    return [sys.executable, "-m", "sandboxd", "--socket", str(folder / "sandboxd" / "sandboxd.sock")]
+    socket = folder / "sandboxd" / "sandboxd.sock"
+    return [sys.executable, "-m", "sandboxd", "--socket", str(socket)]
 
 
 def _start(folder: Path, config: str | None, env: Mapping[str, str], command: list[str]) -> Daemon:
