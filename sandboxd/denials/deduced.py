@@ -15,7 +15,7 @@ from sandboxd.denials import anatomy, filesystem, limits, network, programs
 from sandboxd.denials.commandline import Simple
 from sandboxd.denials.examiner import Examiner
 from sandboxd.denials.facts import Facts
-from sandboxd.denials.standing import Standing, resolve, standings
+from sandboxd.denials.standing import Standing, read_only_somewhere, resolve, standings
 from sandboxd_proto.denial import Denial
 
 # Programs that only print their operands.
@@ -69,7 +69,7 @@ def _nameless_text(examiner: Examiner, facts: Facts, found: list[Denial]) -> Ite
         if denial is not None:
             yield msgspec.structs.replace(denial, confidence="medium")
             return
-    if facts.failed and "EROFS" in nameless:
+    if facts.failed and "EROFS" in nameless and read_only_somewhere(setting):
         yield Denial(
             kind="filesystem_write", operation="write", target=None, layer="mount",
             evidence="text", confidence="low", remedy=None,

@@ -9,6 +9,7 @@ changes nothing.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 
 from sandboxd.denials import verdict
@@ -27,7 +28,7 @@ TAIL_BYTES = 64 << 10
 TAIL_LINES = 500
 CONTEXT_BYTES = 1024
 CONTEXT_LINES = 4
-MAX_DENIALS = 64
+MAX_OF_A_KIND = 16
 
 Examine = Callable[[str, list[str]], None]
 
@@ -176,6 +177,7 @@ class StreamScanner:
         self._examiner = Examiner(setting, SignFinder(signs))
         self._found: list[Denial] = []
         self._known: set[tuple[str, str | None]] = set()
+        self._of_kind: Counter[str] = Counter()
         full, less = needles(signs), essential(signs)
         self._streams = {
             name: _Stream(full, less, self._reader(name)) for name in ("stdout", "stderr")
@@ -191,18 +193,17 @@ class StreamScanner:
         """All denials of the execution, those that `feed` returned among them."""
         for stream in self._streams.values():
             stream.finish()
-        return verdict.conclude(self._examiner, facts, self._found)[:MAX_DENIALS]
+        return verdict.conclude(self._examiner, facts, self._found)
 
     def _reader(self, name: str) -> Examine:
         stream: StreamName = "stdout" if name == "stdout" else "stderr"
 
         def read(line: str, before: list[str]) -> None:
-            if len(self._found) >= MAX_DENIALS // 2:
-                return
             for denial in self._examiner.examine(line, before, stream):
                 key = (denial.kind, denial.target)
-                if key not in self._known:
+                if key not in self._known and self._of_kind[denial.kind] < MAX_OF_A_KIND:
                     self._known.add(key)
+                    self._of_kind[denial.kind] += 1
                     self._found.append(denial)
 
         return read

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 
 from sandboxd.denials.facts import Setting
-from sandboxd.policy.layout import HOST_CONTENT, Kind, Place
+from sandboxd.policy.layout import HOST_CONTENT, WRITABLE, Kind, Place
 from sandboxd.policy.plan import Protected
 
 _OWN = frozenset({Kind.PRIVATE, Kind.PROC, Kind.DEV})
@@ -108,6 +108,12 @@ def _protected(setting: Setting, path: str) -> Protected | None:
         if path == one.path or path.startswith(one.path.rstrip("/") + "/"):
             return one
     return None
+
+
+def read_only_somewhere(setting: Setting) -> bool:
+    """Whether the plan keeps any place of the host from being written."""
+    ours = {Kind.LINK, Kind.PROC, Kind.DEV}
+    return any(p.kind not in WRITABLE and p.kind not in ours for p in setting.layout.places)
 
 
 def held_in_place(setting: Setting, path: str) -> Protected | None:

@@ -12,6 +12,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,18 @@ import pytest
 from sandboxd.denials import Facts, HostView, Setting, StreamScanner
 from sandboxd.policy.layout import Host, Kind, Layout, Place, layout
 from sandboxd.policy.plan import (
-    Access, Grant, Identity, Limits, Mask, NetworkRule, Plan, Protected, SandboxSpec,
+    Access,
+    Grant,
+    Identity,
+    Limits,
+    Mask,
+    NetworkRule,
+    Plan,
+    Protected,
+    SandboxSpec,
 )  # fmt: skip
 from sandboxd_proto.denial import Denial
+from sandboxd_proto.manifest import SyscallPolicy
 
 RECORDED_ROOT = "/home/user/corpus"
 RECORDED_PID = 18782  # a process of the host while the recording was made
@@ -97,7 +107,8 @@ def records() -> list[Record]:
 
 def lay_out(root: Path) -> None:
     """The files that the commands were recorded on."""
-    spec = importlib.util.spec_from_file_location("denials_fixture", shared() / "denials_fixture.py")
+    script = shared() / "denials_fixture.py"
+    spec = importlib.util.spec_from_file_location("denials_fixture", script)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -174,7 +185,7 @@ def _spec(manifest: dict[str, Any]) -> SandboxSpec:
 
 def _protected(raw: list[str]) -> Iterable[Protected]:
     root = f"{RECORDED_ROOT}/ws"
-    for option, path in zip(raw, raw[1:], strict=False):
+    for option, path in pairwise(raw):
         if not path.startswith(root + "/"):
             continue
         if option == "--ro-bind":
@@ -187,9 +198,10 @@ def _protected(raw: list[str]) -> Iterable[Protected]:
 def _plan(manifest: dict[str, Any], spec: SandboxSpec) -> Plan:
     memory = [manifest.get(k) for k in ("max_memory_bytes", "max_as_bytes", "cgroup_memory_bytes")]
     allowlist = manifest.get("seccomp") in {"wlx.bpf", "cw.bpf"}
+    denylist: SyscallPolicy = "baseline" if "seccomp" in manifest else "inherit"
     return Plan(
         sandbox=spec,
-        syscall_policy="strict" if allowlist else "baseline" if "seccomp" in manifest else "inherit",
+        syscall_policy="strict" if allowlist else denylist,
         timeout_s=manifest.get("timeout", 10.0),
         limits=Limits(
             memory_bytes=next((m for m in memory if m), None),

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-import corpus
+from denials import corpus
 
 PRECISION, RECALL = 0.97, 0.90
 

@@ -1,0 +1,136 @@
+"""Messages of many programs, in their own wording: what is ours is found, what is not is left."""
+
+from __future__ import annotations
+
+import pytest
+from denials.messages import NETWORK, NOT_OURS, OURS, READ, WRITE
+from denials.settings import denials, host, setting
+
+from sandboxd.denials import Facts
+from sandboxd.policy.plan import Limits, NetworkRule
+
+
+@pytest.mark.parametrize(("text", "kind", "target"), OURS)
+def test_a_message_that_the_plan_explains_is_a_denial(
+    text: str, kind: str, target: str | None
+) -> None:
+    found = denials(setting(), text + "\n")
+    assert [(d.kind, d.target) for d in found] == [(kind, target)]
+
+
+@pytest.mark.parametrize("text", NOT_OURS)
+def test_a_message_that_the_plan_does_not_explain_is_left_alone(text: str) -> None:
+    assert denials(setting(), text + "\n") == []
+
+
+@pytest.mark.parametrize(("text", "kind"), [(t, k) for t, k, _ in OURS if k == NETWORK])
+def test_network_messages_mean_nothing_where_the_network_is_allowed(text: str, kind: str) -> None:
+    assert denials(setting(network=NetworkRule("inherit")), text) == []
+
+
+def test_an_allowed_host_that_does_not_answer_is_not_a_denial() -> None:
+    rule = NetworkRule("allow_hosts", ("example.org",))
+    text = "curl: (6) Could not resolve host: {}\n"
+    assert denials(setting(network=rule), text.format("example.org")) == []
+    (other,) = denials(setting(network=rule), text.format("example.com"))
+    assert other.remedy == {
+        "network": {"kind": "allow_hosts", "hosts": ["example.org", "example.com"]}
+    }
+
+
+def test_localhost_is_a_denial_only_for_a_service_of_the_host() -> None:
+    text = "curl: (7) Failed to connect to localhost port 8080 after 0 ms: Couldn't connect\n"
+    assert denials(setting(view=host(ports=[9090])), text) == []
+    (found,) = denials(setting(view=host(ports=[8080])), text)
+    assert (found.kind, found.target) == ("network", "localhost")
+
+
+def test_a_pid_of_the_host_is_told_from_one_that_is_nowhere() -> None:
+    where = setting(view=host(pids=[4242]))
+    (found,) = denials(where, "bash: line 1: kill: (4242) - No such process\n")
+    assert (found.kind, found.target, found.remedy) == ("process", "4242", None)
+    assert denials(where, "bash: line 1: kill: (4243) - No such process\n") == []
+    (seen,) = denials(where, "cat: /proc/4242/cmdline: No such file or directory\n")
+    assert seen.kind == "process"
+
+
+def test_eacces_is_ours_only_with_landlock_and_only_where_the_host_would_allow() -> None:
+    text = "touch: cannot touch '/w/out/x': Permission denied\n"
+    assert denials(setting(), text) == []
+    (found,) = denials(setting(landlock=True), text)
+    assert (found.kind, found.layer) == ("filesystem_write", "landlock")
+    assert denials(setting(landlock=True, view=host(mine=("/h",))), text) == []
+
+
+def test_eperm_of_a_system_call_needs_a_loaded_filter() -> None:
+    text = "strace: ptrace(PTRACE_SEIZE, 12): Operation not permitted\n"
+    assert denials(setting(), text) == []
+    (found,) = denials(setting(filter_loaded=True, syscall_policy="baseline"), text)
+    assert (found.kind, found.target, found.layer) == ("syscall", "ptrace", "seccomp")
+    assert found.remedy == {"syscall_policy": "inherit"}
+
+
+def test_calls_that_need_root_are_ours_only_for_root() -> None:
+    text = "chroot: cannot change root directory to '/x': Operation not permitted\n"
+    assert denials(setting(filter_loaded=True), text) == []
+    assert [d.kind for d in denials(setting(filter_loaded=True, host_root=True), text)] == [
+        "syscall"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("limits", "text", "kind"),
+    [
+        (Limits(memory_bytes=1 << 20), "MemoryError", "memory"),
+        (Limits(memory_bytes=1 << 20), "fatal error: runtime: out of memory", "memory"),
+        (Limits(memory_bytes=1 << 20), "memory allocation of 99 bytes failed", "memory"),
+        (Limits(memory_bytes=1 << 20), "terminate called: std::bad_alloc", "memory"),
+        (Limits(processes=9), "bash: fork: retry: Resource temporarily unavailable", "processes"),
+        (Limits(processes=9), "RuntimeError: can't start new thread", "processes"),
+        (Limits(cpu_s=1), "bash: line 1: 3 CPU time limit exceeded ./x", "cpu"),
+        (Limits(file_bytes=9), "OSError: [Errno 27] File too large", "file_size"),
+    ],
+)
+def test_a_limit_is_believed_from_text_only_when_it_was_set(
+    limits: Limits, text: str, kind: str
+) -> None:
+    assert denials(setting(), text) == []
+    (found,) = denials(setting(limits=limits), text)
+    assert (found.kind, found.confidence, found.evidence) == (kind, "medium", "text")
+
+
+def test_a_sentence_on_stdout_is_data_and_an_error_line_is_not() -> None:
+    prose = "The touch: cannot touch '/w/out/x' message Read-only file system means that\n"
+    assert denials(setting(), stdout=prose, facts=Facts(exit_code=0)) == []
+    line = "touch: cannot touch '/w/out/x': Read-only file system\n"
+    (found,) = denials(setting(), stdout=line, facts=Facts(exit_code=0))
+    assert found.confidence == "medium"
+    (merged,) = denials(setting("sh", "-c", "make 2>&1 | tail"), stdout=line)
+    assert merged.confidence == "high"
+
+
+MACOS = [
+    ("touch: /w/out/x: Operation not permitted", WRITE, "/w/out/x"),
+    ("Sandbox: bash(12) deny(1) file-write-create /w/out/x", WRITE, "/w/out/x"),
+    ("cat: /h/u/notes.txt: Operation not permitted", READ, "/h/u/notes.txt"),
+]
+
+
+@pytest.mark.parametrize(("text", "kind", "target"), MACOS)
+def test_macos_refuses_with_eperm(text: str, kind: str, target: str) -> None:
+    (found,) = denials(setting(platform="darwin"), text)
+    assert (found.kind, found.target) == (kind, target)
+    assert denials(setting(), text) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "OSError: [WinError 10013] An attempt was made to access a socket in a way forbidden by "
+        "its access permissions: connect to example.org port 443",
+        "The remote name could not be resolved: https://example.org/",
+    ],
+)
+def test_windows_wording_of_a_refused_connection(text: str) -> None:
+    (found,) = denials(setting(platform="win32"), text)
+    assert (found.kind, found.target) == ("network", "example.org")

@@ -1,0 +1,136 @@
+"""Whatever is printed, in whatever chunks: bounded, deterministic, never surer than the plan."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from denials.messages import NOT_OURS, OURS
+from denials.settings import ON_HOST, denials, host, open_setting, setting
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sandboxd.denials import Facts, StreamScanner
+from sandboxd.denials import scanner as limits_of
+from sandboxd.denials.needles import needles
+from sandboxd.denials.phrases import COMMON, signs_for
+from sandboxd_proto.denial import Denial
+from sandboxd_proto.messages.execute import StreamName
+
+LINES = [text for text, _, _ in OURS] + NOT_OURS
+PHRASES = [text for sign in COMMON for text in (*sign.libc, *sign.phrases, *sign.codes)]
+pieces = st.one_of(
+    st.sampled_from(LINES),
+    st.sampled_from(PHRASES),
+    st.sampled_from(sorted(ON_HOST)),
+    st.sampled_from(["touch: ", "'", "‘", "’", ": ", "\r", "\n", "(", "12", "host ", "1.1.1.1"]),
+    st.text(max_size=20),
+)
+texts = st.lists(pieces, max_size=25).map("".join)
+exits = st.sampled_from([0, 1, 2, 6, 100, 126, 127, 128, 137, 153, 159, 255])
+
+
+@settings(deadline=None)
+@given(stdout=texts, stderr=texts, code=exits, argv=st.lists(st.sampled_from(LINES), max_size=3))
+def test_a_plan_that_allows_everything_never_denies_with_high_confidence(
+    stdout: str, stderr: str, code: int, argv: list[str]
+) -> None:
+    where = open_setting("sh", "-c", *argv, view=host(pids=range(9999), ports=range(9999)))
+    printed = stdout.encode("utf-8", "replace").decode()
+    found = denials(
+        where, stderr.encode("utf-8", "replace"), Facts(exit_code=code), stdout=printed
+    )
+    assert [d for d in found if d.confidence == "high"] == []
+    assert {d.kind for d in found} <= {"process", "syscall"}
+
+
+def test_the_same_lines_are_denials_under_a_plan_that_restricts() -> None:
+    """The control of the property: its inputs are able to raise a high-confidence denial."""
+    found = denials(setting(), "\n".join(LINES))
+    assert any(d.confidence == "high" for d in found)
+
+
+def _run(data: bytes, cuts: list[int], stream: StreamName) -> list[Denial]:
+    scanner = StreamScanner(setting("sh", "-c", "make"))
+    seen: list[Denial] = []
+    edges = [0, *sorted({cut % (len(data) + 1) for cut in cuts}), len(data)]
+    for start, end in pairwise(edges):
+        seen += scanner.feed(stream, data[start:end])
+    final = scanner.finish(Facts(exit_code=1))
+    assert all(d in final for d in seen)
+    return final
+
+
+@settings(deadline=None)
+@given(data=texts, cuts=st.lists(st.integers(0, 10_000), max_size=12))
+def test_chunking_changes_nothing(data: str, cuts: list[int]) -> None:
+    raw = data.encode("utf-8", "replace")
+    for stream in ("stderr", "stdout"):
+        name: StreamName = "stderr" if stream == "stderr" else "stdout"
+        assert _run(raw, cuts, name) == _run(raw, [], name)
+
+
+@settings(deadline=None)
+@given(
+    data=st.lists(st.sampled_from(["x" * 40, "\n", "\r", *LINES[:12]]), max_size=40),
+    cuts=st.lists(st.integers(0, 4000), max_size=12),
+)
+def test_chunking_changes_nothing_where_every_bound_is_reached(
+    data: list[str], cuts: list[int]
+) -> None:
+    bounds = {
+        "MAX_LINE": 100, "FULL_BYTES": 400, "ESSENTIAL_BYTES": 900, "EXAMINED_LINES": 4,
+        "TAIL_BYTES": 300, "TAIL_LINES": 3, "CONTEXT_BYTES": 60,
+    }  # fmt: skip
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in bounds.items():
+            patch.setattr(limits_of, name, value)
+        raw = "".join(data).encode()
+        assert _run(raw, cuts, "stderr") == _run(raw, [], "stderr")
+
+
+@settings(deadline=None)
+@given(data=st.binary(max_size=400))
+def test_hostile_bytes_are_only_bytes(data: bytes) -> None:
+    denials(setting(), data + b": Read-only file system\n" + data)
+
+
+def test_memory_stays_bounded_and_the_last_lines_are_still_read() -> None:
+    scanner = StreamScanner(setting())
+    flood = b"".join(
+        b"touch: cannot touch '/w/out/%d': Read-only file system\n" % n for n in range(2000)
+    )
+    for _ in range(20):
+        scanner.feed("stderr", flood)
+        scanner.feed("stdout", b"x" * 65536)
+    scanner.feed("stderr", b"curl: (6) Could not resolve host: example.org\n")
+    held = sum(
+        len(part)
+        for stream in scanner._streams.values()
+        for part in (stream._carry, stream._history, stream._tail)
+    )
+    assert held <= 2 * (limits_of.MAX_LINE + limits_of.CONTEXT_BYTES + limits_of.TAIL_BYTES)
+    found = scanner.finish(Facts(exit_code=1))
+    assert len(found) <= 2 * limits_of.MAX_OF_A_KIND
+    assert "example.org" in {d.target for d in found}
+
+
+def test_a_denial_in_the_last_lines_of_a_long_stream_is_found() -> None:
+    scanner = StreamScanner(setting())
+    for _ in range(80):
+        scanner.feed("stdout", b"all is well here\n" * 4096)
+    scanner.feed("stdout", b"curl: (6) Could not resolve host: example.org\n")
+    assert [d.target for d in scanner.finish(Facts(exit_code=1))] == ["example.org"]
+
+
+@pytest.mark.parametrize("platform", ["linux", "darwin", "win32"])
+def test_every_phrase_is_covered_by_a_needle(platform: str) -> None:
+    signs = signs_for(platform)
+    words = needles(signs)
+    for sign in signs:
+        texts = {*sign.codes, *sign.phrases}
+        # Codes are compared exactly; a phrase may stand at the start of a sentence.
+        texts |= {text[:1].upper() + text[1:] for text in sign.phrases}
+        texts |= {text[:1].lower() + text[1:] for text in sign.phrases if text[1:2].islower()}
+        for text in texts:
+            assert any(word in text.encode() for word in words), text
