@@ -43,7 +43,8 @@ def refuse() -> type[Answer]:
 
 
 def environment(**more: str) -> dict[str, str]:
-    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+    kept = {name: os.environ[name] for name in ("HOME", "LANG") if name in os.environ}
+    kept["PATH"] = "/usr/local/bin:/usr/bin:/bin"  # one that every user can search
     paths = os.pathsep.join(str(ROOT / part) for part in ("", "client", "proto"))
     return {**kept, "PYTHONPATH": paths, "TERM": "xterm", **more}
 

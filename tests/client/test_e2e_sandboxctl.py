@@ -163,7 +163,7 @@ def test_a_terminal(real, screen):
 
 def test_a_resize_and_one_interrupt_in_a_terminal(real, screen):
     script = "trap 'stty size' WINCH; echo ready; while :; do sleep 0.1; done"
-    shown = screen(real.argv("run", "--", "bash", "-c", script))
+    shown = screen(real.argv("run", "--", "sh", "-c", script))
     shown.until(b"ready")
     shown.until_raw()
     shown.resize(40, 111)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sandboxd_client.cli.outcome import allowing, exit_code, quoted, remarks
@@ -26,6 +26,7 @@ def test_every_remedy_is_a_flag():
     assert allowing(None) == []
 
 
+@settings(database=None)
 @given(st.text())
 def test_a_quoted_word_is_one_word_without_control_characters(word):
     text = quoted(word)

@@ -31,7 +31,7 @@ def test_raw_mode_while_it_runs_and_the_old_mode_afterwards(ctl, screen):
 
 def test_a_resize_reaches_the_command(ctl, screen):
     script = "trap 'stty size' WINCH; echo ready; while :; do sleep 0.1; done"
-    shown = screen(ctl.argv("run", "--", "bash", "-c", script))
+    shown = screen(ctl.argv("run", "--", "sh", "-c", script))
     shown.until(b"ready")
     shown.resize(40, 111)
     shown.until(b"40 111")
