@@ -90,6 +90,11 @@ class Config(_Table, frozen=True, kw_only=True):
     opensandbox: OpenSandbox = OpenSandbox()
 
 
+def both_keys(config: Config) -> bool:
+    """Running without a sandbox takes both, and both are the daemon's own."""
+    return config.backend == "none" and config.allow_no_sandbox
+
+
 # Names of the same keys in CodeWhale's config and environment, and Wayland's variables.
 SYNONYMS: dict[str, str] = {
     "sandbox_mode": "preset",

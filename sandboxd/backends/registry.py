@@ -9,7 +9,7 @@ import sys
 from sandboxd.backends.absent import Absent
 from sandboxd.backends.interface import Backend
 from sandboxd.backends.support import LinuxSupport
-from sandboxd.config import Config
+from sandboxd.config import Config, both_keys
 
 
 class Registry:
@@ -32,7 +32,7 @@ def registry(config: Config, support: LinuxSupport | None) -> Registry:
         from sandboxd.backends.bubblewrap import Bubblewrap
         from sandboxd.backends.unsandboxed import Unsandboxed
 
-        backends += [Bubblewrap(support), Unsandboxed(support)]
+        backends += [Bubblewrap(support), Unsandboxed(support, permitted=both_keys(config))]
     known = {backend.name for backend in backends}
     elsewhere = [absent for absent in _elsewhere(config) if absent.name not in known]
     return Registry([*backends, *elsewhere])

@@ -10,7 +10,7 @@ import sys
 
 from sandboxd.backends.interface import Backend
 from sandboxd.backends.registry import Registry
-from sandboxd.config import BACKENDS, Config
+from sandboxd.config import BACKENDS, Config, both_keys
 from sandboxd.policy.plan import Plan
 from sandboxd_proto.errors import (
     CeilingExceeded,
@@ -103,7 +103,7 @@ def _named(name: str, config: Config, registry: Registry) -> Backend:
 
 def _without(config: Config, registry: Registry) -> Backend:
     """Unsandboxed: two keys, both in the daemon's own config or environment."""
-    if config.backend != "none" or not config.allow_no_sandbox:
+    if not both_keys(config):
         raise SandboxUnavailable(
             "running without a sandbox needs both keys, and "
             + ("the second" if config.backend == "none" else "the first")

@@ -12,7 +12,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
-from sandboxd.backends.interface import Available, Enforcement, Probe
+from sandboxd.backends.interface import Available, Enforcement, Probe, Unavailable
 from sandboxd.backends.support import LinuxSupport
 from sandboxd.backends.tiers import no_tiers
 from sandboxd.linux import init_wire as wire
@@ -30,11 +30,18 @@ _NO_FILTER = FilterSpec(level="inherit", restrict_families=False)
 class Unsandboxed:
     name = "none"
 
-    def __init__(self, support: LinuxSupport) -> None:
+    def __init__(self, support: LinuxSupport, *, permitted: bool) -> None:
         self._support = support
+        self._permitted = permitted
         self._warned_at: float | None = None
 
     async def probe(self) -> Probe:
+        if not self._permitted:
+            return Unavailable(
+                "running without a sandbox needs two keys, and they are not both set",
+                "leave it so; or start sandboxd with SANDBOXD_BACKEND=none and "
+                "SANDBOXD_ALLOW_NO_SANDBOX=1 to accept NO isolation",
+            )
         return Available((), ("commands run WITHOUT a sandbox: both keys for it are set",))
 
     def enforcement(self, plan: Plan) -> Enforcement:

@@ -110,7 +110,7 @@ def _connections(examiner: Examiner, facts: Facts, found: list[Denial]) -> Itera
     """What the kernel reported. A query to a name server stands for the host it was about."""
     setting = examiner.setting
     asked = False
-    for one in facts.notified:
+    for one in facts.notified[:MAX_STRONG]:
         end = network.Endpoint(one.address, one.port)
         if one.port == _DNS_PORT:
             asked = True

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from sandboxd.linux.etc_data import COPIED, NSSWITCH
 from sandboxd.linux.state import StateFolder
 
+_EDITED = ("", "passwd", "group", "hosts", "resolv.conf", "ld.so.cache", "ssl/certs")
 _WATCHED = ("passwd", "group", "hosts", "resolv.conf", *COPIED)
 
 
@@ -50,10 +51,17 @@ class CuratedEtc:
             os.rename(partial, path)
         return path
 
+    def stamp(self) -> tuple[tuple[str, int, int], ...]:
+        """A quick look for every hand-over: the folder, and the files that are edited in place."""
+        return self._seen(_EDITED)
+
     def signature(self) -> tuple[tuple[str, int, int], ...]:
         """What tells that a source changed: inode and mtime of each (through symlinks)."""
+        return self._seen(_WATCHED)
+
+    def _seen(self, names: Iterable[str]) -> tuple[tuple[str, int, int], ...]:
         found = []
-        for name in _WATCHED:
+        for name in names:
             try:
                 status = os.stat(os.path.join(self._source, name))
             except OSError:

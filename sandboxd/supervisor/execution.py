@@ -16,19 +16,18 @@ from anyio.abc import TaskGroup
 
 from sandboxd.backends.interface import Backend, Enforcement
 from sandboxd.sandbox import Command, ExitReport, Process, Sandbox, TreeUsage
-from sandboxd.supervisor.guard import Guard, Protected
+from sandboxd.supervisor.guard import NO_GUARD, Guard, Protected
 from sandboxd.supervisor.judge import Bench, Judge
 from sandboxd.supervisor.outcome import Ended, outcome
 from sandboxd.supervisor.output import OutputBudget, Stream
 from sandboxd.supervisor.pipes import Pipes
+from sandboxd.supervisor.pumps import CollectingPump, Pump, StreamingPump
 from sandboxd.supervisor.request import ExecuteRequest
 from sandboxd.supervisor.stdin import StdinFeed
 from sandboxd_proto.errors import InvalidParams, SandboxdError
 from sandboxd_proto.messages.execute import (
     Captured,
-    Encoding,
     ExecuteResult,
-    StreamName,
     Tier,
     Usage,
 )
@@ -80,6 +79,8 @@ class Execution:
         self._pipes = Pipes(request.passed)
         self._stdin = StdinFeed(self._pipes.give_up(self._pipes.stdin_write))  # -1: passed
         self._pty_ready = anyio.Event()
+        self._input = request.stdin
+        self._ended_at = 0.0
 
     # what clients may do with it
 
@@ -135,56 +136,51 @@ class Execution:
             plan, request.argv, self._bench,
             isolated=self.backend != "none", pty=request.pty is not None,
         )  # fmt: skip
-        command = Command(
-            argv=request.argv, env=plan.env, cwd=plan.cwd, limits=plan.limits,
-            syscall_policy=plan.syscall_policy, pty=request.pty,
-            keep_background=ground.linger is not None,
-        )  # fmt: skip
-        guard = Guard(plan.sandbox) if ground.guarded else None
+        guard = Guard(plan.sandbox) if ground.guarded else NO_GUARD
         try:
-            stdio = None if request.pty else self._pipes.child
-            process = await ground.sandbox.spawn(command, stdio)
+            process = await ground.sandbox.spawn(
+                self._command(ground), None if request.pty else self._pipes.child
+            )
         except BaseException:
-            if guard is not None:
-                guard.close()
+            guard.close()
             raise
         began = time.perf_counter()
         self._process = process
         judge.filter_loaded = process.filter_loaded
+        streams = self._streams(judge)
         kept = False
-        watching = anyio.CancelScope()
         try:
-            streams = self._streams(judge)
             if request.listener is not None:
                 await request.listener.started(self.id, self.backend)
-            async with anyio.create_task_group() as pumps:
-                self._connect(process, streams, pumps)
-                if guard is not None and guard.needed:
-                    pumps.start_soon(self._watched, guard, process, watching)
-                report = await self._until_end(process, tree=ground.linger is None)
-                duration_ms = (time.perf_counter() - began) * 1000
-                self._stdin.close()
-                watching.cancel()
-                ground.release()
-                if ground.linger is not None:
-                    for stream in streams:
-                        stream.stop_when_dry()
+            if request.listener is None and not guard.needed and self._input_fits(process):
+                pumps = self._collect(process, streams)
+                report = await self._until_end(process, ground, pumps)
+            else:
+                async with anyio.create_task_group() as tasks:
+                    self._feed_later(process, tasks)
+                    pumps = self._pumps(process, streams, tasks)
+                    watching = guard.start(process.kill, tasks)
+                    report = await self._until_end(process, ground, pumps)
+                    watching.cancel()
+            duration_ms = (self._ended_at - began) * 1000
             if ground.linger is not None and await self._left_behind(process):
                 ground.linger(process, self._outputs())
                 kept = True
-            appeared = guard.conclude() if guard is not None else ()
-            ending = Ending(report, duration_ms, appeared)
+            ending = Ending(report, duration_ms, guard.conclude())
             return await self._concluded(ending, streams, judge, ground.enforcement)
         finally:
             self._process = None
             if not kept:
                 process.close()
-            if guard is not None:
-                guard.close()
+            guard.close()
 
-    async def _watched(self, guard: Guard, process: Process, scope: anyio.CancelScope) -> None:
-        with scope:
-            await guard.watch(process.kill)
+    def _command(self, ground: Ground) -> Command:
+        request, plan = self.request, self.request.plan
+        return Command(
+            argv=request.argv, env=plan.env, cwd=plan.cwd, limits=plan.limits,
+            syscall_policy=plan.syscall_policy, pty=request.pty,
+            keep_background=ground.linger is not None,
+        )  # fmt: skip
 
     async def _left_behind(self, process: Process) -> bool:
         """Whether the command left processes running (or may have: it does not say in time)."""
@@ -197,53 +193,83 @@ class Execution:
         ends = (self._pipes.stdout_read, self._pipes.stderr_read)
         return [self._pipes.give_up(fd) for fd in ends if fd >= 0]
 
+    # input and output
+
     def _streams(self, judge: Judge) -> tuple[Stream, Stream]:
         request = self.request
         budget = OutputBudget(request.plan.limits.output_bytes, lambda: self._end("output_limit"))
-        deliver = self._deliver if request.listener is not None else None
-
-        async def scan(stream: StreamName, data: bytes) -> None:
-            for denial in judge.feed(stream, data):
-                if request.listener is not None:
-                    await request.listener.denial(self.id, denial)
-
         out, err = (
-            Stream(name, budget, capture=request.capture, deliver=deliver, scan=scan)
+            Stream(name, budget, judge.feed, capture=request.capture)
             for name in ("stdout", "stderr")
         )
         return out, err
 
-    async def _deliver(self, stream: StreamName, seq: int, data: str, encoding: Encoding) -> None:
-        assert self.request.listener is not None
-        await self.request.listener.output(self.id, stream, seq, data, encoding)
+    def _input_fits(self, process: Process) -> bool:
+        """Hands over the input without waiting, if the pipe takes all of it."""
+        self._hold_ends(process)
+        self._input = self._stdin.write_now(self._input)
+        if not self._input and self._no_more_input:
+            self._stdin.close()
+        return not self._input
 
-    def _connect(
-        self, process: Process, streams: tuple[Stream, Stream], pumps: TaskGroup
-    ) -> None:
-        request = self.request
-        if process.pty is not None:
+    @property
+    def _no_more_input(self) -> bool:
+        return not self.request.stdin_open and self.request.pty is None
+
+    def _hold_ends(self, process: Process) -> None:
+        """The child has its ends: ours are the only ones left."""
+        if process.pty is not None and not self._pty_ready.is_set():
             self._stdin.close()
             self._stdin = StdinFeed(os.dup(process.pty), is_pty=True)
             self._pty_ready.set()
             self._pipes.close()
-            pumps.start_soon(streams[0].pump, process.pty)
-        else:
-            self._pipes.close_child_ends()
-            ends = (self._pipes.stdout_read, self._pipes.stderr_read)
-            for stream, end in zip(streams, ends, strict=True):
-                if end >= 0:
-                    pumps.start_soon(stream.pump, end)
-        if request.stdin:
-            pumps.start_soon(self._feed, request.stdin)
-        elif not request.stdin_open and request.pty is None:
-            self._stdin.close()
+        self._pipes.close_child_ends()
+
+    def _feed_later(self, process: Process, tasks: TaskGroup) -> None:
+        if not self._input_fits(process):
+            tasks.start_soon(self._feed, self._input)
 
     async def _feed(self, data: bytes) -> None:
         await self._stdin.write(data)
-        if not self.request.stdin_open and self.request.pty is None:
+        if self._no_more_input:
             self._stdin.close()
 
-    async def _until_end(self, process: Process, *, tree: bool) -> ExitReport:
+    def _ends(self, process: Process, streams: tuple[Stream, Stream]) -> list[tuple[Stream, int]]:
+        if process.pty is not None:
+            return [(streams[0], process.pty)]
+        ends = (self._pipes.stdout_read, self._pipes.stderr_read)
+        return [pair for pair in zip(streams, ends, strict=True) if pair[1] >= 0]
+
+    def _collect(self, process: Process, streams: tuple[Stream, Stream]) -> list[Pump]:
+        return [CollectingPump(stream, fd) for stream, fd in self._ends(process, streams)]
+
+    def _pumps(
+        self, process: Process, streams: tuple[Stream, Stream], tasks: TaskGroup
+    ) -> list[Pump]:
+        listener = self.request.listener
+        if listener is None:
+            return self._collect(process, streams)
+        return [
+            StreamingPump(stream, fd, self.id, listener, tasks)
+            for stream, fd in self._ends(process, streams)
+        ]
+
+    # the end
+
+    async def _until_end(self, process: Process, ground: Ground, pumps: list[Pump]) -> ExitReport:
+        try:
+            report = await self._until_exit(process, tree=ground.linger is None)
+            self._ended_at = time.perf_counter()
+            self._stdin.close()
+            ground.release()
+            for pump in pumps:
+                await pump.finish()
+            return report
+        finally:
+            for pump in pumps:
+                pump.close()
+
+    async def _until_exit(self, process: Process, *, tree: bool) -> ExitReport:
         """The exit report; a timeout asks politely first. Leaves nothing of the tree alive."""
         try:
             if self._ended_by is not None:

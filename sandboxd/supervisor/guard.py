@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import anyio
+from anyio.abc import TaskGroup
 
 from sandboxd.linux.workspace_watch import WorkspaceWatch
 from sandboxd.policy.plan import SandboxSpec
@@ -19,24 +20,32 @@ Protected = tuple[tuple[str, str | None], ...]
 class Guard:
     """Made before the command starts; `conclude` once its whole tree is dead, then it is closed."""
 
-    def __init__(self, spec: SandboxSpec) -> None:
-        missing = any(not one.present for one in spec.protected)
-        self._watch = WorkspaceWatch(spec.protected) if missing else None
+    def __init__(self, spec: SandboxSpec | None) -> None:
+        protected = spec.protected if spec is not None else ()
+        missing = any(not one.present for one in protected)
+        self._watch = WorkspaceWatch(protected) if missing else None
         self._seen: set[str] = set()
 
     @property
     def needed(self) -> bool:
         return self._watch is not None
 
-    async def watch(self, violated: Callable[[], None]) -> None:
-        """Calls `violated` when a protected path comes into being. Ends when cancelled."""
-        assert self._watch is not None
-        while True:
-            await anyio.wait_readable(self._watch.fileno())
-            found = self._watch.appeared()
-            if found:
-                self._seen.update(found)
-                violated()
+    def start(self, violated: Callable[[], None], tasks: TaskGroup) -> anyio.CancelScope:
+        """Watch as a task; cancel the scope when the tree is dead."""
+        scope = anyio.CancelScope()
+        if self.needed:
+            tasks.start_soon(self.watch, violated, scope)
+        return scope
+
+    async def watch(self, violated: Callable[[], None], scope: anyio.CancelScope) -> None:
+        """Calls `violated` when a protected path comes into being."""
+        with scope:
+            while self._watch is not None:
+                await anyio.wait_readable(self._watch.fileno())
+                found = self._watch.appeared()
+                if found:
+                    self._seen.update(found)
+                    violated()
 
     def conclude(self) -> Protected:
         """(path, where it is now) of everything protected that appeared. Closes the guard."""
@@ -55,3 +64,6 @@ class Guard:
         if self._watch is not None:
             self._watch.close()
             self._watch = None
+
+
+NO_GUARD = Guard(None)

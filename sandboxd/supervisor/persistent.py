@@ -80,16 +80,12 @@ class PersistentSandboxes:
     def add(self, made: PersistentSandbox) -> None:
         """Its protected paths are watched for as long as it lives."""
         self._by_id[made.id] = made
-        if made.guard.needed:
-            self._tasks.start_soon(self._watched, made)
 
-    async def _watched(self, made: PersistentSandbox) -> None:
         def violated() -> None:
             log.warning("sandbox %s made a protected path and is ended", made.id)
             self._forget(made)
 
-        with made.watching:
-            await made.guard.watch(violated)
+        made.watching = made.guard.start(violated, self._tasks)
 
     def find(self, sandbox_id: str) -> PersistentSandbox:
         found = self._by_id.get(sandbox_id)

@@ -6,8 +6,6 @@ import os
 from contextlib import suppress
 from dataclasses import dataclass
 
-import anyio
-
 from sandboxd.sandbox import Stdio
 
 
@@ -27,6 +25,8 @@ class Passed:
 
 class Pipes:
     """The daemon's ends are nonblocking; the child's ends are closed as soon as it has them.
+
+    Pumps stop reading before their ends are closed.
 
     A stream that the client passed has no end here: its bytes never come by.
     """
@@ -72,6 +72,5 @@ class Pipes:
         for fd in fds:
             if fd in self._open:
                 self._open.discard(fd)
-                anyio.notify_closing(fd)
                 with suppress(OSError):
                     os.close(fd)

@@ -38,6 +38,15 @@ class StdinFeed:
             except OSError:  # EPIPE, EIO: nobody reads any more
                 return
 
+    def write_now(self, data: bytes) -> bytes:
+        """What did not fit into the pipe: most input does, and then nobody has to wait."""
+        try:
+            return data[os.write(self._fd, data) :] if data else b""
+        except BlockingIOError:
+            return data
+        except OSError:
+            return b""
+
     async def end(self) -> None:
         """After what was written before. A terminal gets the end-of-file character."""
         async with self._lock:

@@ -103,7 +103,7 @@ class Bubblewrap:
             checks=checks,
             rules=confinement.rules(places, abi) if ruleset else (),
         )
-        etc = self._support.etc.signature()
+        etc = self._support.etc.stamp()
         return Launch(
             argv=[*_drop(spec.run_as), program.path, "--args", str(args_fd), "--",
                   f"/proc/self/fd/{init}"],
@@ -155,7 +155,7 @@ class Bubblewrap:
         return (
             all(unchanged(grant.path, grant.identity) for grant in spec.grants)
             and all(os.path.lexists(mask.path) for mask in spec.masks)
-            and (spec.base == "host" or self._support.etc.signature() == etc)
+            and (spec.base == "host" or self._support.etc.stamp() == etc)
         )
 
 
@@ -217,7 +217,9 @@ def _drop(run_as: RunAs | None) -> list[str]:
 def _layers(program: Program) -> tuple[str, ...]:
     abi = kernel_abi()
     namespaces = f"namespaces and mounts by bubblewrap {program.version}"
-    return (namespaces, *(landlock_layers(abi) if abi else ()), "seccomp filters")
+    confined = [layer for layer in landlock_layers(abi) if not layer.startswith("TCP")]
+    landlock = (f"Landlock ABI {abi}: {', '.join(confined)}",) if abi else ()
+    return (namespaces, *landlock, "seccomp filters")
 
 
 def _warnings() -> tuple[str, ...]:
