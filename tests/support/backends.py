@@ -1,0 +1,51 @@
+"""A daemon for each backend that works here: absent ones are skipped, or fail where CI promised them.
+
+The names come from the product's own list, so a new backend is in every suite without being added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from sandboxd.config import BACKENDS
+
+from support.daemon import Daemon, running_daemon
+from support.requirements import promised
+
+ALL = tuple(name for name in BACKENDS if name != "auto")
+# Those whose commands run on this kernel, below our init, behind walls of its making.
+LINUX = ("bubblewrap", "landlock")
+
+
+def environment(name: str) -> dict[str, str]:
+    """What makes a daemon use this backend and no other. `none` needs its second key."""
+    keys = {"SANDBOXD_BACKEND": name}
+    return {**keys, "SANDBOXD_ALLOW_NO_SANDBOX": "1"} if name == "none" else keys
+
+
+@contextmanager
+def running_backend(
+    name: str, *, env: Mapping[str, str] | None = None, **options: Any
+) -> Iterator[Daemon]:
+    """A daemon that uses `name`, after `status` said that it works here."""
+    with running_daemon(env={**environment(name), **(env or {})}, **options) as daemon:
+        reason = unavailable(daemon, name)
+        if reason is None:
+            yield daemon
+        elif name in promised():
+            pytest.fail(f"{name} is in SANDBOXD_TEST_REQUIRE and: {reason}", pytrace=False)
+        else:
+            pytest.skip(f"{name} does not work here: {reason}")
+
+
+def unavailable(daemon: Daemon, name: str) -> str | None:
+    """Why the backend does not work here; None when it does."""
+    with daemon.connect() as connection:
+        status = connection.call("status")
+    for backend in status["backends"]:
+        if backend["name"] == name:
+            return None if backend["available"] else str(backend["reason"])
+    return "this daemon does not know it"
