@@ -10,6 +10,7 @@ SHELL := /bin/bash
 VENV := .venv
 PYTHON_IN := $(VENV)/bin/python
 INIT := sandboxd/linux/init
+NETNS := sandboxd/linux/netns
 PLATFORMS := linux darwin win32
 
 .PHONY: install packages run test lint bench clean init
@@ -26,7 +27,7 @@ $(VENV)/.installed: pyproject.toml hatch_build.py scripts/install | packages
 # The init's own Makefile knows what it depends on; pip only compiles it while it installs.
 # World-readable whatever the umask is: other users run it too.
 init: | $(VENV)/.installed
-	@umask 022 && $(MAKE) -s -C $(INIT)
+	@umask 022 && $(MAKE) -s -C $(INIT) && $(MAKE) -s -C $(NETNS)
 
 run: install
 	@scripts/demo
@@ -49,4 +50,5 @@ bench: install
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build
 	-[ ! -e $(INIT)/Makefile ] || $(MAKE) -s -C $(INIT) clean
+	-[ ! -e $(NETNS)/Makefile ] || $(MAKE) -s -C $(NETNS) clean
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

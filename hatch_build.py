@@ -1,4 +1,4 @@
-"""Compile the sandbox's init while the package is built (Linux only)."""
+"""Compile the sandbox's init and the network helper while the package is built (Linux only)."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-INIT = Path("sandboxd/linux/init")
+PROGRAMS = (Path("sandboxd/linux/init"), Path("sandboxd/linux/netns"))
 
 
 class CompileInit(BuildHookInterface):  # type: ignore[type-arg]
-    """Makes the wheel platform specific and puts the static init into it."""
+    """Makes the wheel platform specific and puts the static programs into it."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         if sys.platform != "linux":
@@ -26,9 +26,7 @@ class CompileInit(BuildHookInterface):  # type: ignore[type-arg]
                 "sandboxd needs a C compiler to build its init: install gcc and libc6-dev"
             )
         root = Path(self.root)
-        subprocess.run(
-            ["make", "-s", "-C", str(root / INIT), f"CC={compiler}"],
-            check=True,
-        )
+        for folder in PROGRAMS:
+            subprocess.run(["make", "-s", "-C", str(root / folder), f"CC={compiler}"], check=True)
         build_data["pure_python"] = False
         build_data["infer_tag"] = True

@@ -37,6 +37,7 @@ class Ceiling(_Table, frozen=True, kw_only=True):
 
     roots: list[str] | None = None
     network: list[NetworkKind] | None = None
+    hosts: list[str] | None = None
     backends: list[str] | None = None
     presets: list[str] | None = None
     max_timeout_secs: float | None = None
@@ -61,7 +62,25 @@ class Peers(_Table, frozen=True, kw_only=True):
 
 
 class Egress(_Table, frozen=True, kw_only=True):
+    """`allow`: hosts for every allow_hosts sandbox. `groups`: used as `group:NAME`.
+
+    `exfil_rules` is switched off only together with the flag --i-accept-exfil-risk.
+    `private_networks`: networks whose addresses an allowed name may lead to. `resolver`:
+    `address` or `address:port` of a name server to ask in place of the system's.
+    Byte limits count for one execution.
+    """
+
     allow: list[str] = msgspec.field(default_factory=list)
+    groups: dict[str, list[str]] = msgspec.field(default_factory=dict)
+    exfil_rules: bool = True
+    private_networks: list[str] = msgspec.field(default_factory=list)
+    resolver: str | None = None
+    connect_secs: float = 30.0
+    idle_secs: float = 300.0
+    total_secs: float = 300.0
+    max_connections: int = 256
+    max_sent_bytes: int | None = None
+    max_received_bytes: int | None = None
 
 
 class Docker(_Table, frozen=True, kw_only=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from sandboxd.config import Ceiling
+from sandboxd.policy.hosts import parse_rule
 from sandboxd.policy.layout import Host
 from sandboxd.policy.plan import Grant, Limits, Plan
 from sandboxd_proto.errors import CeilingExceeded
@@ -29,6 +30,10 @@ def _check_network(plan: Plan, ceiling: Ceiling) -> None:
     kind = plan.sandbox.network.kind
     if ceiling.network is not None and kind not in ceiling.network:
         raise _exceeded(f"network {kind}", "network", "network", ceiling.network)
+    permitted = [parse_rule(entry) for entry in ceiling.hosts or ()]
+    for entry in plan.sandbox.network.hosts if ceiling.hosts is not None else ():
+        if not any(rule.includes(parse_rule(entry)) for rule in permitted):
+            raise _exceeded(f"the host {entry}", "network.hosts", "hosts", ceiling.hosts)
 
 
 def _check_roots(plan: Plan, ceiling: Ceiling, host: Host) -> None:

@@ -12,12 +12,13 @@ from sandboxd.policy.canonical import Resolved, check_spelling, resolve
 from sandboxd.policy.environment import Pairs, environment, overlay
 from sandboxd.policy.implied import Asked, implied
 from sandboxd.policy.layout import Host, layout
+from sandboxd.policy.network import network_rule
 from sandboxd.policy.own import OwnPaths
 from sandboxd.policy.pins import pins
 from sandboxd.policy.plan import Access, Grant, Link, NetworkRule, Plan, RunAs, SandboxSpec
 from sandboxd.policy.presets import Preset, preset
 from sandboxd_proto.errors import ManifestInvalid, PathDenied
-from sandboxd_proto.manifest import FIELDS, Manifest, Network
+from sandboxd_proto.manifest import FIELDS, Manifest
 
 DEFAULT_TIMEOUT_S = 60.0 if sys.platform == "win32" else 30.0  # the seeds' values
 _NOT_GRANTABLE = {
@@ -61,7 +62,7 @@ def plan_for(wish: Wish, machine: Machine) -> Plan:
     manifest = wish.manifest
     workspace = _workspace(wish, base)
     env = environment(manifest.env)
-    network = _network(manifest, base, config)
+    network = network_rule(manifest, base, config)
     default_s = min(DEFAULT_TIMEOUT_S, config.ceiling.max_timeout_secs or DEFAULT_TIMEOUT_S)
     spec, more_env = _sandbox(wish, base, workspace, env, network, machine)
     plan = Plan(
@@ -97,34 +98,6 @@ def _workspace(wish: Wish, base: Preset) -> Resolved | None:
             remedy="give the folder of the project",
         )  # fmt: skip
     return found
-
-
-def _network(manifest: Manifest, base: Preset, config: Config) -> NetworkRule:
-    given = manifest.network
-    if given is None:
-        permitted = config.ceiling.network
-        kind = base.network
-        # Nobody asked for the default: under a ceiling it narrows instead of failing.
-        return NetworkRule("deny" if permitted is not None and kind not in permitted else kind)
-    if isinstance(given, str):
-        return NetworkRule(given)
-    return _network_table(given)
-
-
-def _network_table(given: Network) -> NetworkRule:
-    if given.kind == "allow_hosts":
-        if not given.hosts:
-            raise ManifestInvalid(
-                "allow_hosts names no host", field="network.hosts",
-                remedy='give hosts, for example ["example.org"], or kind "deny"',
-            )  # fmt: skip
-        return NetworkRule("allow_hosts", tuple(given.hosts))
-    if given.hosts:
-        raise ManifestInvalid(
-            f'hosts have no meaning with kind "{given.kind}"', field="network.hosts",
-            remedy='use kind "allow_hosts"',
-        )  # fmt: skip
-    return NetworkRule(given.kind)
 
 
 def _sandbox(
