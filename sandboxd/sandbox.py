@@ -7,6 +7,7 @@ from typing import Literal, Protocol
 
 from sandboxd.policy.plan import Limits
 from sandboxd_proto.manifest import SyscallPolicy
+from sandboxd_proto.messages.execute import Tier
 
 LimitName = Literal["memory", "cpu", "processes"]
 
@@ -46,14 +47,44 @@ class TreeUsage:
 
 
 @dataclass(frozen=True, slots=True)
+class Connection:
+    """A connection that was attempted: the kernel alone decided what became of it."""
+
+    address: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What the kernel showed while the command ran, where the network was closed: connections
+    that it attempted and names that it asked for."""
+
+    connections: tuple[Connection, ...] = ()
+    lookups: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.connections or self.lookups)
+
+
+NO_EVIDENCE = Evidence()
+
+
+@dataclass(frozen=True, slots=True)
 class ExitReport:
-    """How a command ended. `lost`: the sandbox was given up under it, and why."""
+    """How a command ended. `lost`: the sandbox was given up under it, and why.
+
+    `protected`: protected paths that it changed, and where the changed version is now. `tiers`: how
+    firmly limits were held for this very command, where that differs from what was foreseen.
+    """
 
     exit_code: int | None
     signal: int | None
     usage: TreeUsage
     limit: LimitName | None = None
     lost: str | None = None
+    protected: tuple[tuple[str, str | None], ...] = ()
+    tiers: tuple[tuple[str, Tier], ...] = ()
+    evidence: Evidence = NO_EVIDENCE
 
 
 class Process(Protocol):

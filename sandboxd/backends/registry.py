@@ -30,9 +30,11 @@ def registry(config: Config, support: LinuxSupport | None) -> Registry:
     backends: list[Backend] = []
     if sys.platform == "linux" and support is not None:
         from sandboxd.backends.bubblewrap import Bubblewrap
+        from sandboxd.backends.landlock import Landlock
         from sandboxd.backends.unsandboxed import Unsandboxed
 
-        backends += [Bubblewrap(support), Unsandboxed(support, permitted=both_keys(config))]
+        none = Unsandboxed(support, permitted=both_keys(config))
+        backends += [Bubblewrap(support), Landlock(support), none]
     known = {backend.name for backend in backends}
     elsewhere = [absent for absent in _elsewhere(config) if absent.name not in known]
     return Registry([*backends, *elsewhere])

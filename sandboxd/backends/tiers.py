@@ -29,6 +29,14 @@ def linux_tiers(plan: Plan, *, root: bool) -> dict[str, Tier]:
     return {field: tier for field, tier in tiers.items() if field in plan.asked}
 
 
+def landlock_tiers(plan: Plan) -> dict[str, Tier]:
+    """Without namespaces: names and metadata of files show, and chmod, chown, utime and xattr on
+    files that can be reached are not covered; the base is the host's, as far as it is granted."""
+    loose = {"fs_read_allow", "fs_write_allow", "fs_deny", "base"}
+    tiers = linux_tiers(plan, root=False)
+    return {field: "best_effort" if field in loose else tier for field, tier in tiers.items()}
+
+
 def no_tiers(plan: Plan) -> dict[str, Tier]:
     """Without a sandbox only what the init itself does holds."""
     held = {"env", "timeout", "max_file_bytes", "max_output_bytes"}

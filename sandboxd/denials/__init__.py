@@ -4,9 +4,10 @@ Pure: everything that is known comes in as `Setting` (before the command runs), 
 streams, and as `Facts` (when it has ended). Looking at the machine is behind `HostView`.
 """
 
-from sandboxd.denials.facts import Connection, Facts, GateEvent, HostView, Setting
+from sandboxd.denials.facts import Facts, GateEvent, HostView, Setting
 from sandboxd.denials.scanner import StreamScanner
 from sandboxd.denials.translations import Translations, load_translations
+from sandboxd.sandbox import Connection
 
 __all__ = [
     "Connection",

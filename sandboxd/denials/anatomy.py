@@ -12,12 +12,12 @@ from urllib.parse import unquote
 MAX_NAME = 4096
 
 # A quote opens after a blank or a bracket and closes before one: the apostrophe of "can't" does
-# neither. coreutils prints ‘…’ or '…', old GNU programs `…', cargo `…`, other languages the rest.
+# neither (Korean puts a particle right behind it, hence ASCII). coreutils prints ‘…’ or '…', old GNU programs `…', cargo `…`, other languages the rest.
 _QUOTED = re.compile(
     r"(?:(?<=[\s(\[=:,<])|^)(?:"
     r"‘([^’]{1,4096})’|“([^”]{1,4096})”|„([^“”]{1,4096})[“”]|‚([^‘’]{1,4096})[‘’]"
     r"|«\s?([^»]{1,4096}?)\s?»|「([^」]{1,4096})」|»([^«]{1,4096})«|”([^”]{1,4096})”|’([^’]{1,4096})’"
-    r"|'([^']{1,4096})'(?!\w)|\"([^\"]{1,4096})\"|`([^`']{1,4096})[`']"
+    r"|'([^']{1,4096})'(?![A-Za-z0-9_])|\"([^\"]{1,4096})\"|`([^`']{1,4096})[`']"
     r")"
 )
 _ABSOLUTE = re.compile(r"(?:(?<=[\s=(\[<'\"`:,])|^)(/[^\s'\"`,;()\[\]{}<>|*?]*)")

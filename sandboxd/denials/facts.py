@@ -12,6 +12,7 @@ from typing import Literal
 
 from sandboxd.policy.layout import Layout
 from sandboxd.policy.plan import Access, Plan
+from sandboxd.sandbox import Connection
 from sandboxd_proto.messages.execute import Outcome, Tier
 
 LimitHit = Literal["memory", "cpu", "processes", "file_size", "output"]
@@ -87,20 +88,12 @@ class GateEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class Connection:
-    """A connect or sendto that the kernel reported and that the plan does not let through."""
-
-    address: str
-    port: int
-
-
-@dataclass(frozen=True, slots=True)
 class Facts:
     """How the command ended, as the daemon and the kernel know it.
 
     `protected`: (path, where it was moved) of protected paths that appeared during the run.
-    `syscall`: the call that a filter killed for, where the kernel said so. `refused_files`:
-    (path, access) of file operations that the kernel itself reported as refused.
+    `syscall`: the call that a filter killed for, where the kernel said so. `notified`, `lookups`:
+    connections that were attempted and names that were asked for where the network is closed.
     """
 
     outcome: Outcome = "exited"
@@ -115,6 +108,7 @@ class Facts:
     enforcement: Mapping[str, Tier] = field(default_factory=dict)
     gate_events: tuple[GateEvent, ...] = ()
     notified: tuple[Connection, ...] = ()
+    lookups: tuple[str, ...] = ()
     protected: tuple[tuple[str, str | None], ...] = ()
 
     @property

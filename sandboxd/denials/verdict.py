@@ -110,13 +110,19 @@ def _connections(examiner: Examiner, facts: Facts, found: list[Denial]) -> Itera
     """What the kernel reported. A query to a name server stands for the host it was about."""
     setting = examiner.setting
     asked = False
+    if setting.plan.sandbox.network.kind == "deny":
+        # With allowed hosts the daemon's own responder answers, and reports what it refuses.
+        for name in facts.lookups[:MAX_STRONG]:
+            end = network.Endpoint(name)
+            if network.refused(setting, end):
+                yield network.denial(setting, end, operation="lookup", evidence="kernel")
     for one in facts.notified[:MAX_STRONG]:
         end = network.Endpoint(one.address, one.port)
         if one.port == _DNS_PORT:
             asked = True
         elif network.refused(setting, end):
             yield network.denial(setting, end, evidence="kernel")
-    if asked and setting.network_restricted and not has_kind(found, "network"):
+    if asked and setting.network_restricted and not (facts.lookups or has_kind(found, "network")):
         hosts = command_hosts(examiner) or [None]
         for host in hosts:
             yield network.denial(setting, host, operation="lookup", evidence="kernel")

@@ -13,12 +13,15 @@ import pwd
 import shutil
 import socket
 import stat
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sandboxd.linux.etc_data import COPIED, NSSWITCH
 from sandboxd.linux.state import StateFolder
 
+Stamp = tuple[tuple[str, int, int], ...]
+FULL_LOOK_S = 2.0  # how long a folder is trusted on the quick look alone
 _EDITED = ("", "passwd", "group", "hosts", "resolv.conf", "ld.so.cache", "ssl/certs")
 _WATCHED = ("passwd", "group", "hosts", "resolv.conf", *COPIED)
 
@@ -33,13 +36,30 @@ class EtcWish:
     mount_points: tuple[tuple[str, bool], ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class _Known:
+    path: str
+    stamp: Stamp
+    until: float
+
+
 class CuratedEtc:
     def __init__(self, state: StateFolder, source: str = "/etc") -> None:
         self._state = state
         self._source = source
+        self._known: dict[EtcWish, _Known] = {}
 
     def folder(self, wish: EtcWish) -> str:
         """The folder to bind on /etc, made if it is not there yet."""
+        now = time.monotonic()
+        known = self._known.get(wish)
+        if known is not None and known.until > now and known.stamp == self.stamp():
+            return known.path
+        path = self._made(wish)
+        self._known[wish] = _Known(path, self.stamp(), now + FULL_LOOK_S)
+        return path
+
+    def _made(self, wish: EtcWish) -> str:
         key = hashlib.sha256(repr((wish, self.signature())).encode()).hexdigest()[:16]
         path = os.path.join(self._state.folder("etc"), key)
         if not os.path.isdir(path):
@@ -51,15 +71,15 @@ class CuratedEtc:
             os.rename(partial, path)
         return path
 
-    def stamp(self) -> tuple[tuple[str, int, int], ...]:
+    def stamp(self) -> Stamp:
         """A quick look for every hand-over: the folder, and the files that are edited in place."""
         return self._seen(_EDITED)
 
-    def signature(self) -> tuple[tuple[str, int, int], ...]:
+    def signature(self) -> Stamp:
         """What tells that a source changed: inode and mtime of each (through symlinks)."""
         return self._seen(_WATCHED)
 
-    def _seen(self, names: Iterable[str]) -> tuple[tuple[str, int, int], ...]:
+    def _seen(self, names: Iterable[str]) -> Stamp:
         found = []
         for name in names:
             try:

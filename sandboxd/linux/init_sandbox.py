@@ -14,10 +14,12 @@ import anyio
 
 from sandboxd.linux import init_wire as wire
 from sandboxd.linux import packets
+from sandboxd.linux.evidence import EvidenceLog
 from sandboxd.linux.exec_failure import exec_failed
 from sandboxd.linux.filters import filter_descriptor
 from sandboxd.linux.rlimits import rlimits
 from sandboxd.linux.seccomp import FilterSpec
+from sandboxd.linux.terminal import Terminal
 from sandboxd.sandbox import Command, ExitReport, LimitName, PtyRequest, Stdio, TreeUsage
 from sandboxd_proto.errors import ExecFailed, SandboxUnavailable
 
@@ -93,7 +95,11 @@ class InitSandbox:
                 break
         return self.lost
 
-    async def spawn(self, command: Command, stdio: Stdio | None) -> InitProcess:
+    async def spawn(
+        self, command: Command, stdio: Stdio | None, terminal: Terminal | None = None
+    ) -> InitProcess:
+        """`terminal`: for a pty that is not to be opened inside; its master becomes the process's.
+        """
         spec = self._filter_for(command)
         program = filter_descriptor(spec)
         ours, theirs = packets.pair()
@@ -101,13 +107,18 @@ class InitSandbox:
             descriptors = [theirs.fileno()]
             if program is not None:
                 descriptors.append(program)
-            if stdio is not None:
+            if terminal is not None:
+                descriptors.append(terminal.slave)
+            elif stdio is not None:
                 descriptors += [stdio.stdin, stdio.stdout, stdio.stderr]
-            request = _exec_request(command, has_filter=program is not None, root=self._root)
+            request = _exec_request(
+                command, has_filter=program is not None, has_terminal=terminal is not None,
+                root=self._root,
+            )  # fmt: skip
             await packets.send(self._control, request, descriptors)
             theirs.close()
             process = InitProcess(ours, self, filter_loaded=program is not None)
-            await process.started(command)
+            await process.started(command, terminal)
         except OSError as error:
             ours.close()
             reason = self.last_words() or os.strerror(error.errno or 0)
@@ -120,12 +131,16 @@ class InitSandbox:
         return process
 
 
-def _exec_request(command: Command, *, has_filter: bool, root: bool) -> wire.Exec:
+def _exec_request(
+    command: Command, *, has_filter: bool, has_terminal: bool, root: bool
+) -> wire.Exec:
     flags = wire.ExecFlag(0)
     if command.pty:
         flags |= wire.ExecFlag.PTY
     if has_filter:
         flags |= wire.ExecFlag.HAS_FILTER
+    if has_terminal:
+        flags |= wire.ExecFlag.HAS_TERMINAL
     if command.keep_background:
         flags |= wire.ExecFlag.KEEP_BACKGROUND
     limits, pty = command.limits, command.pty or PtyRequest(0, 0)
@@ -154,21 +169,31 @@ class InitProcess:
         self._limit: LimitName | None = None
         self._exited: wire.Exited | None = None
         self._gone: wire.Usage | None = None
+        self._evidence = EvidenceLog()
 
-    async def started(self, command: Command) -> None:
-        data, master = await packets.receive_with_descriptor(self._channel)
-        if master is not None:
-            self._take_master(master, wanted=command.pty is not None)
-        if not data:
-            raise self._vanished()
-        match wire.decode_channel(data):
+    async def started(self, command: Command, terminal: Terminal | None = None) -> None:
+        inside = command.pty is not None and terminal is None
+        # The keeper tells that it started, the init what it does already.
+        while self._evidence.take(message := await self._first(terminal_wanted=inside)):
+            pass
+        match message:
             case wire.Started():
+                if terminal is not None:
+                    self._take_master(terminal.take_master(), wanted=True)
                 if command.pty is not None and self.pty is None:
                     raise wire.InitLied("no terminal came with the command")
             case wire.ExecFailed(stage, number, path):
                 raise exec_failed(command, stage, number, path)
             case other:
                 raise wire.InitLied(f"{other} instead of started")
+
+    async def _first(self, *, terminal_wanted: bool) -> wire.Channel:
+        data, master = await packets.receive_with_descriptor(self._channel)
+        if master is not None:
+            self._take_master(master, wanted=terminal_wanted)
+        if not data:
+            raise self._vanished()
+        return wire.decode_channel(data)
 
     def _take_master(self, master: int, *, wanted: bool) -> None:
         """Only a terminal is taken from inside: anything else could block or mislead the daemon."""
@@ -204,6 +229,8 @@ class InitProcess:
                         return self._report(exited.usage)
                 case wire.Gone(usage):
                     self._gone = usage
+                case other:
+                    self._evidence.take(other)
         return self._report(self._gone)
 
     def _report(self, usage: wire.Usage, *, lost: bool = False) -> ExitReport:
@@ -220,6 +247,7 @@ class InitProcess:
             usage=TreeUsage((used.user_us + used.system_us) / 1000, used.maxrss_bytes),
             limit=self._limit,
             lost=why,
+            evidence=self._evidence.so_far(),
         )
 
     def signal(self, number: int, *, whole_tree: bool = False) -> None:

@@ -8,10 +8,12 @@ send anything, so decoding is strict and raises InitLied.
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, IntFlag
+from ipaddress import IPv4Address, IPv6Address
 from typing import TypeVar
 
 WIRE_VERSION = 1
@@ -29,6 +31,10 @@ RLIMITS = 16
 """Linux numbers its resource limits from 0 to 15."""
 
 SIGNALS = 64
+
+# Linux's numbers, wherever this is decoded.
+_AF_INET, _AF_INET6 = 2, 10
+_HOST_NAME = re.compile(r"[A-Za-z0-9_-]{1,63}(?:\.[A-Za-z0-9_-]{1,63})*", re.ASCII)
 
 _Member = TypeVar("_Member", bound=IntEnum)
 
@@ -55,6 +61,8 @@ class MessageType(IntEnum):
     EXITED = 82
     LIMIT = 83
     GONE = 84
+    NOTIFIED = 85
+    LOOKED_UP = 86
 
 
 class SetupFlag(IntFlag):
@@ -62,6 +70,7 @@ class SetupFlag(IntFlag):
     HAS_RULESET = 2
     REQUIRE_PID1 = 4
     GUARD = 8
+    NOTIFY = 16
 
 
 class ExecFlag(IntFlag):
@@ -343,8 +352,23 @@ class Gone:
     usage: Usage
 
 
+@dataclass(frozen=True, slots=True)
+class Notified:
+    """A connection that was attempted where the network is closed (NOTIFY in the setup)."""
+
+    address: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class LookedUp:
+    """A name that was asked for where the network is closed."""
+
+    name: str
+
+
 Control = Ready | SetupFailed | IsolationLost | ProtocolError
-Channel = Started | ExecFailed | Exited | Limit | Gone
+Channel = Started | ExecFailed | Exited | Limit | Gone | Notified | LookedUp
 
 
 def decode_control(data: bytes) -> Control:
@@ -386,6 +410,10 @@ def decode_channel(data: bytes) -> Channel:
             message = Limit(reader.member(LimitKind))
         case MessageType.GONE:
             message = Gone(reader.usage())
+        case MessageType.NOTIFIED:
+            message = Notified(*reader.endpoint())
+        case MessageType.LOOKED_UP:
+            message = LookedUp(reader.host_name())
         case kind:
             raise InitLied(f"message {kind} on a channel")
     reader.end()
@@ -446,6 +474,21 @@ class _Reader:
         if b"\0" in data:
             raise InitLied("a text with NUL")
         return data.decode("utf-8", "surrogateescape")
+
+    def endpoint(self) -> tuple[str, int]:
+        family, port = self.u32(), self.number(1, 65535)
+        address = self._take(16)
+        if family == _AF_INET6:
+            return str(IPv6Address(address)), port
+        if family != _AF_INET or any(address[4:]):
+            raise InitLied("not an Internet address")
+        return str(IPv4Address(address[:4])), port
+
+    def host_name(self) -> str:
+        name = self.text()
+        if len(name) > 253 or not _HOST_NAME.fullmatch(name):
+            raise InitLied("not the name of a host")
+        return name
 
     def member(self, kind: type[_Member]) -> _Member:
         value = self.u32()

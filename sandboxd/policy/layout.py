@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
 
 from sandboxd.policy.plan import Grant, SandboxSpec
 
@@ -117,6 +118,7 @@ class Layout:
         return any(other.path.startswith(below) for other in self.places)
 
 
+@lru_cache(maxsize=256)
 def layout(spec: SandboxSpec, host: Host) -> Layout:
     places = [*_base_places(spec, host), *_grant_places(spec)]
     places += [Place(m.path, Kind.MASK, m.is_dir) for m in spec.masks]

@@ -69,7 +69,7 @@ class Judge:
     ) -> tuple[list[Denial], list[Denial]]:  # fmt: skip
         """(all denials, those that were not told yet)."""
         quiet = self._scanner is None and outcome == "exited" and report.exit_code == 0
-        if not self._isolated or (quiet and not protected):
+        if not self._isolated or (quiet and not protected and not report.evidence):
             return [], []
         scanner = self._scanner or self._make()
         found = scanner.finish(
@@ -84,6 +84,8 @@ class Judge:
                 cpu_s=report.usage.cpu_ms / 1000,
                 enforcement=enforcement,
                 protected=protected,
+                notified=report.evidence.connections,
+                lookups=report.evidence.lookups,
             )
         )
         told = set(map(id, self._told))

@@ -98,6 +98,8 @@ class Bubblewrap:
         abi = kernel_abi()
         ruleset = held.enter_context(confinement.ruleset(abi)) if abi else None
         flags = wire.SetupFlag.WATCH_MOUNTS | wire.SetupFlag.REQUIRE_PID1
+        if spec.network.kind != "inherit":
+            flags |= wire.SetupFlag.NOTIFY
         setup = wire.Setup(
             flags=flags | (wire.SetupFlag.HAS_RULESET if ruleset else wire.SetupFlag(0)),
             checks=checks,

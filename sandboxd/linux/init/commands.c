@@ -52,6 +52,7 @@ void command_drop(struct command *command)
     command_count--;
     close(command->channel);
     munmap(command->slot, sizeof *command->slot);
+    free(command->noticed);
     free(command);
 }
 

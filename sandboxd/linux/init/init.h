@@ -60,6 +60,7 @@ struct writer {
 void put_u32(struct writer *writer, uint32_t value);
 void put_u64(struct writer *writer, uint64_t value);
 void put_text(struct writer *writer, const char *text);
+void put_bytes(struct writer *writer, const void *bytes, size_t size);
 
 /* messages.c: what the daemon asks for, decoded and checked */
 
@@ -154,6 +155,49 @@ bool mounts_snapshot(int mountinfo);
 /* NULL while the mounts are those of the snapshot; else the mount point that was lost or added. */
 const char *mounts_changed(int mountinfo);
 
+/* tracee.c */
+
+/* How much could be read, 0 if nothing. */
+size_t tracee_read(pid_t pid, uint64_t address, void *into, size_t size);
+/* False if it is longer, or not there. */
+bool tracee_string(pid_t pid, uint64_t address, char *into, size_t size);
+
+/* notify.c, lookups.c, ports.c, noticed.c: connections where the network is closed */
+
+#if defined __x86_64__
+#define NATIVE_ARCH AUDIT_ARCH_X86_64
+#elif defined __aarch64__
+#define NATIVE_ARCH AUDIT_ARCH_AARCH64
+#endif
+
+#define LOOKUP_NAME_MAX 253
+
+struct endpoint {
+    uint32_t family;
+    uint32_t port;
+    uint8_t address[16];
+};
+
+/* The descriptor to poll, or -1: a kernel without notifications, or somebody listens already. */
+int notify_listen(void);
+void notify_serve(int listener);
+bool lookup_name(const uint8_t *packet, size_t size, char name[LOOKUP_NAME_MAX + 1]);
+bool port_is_served(uint16_t port);
+
+struct command;
+struct command *command_of(pid_t pid);
+void command_notified(struct command *command, const struct endpoint *end);
+void command_looked_up(struct command *command, const char *name);
+
+#define NOTICED_MAX 64
+
+struct noticed {
+    unsigned end_count;
+    unsigned name_count;
+    struct endpoint ends[NOTICED_MAX];
+    char names[NOTICED_MAX][LOOKUP_NAME_MAX + 1];
+};
+
 /* procstat.c: one process as /proc shows it */
 
 struct process_stat {
@@ -236,6 +280,8 @@ bool send_exited(int channel, int status, const struct usage *usage, bool may_bl
 bool send_gone(int channel, const struct usage *usage, bool may_block);
 bool send_started(int channel, pid_t pid, int master, bool may_block);
 bool send_limit(int channel, uint32_t kind, bool may_block);
+bool send_notified(int channel, const struct endpoint *end);
+bool send_looked_up(int channel, const char *name);
 bool send_exec_failed(int channel, uint32_t stage, int error, const char *path, bool may_block);
 
 /* keeper.c */
@@ -272,6 +318,7 @@ struct command {
     uint32_t flags;
     struct slot *slot;
     struct limit_watch watch;
+    struct noticed *noticed;
     /* The rest is used when the keeper was killed and the init has taken the command over. */
     bool adopted;
     bool channel_ended;

@@ -26,6 +26,7 @@ struct init {
     int control;
     int signals;
     int mountinfo;
+    int listener;
     bool ready;
     pid_t parent;
 };
@@ -117,6 +118,9 @@ static void on_setup(struct init *init, struct message *message)
         watch_mounts(init);
     if (request.ruleset >= 0)
         close(request.ruleset);
+    /* After our own steps; evidence only, so a kernel that cannot is no failure. */
+    if (request.flags & SETUP_NOTIFY)
+        init->listener = notify_listen();
     free_setup(&request);
     init->ready = true;
     writer.length = 0;
@@ -198,11 +202,12 @@ static void on_adopted(const struct init *init, const struct pollfd *fds, size_t
 
 static void serve(struct init *init)
 {
-    static struct pollfd fds[3 + COMMANDS_MAX];
-    nfds_t count = 3;
+    static struct pollfd fds[4 + COMMANDS_MAX];
+    nfds_t count = 4;
     fds[0] = (struct pollfd){.fd = init->control, .events = POLLIN};
     fds[1] = (struct pollfd){.fd = init->signals, .events = POLLIN};
     fds[2] = (struct pollfd){.fd = init->mountinfo, .events = POLLPRI};
+    fds[3] = (struct pollfd){.fd = init->listener, .events = POLLIN};
     for (struct command *command = commands_first(); command != NULL; command = command->next)
         if (command->adopted && !command->channel_ended)
             fds[count++] = (struct pollfd){.fd = command->channel, .events = POLLIN};
@@ -212,9 +217,11 @@ static void serve(struct init *init)
         on_mounts(init);
     if (fds[1].revents != 0)
         on_signals(init);
+    if (fds[3].revents != 0)
+        notify_serve(init->listener);
     if (fds[0].revents != 0)
         on_control(init);
-    on_adopted(init, fds + 3, count - 3);
+    on_adopted(init, fds + 4, count - 4);
 }
 
 /* Dispositions as a fresh process has them, whatever the daemon ignores: commands inherit them.
@@ -255,7 +262,8 @@ int main(int argc, char **argv)
     if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
         prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0)
         return INIT_SETUP_FAILED;
-    struct init init = {.control = argc > 1 ? atoi(argv[1]) : CONTROL_FD, .mountinfo = -1};
+    struct init init = {.control = argc > 1 ? atoi(argv[1]) : CONTROL_FD, .mountinfo = -1,
+                        .listener = -1};
     if (!is_control_socket(init.control))
         return INIT_SETUP_FAILED;
     int keep[] = {init.control};

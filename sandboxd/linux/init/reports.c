@@ -77,3 +77,22 @@ bool send_gone(int channel, const struct usage *usage, bool may_block)
     put_usage(&writer, usage);
     return send(channel, MESSAGE_GONE, &writer, -1, may_block);
 }
+
+/* Never blocks: the command waits for the answer of the init, and so would every other one. */
+bool send_notified(int channel, const struct endpoint *end)
+{
+    struct writer writer;
+    writer.length = 0;
+    put_u32(&writer, end->family);
+    put_u32(&writer, end->port);
+    put_bytes(&writer, end->address, sizeof end->address);
+    return send(channel, MESSAGE_NOTIFIED, &writer, -1, false);
+}
+
+bool send_looked_up(int channel, const char *name)
+{
+    struct writer writer;
+    writer.length = 0;
+    put_text(&writer, name);
+    return send(channel, MESSAGE_LOOKED_UP, &writer, -1, false);
+}

@@ -216,7 +216,7 @@ bool cursor_done(const struct cursor *cursor)
     return !cursor->bad && cursor->at == cursor->end;
 }
 
-static void put_bytes(struct writer *writer, const void *bytes, size_t size)
+void put_bytes(struct writer *writer, const void *bytes, size_t size)
 {
     if (sizeof writer->bytes - writer->length < size)
         return;

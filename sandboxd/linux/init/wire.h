@@ -42,6 +42,9 @@ enum message_type {
     MESSAGE_EXITED = 82,
     MESSAGE_LIMIT = 83,
     MESSAGE_GONE = 84,
+    /* init to daemon, on a command's channel, at any time before GONE */
+    MESSAGE_NOTIFIED = 85,
+    MESSAGE_LOOKED_UP = 86,
 };
 
 enum setup_flag {
@@ -49,6 +52,7 @@ enum setup_flag {
     SETUP_HAS_RULESET = 2,
     SETUP_REQUIRE_PID1 = 4,
     SETUP_GUARD = 8,
+    SETUP_NOTIFY = 16,
 };
 
 enum exec_flag {
