@@ -296,10 +296,9 @@ class Execution:
     ) -> ExecuteResult:  # fmt: skip
         request, report = self.request, ending.report
         how = outcome(report, request.plan.limits, self._ended_by)
-        tiers: dict[str, Tier] = dict(enforcement)
-        denials, untold = judge.finish(
-            report, how, self._ended_by, tiers, ending.protected
-        )
+        tiers: dict[str, Tier] = {**enforcement, **dict(report.tiers)}
+        protected = (*ending.protected, *report.protected)
+        denials, untold = judge.finish(report, how, self._ended_by, tiers, protected)
         exit_code = report.exit_code if how == "exited" else None
         if request.listener is not None:
             for denial in untold:
