@@ -162,7 +162,7 @@ class _Builder:
                 self._add(Place(os.path.join(path, name), Kind.SYSTEM), rights, covered)
 
     def _add(self, place: Place, access: int, covered: int) -> None:
-        if not access & ~covered and place.grant is None:
+        if place.kind is Kind.MASK or (not access & ~covered and place.grant is None):
             return
         if len(self._rules.paths) >= MAX_RULES:
             raise TooManyRules(os.path.dirname(place.path))
