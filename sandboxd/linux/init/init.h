@@ -125,6 +125,11 @@ const char *decode_signal(struct message *message, struct signal_request *reques
 void free_setup(struct setup_request *request);
 void free_exec(struct exec_request *request);
 
+/* connect.c */
+
+/* The control socket that the command line names; -1 when there is none. */
+int control_open(int argc, char **argv);
+
 /* descriptors.c */
 
 void close_from(unsigned first);

@@ -3,7 +3,7 @@
  *
  * Usually PID 1 of a pid namespace (`bwrap --as-pid-1`); where there is none it is an ordinary
  * process, and kills its tree itself before it exits. The control socket is the descriptor named by
- * argv[1], else 3; when the daemon closes it, or dies, the sandbox dies.
+ * argv[1], else 3, or `--connect PATH`; when the daemon closes it, or dies, the sandbox dies.
  */
 #include "init.h"
 
@@ -19,7 +19,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define CONTROL_FD 3
 #define KILL_PAUSE_US 5000
 
 struct init {
@@ -262,7 +261,7 @@ int main(int argc, char **argv)
     if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
         prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0)
         return INIT_SETUP_FAILED;
-    struct init init = {.control = argc > 1 ? atoi(argv[1]) : CONTROL_FD, .mountinfo = -1,
+    struct init init = {.control = control_open(argc, argv), .mountinfo = -1,
                         .listener = -1};
     if (!is_control_socket(init.control))
         return INIT_SETUP_FAILED;
