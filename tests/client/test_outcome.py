@@ -26,7 +26,7 @@ def test_every_remedy_is_a_flag():
     assert allowing(None) == []
 
 
-@settings(database=None)
+@settings(database=None, deadline=None)
 @given(st.text())
 def test_a_quoted_word_is_one_word_without_control_characters(word):
     text = quoted(word)
