@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.attacks import Box, Victim, compiled
+from support.attacks import Box, Build, Victim, compiled
 from support.backends import LINUX, running_backend
 
 PROGRAMS = Path(__file__).parent / "programs"
 # In the environment of every daemon here: no command may ever see it.
 DAEMON_SECRET = "known-to-the-daemon-only"
-
-Compile = Callable[..., tuple[str, ...]]
 
 
 @pytest.fixture(scope="session", params=LINUX)
@@ -39,7 +37,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def build(programs: Path) -> Compile:
+def build(programs: Path) -> Build:
     """Compile `programs/NAME.c`: the command line of the attack."""
 
     def build(name: str, *flags: str) -> tuple[str, ...]:

@@ -10,13 +10,16 @@ import os
 import platform
 import subprocess
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from support.daemon import Daemon
 from support.runs import Ran, Runner
+
+# `programs/NAME.c` and compiler flags to the command line of the attack.
+Build = Callable[..., tuple[str, ...]]
 
 WORKED, BLOCKED = 42, 43
 PYTHON = "/usr/bin/python3"  # Debian's: an interpreter below a home folder is hidden inside
@@ -113,6 +116,10 @@ def freely(program: Sequence[str], *args: object, **options: Any) -> Verdict:
     done = subprocess.run(
         [*program, *map(str, args)], capture_output=True, timeout=PATIENCE_S, check=False, **options
     )
+    return verdict_of(done)
+
+
+def verdict_of(done: subprocess.CompletedProcess[bytes]) -> Verdict:
     return _verdict(done.returncode, done.stdout, done.stderr.decode(errors="replace"))
 
 
