@@ -83,6 +83,11 @@ HONEST: dict[wire.Control | wire.Channel, bytes] = {
     ),
     wire.Limit(wire.LimitKind.CPU): framed(83, struct.pack("<I", 2)),
     wire.Gone(wire.Usage(1, 2, 3)): framed(84, USAGE),
+    wire.Notified("1.2.3.4", 80): framed(85, struct.pack("<II", 2, 80) + b"\1\2\3\4" + bytes(12)),
+    wire.Notified("2001:db8::1", 443): framed(
+        85, struct.pack("<II", 10, 443) + bytes.fromhex("20010db8") + bytes(11) + b"\1"
+    ),
+    wire.LookedUp("a-b.example_1.org"): framed(86, text(b"a-b.example_1.org")),
 }
 CONTROL = (wire.Ready, wire.SetupFailed, wire.IsolationLost, wire.ProtocolError)
 
@@ -131,6 +136,15 @@ LIES = [
     framed(82, struct.pack("<i", 65) + USAGE),
     framed(83, struct.pack("<I", 4)),
     framed(84, struct.pack("<QQQ", 0, 0, 2**63)),
+    framed(85, struct.pack("<II", 1, 80) + bytes(16)),
+    framed(85, struct.pack("<II", 2, 0) + bytes(16)),
+    framed(85, struct.pack("<II", 2, 65536) + bytes(16)),
+    framed(85, struct.pack("<II", 2, 80) + b"\1" * 16),
+    framed(86, text(b"")),
+    framed(86, text(b"a..b")),
+    framed(86, text(b"evil\nname")),
+    framed(86, text("ä.org".encode())),
+    framed(86, text(b"a." * 130 + b"b")),
     framed(1, b""),
     framed(200, b""),
     struct.pack("<BBHI", 67, 1, 0, 4),
