@@ -17,7 +17,8 @@ from sandboxd.backends.bubblewrap.program import find as find_bwrap
 from sandboxd.backends.registry import Registry, registry
 from sandboxd.backends.support import LinuxSupport
 from sandboxd.config import Config
-from sandboxd.linux import init_binary
+from sandboxd.linux import cgroups, init_binary
+from sandboxd.linux.cgroup_tree import NotDelegated
 from sandboxd.linux.curated_etc import CuratedEtc
 from sandboxd.linux.state import StateFolder
 from sandboxd.policy.layout import Host
@@ -82,7 +83,7 @@ def _parts(start: Start, listener: Listener) -> Iterator[Parts]:
         host = Host.current(home)
         state = StateFolder(_own_folder(listener))
         held.callback(state.close)
-        support = LinuxSupport(init_binary.load(), state, CuratedEtc(state), host)
+        support = _support(state, host)
         machine = Machine(
             config=start.config,
             host=host,
@@ -93,6 +94,15 @@ def _parts(start: Start, listener: Listener) -> Iterator[Parts]:
         )
         bench = Bench(host=host, landlock=landlock_abi() > 0, root=os.getuid() == 0)
         yield Parts(machine, registry(start.config, support), bench)
+
+
+def _support(state: StateFolder, host: Host) -> LinuxSupport:
+    delegated = cgroups.take()
+    return LinuxSupport(
+        init_binary.load(), state, CuratedEtc(state), host,
+        cgroups=None if isinstance(delegated, NotDelegated) else delegated,
+        why_no_cgroups=delegated.reason if isinstance(delegated, NotDelegated) else "",
+    )  # fmt: skip
 
 
 def _own_folder(listener: Listener) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sandboxd.linux.cgroups import Cgroups
 from sandboxd.linux.curated_etc import CuratedEtc
 from sandboxd.linux.state import StateFolder
 from sandboxd.policy.layout import Host
@@ -15,3 +16,12 @@ class LinuxSupport:
     state: StateFolder
     etc: CuratedEtc
     host: Host
+    cgroups: Cgroups | None = None
+    why_no_cgroups: str = ""
+
+    @property
+    def limits_layer(self) -> str:
+        """How a tree's memory, CPU time and processes are limited, for people."""
+        if self.cgroups is not None:
+            return "limits by cgroup v2"
+        return f"limits by counting processes ({self.why_no_cgroups or 'no delegated cgroup'})"

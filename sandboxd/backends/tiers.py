@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from sandboxd.linux.cgroups import Cgroups
 from sandboxd.policy.plan import Plan
 from sandboxd_proto.messages.execute import Tier
 
 
-def linux_tiers(plan: Plan, *, root: bool) -> dict[str, Tier]:
+def linux_tiers(plan: Plan, cgroups: Cgroups | None) -> dict[str, Tier]:
     """For backends below our init with namespaces. Limits without a cgroup are best effort."""
     tiers: dict[str, Tier] = {
         "fs_read_allow": "enforced",
@@ -26,20 +27,33 @@ def linux_tiers(plan: Plan, *, root: bool) -> dict[str, Tier]:
         # Containers only; nothing here has an image.
         "image": "none",
     }
+    tiers.update(limit_tiers(cgroups))
     return {field: tier for field, tier in tiers.items() if field in plan.asked}
 
 
-def landlock_tiers(plan: Plan) -> dict[str, Tier]:
+def limit_tiers(cgroups: Cgroups | None) -> dict[str, Tier]:
+    """The limits of a tree, as they will be held if its cgroup can be made."""
+    if cgroups is None:
+        return {}
+    tiers: dict[str, Tier] = {"max_cpu_secs": "enforced"}
+    if "memory" in cgroups.controllers:
+        tiers["max_memory_bytes"] = "enforced"
+    if "pids" in cgroups.controllers:
+        tiers["max_processes"] = "enforced"
+    return tiers
+
+
+def landlock_tiers(plan: Plan, cgroups: Cgroups | None) -> dict[str, Tier]:
     """Without namespaces: names and metadata of files show, and chmod, chown, utime and xattr on
     files that can be reached are not covered; the base is the host's, as far as it is granted."""
     loose = {"fs_read_allow", "fs_write_allow", "fs_deny", "base"}
-    tiers = linux_tiers(plan, root=False)
+    tiers = linux_tiers(plan, cgroups)
     return {field: "best_effort" if field in loose else tier for field, tier in tiers.items()}
 
 
-def no_tiers(plan: Plan) -> dict[str, Tier]:
+def no_tiers(plan: Plan, cgroups: Cgroups | None) -> dict[str, Tier]:
     """Without a sandbox only what the init itself does holds."""
-    held = {"env", "timeout", "max_file_bytes", "max_output_bytes"}
+    held = {"env", "timeout", "max_file_bytes", "max_output_bytes", *limit_tiers(cgroups)}
     watched = {"max_memory_bytes", "max_cpu_secs", "max_processes"}
     return {
         field: "enforced" if field in held else "best_effort" if field in watched else "none"

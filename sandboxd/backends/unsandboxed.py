@@ -45,7 +45,7 @@ class Unsandboxed:
         return Available((), ("commands run WITHOUT a sandbox: both keys for it are set",))
 
     def enforcement(self, plan: Plan) -> Enforcement:
-        return no_tiers(plan)
+        return no_tiers(plan, self._support.cgroups)
 
     def command_line(self, plan: Plan) -> list[str]:
         return ["sandboxd-init"]
@@ -65,6 +65,7 @@ class Unsandboxed:
             filter_for=lambda _: _NO_FILTER,
             root=os.getuid() == 0,
             verify=lambda: True,
+            cgroups=self._support.cgroups,
         )
         try:
             async with launched(plan, lambda: None) as sandbox:

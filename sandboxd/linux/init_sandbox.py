@@ -96,9 +96,12 @@ class InitSandbox:
         return self.lost
 
     async def spawn(
-        self, command: Command, stdio: Stdio | None, terminal: Terminal | None = None
-    ) -> InitProcess:
+        self, command: Command, stdio: Stdio | None, terminal: Terminal | None = None, *,
+        cgroup: int | None = None,
+    ) -> InitProcess:  # fmt: skip
         """`terminal`: for a pty that is not to be opened inside; its master becomes the process's.
+
+        `cgroup`: where to write in order to enter the command's cgroup.
         """
         spec = self._filter_for(command)
         program = filter_descriptor(spec)
@@ -107,13 +110,15 @@ class InitSandbox:
             descriptors = [theirs.fileno()]
             if program is not None:
                 descriptors.append(program)
+            if cgroup is not None:
+                descriptors.append(cgroup)
             if terminal is not None:
                 descriptors.append(terminal.slave)
             elif stdio is not None:
                 descriptors += [stdio.stdin, stdio.stdout, stdio.stderr]
             request = _exec_request(
                 command, has_filter=program is not None, has_terminal=terminal is not None,
-                root=self._root,
+                has_cgroup=cgroup is not None, root=self._root,
             )  # fmt: skip
             await packets.send(self._control, request, descriptors)
             theirs.close()
@@ -132,13 +137,15 @@ class InitSandbox:
 
 
 def _exec_request(
-    command: Command, *, has_filter: bool, has_terminal: bool, root: bool
+    command: Command, *, has_filter: bool, has_terminal: bool, has_cgroup: bool, root: bool
 ) -> wire.Exec:
     flags = wire.ExecFlag(0)
     if command.pty:
         flags |= wire.ExecFlag.PTY
     if has_filter:
         flags |= wire.ExecFlag.HAS_FILTER
+    if has_cgroup:
+        flags |= wire.ExecFlag.HAS_CGROUP
     if has_terminal:
         flags |= wire.ExecFlag.HAS_TERMINAL
     if command.keep_background:

@@ -15,7 +15,9 @@ import anyio
 
 from sandboxd.linux import init_wire as wire
 from sandboxd.linux import packets
+from sandboxd.linux.cgroups import Cgroups
 from sandboxd.linux.init_sandbox import FilterFor, InitSandbox, SetupRefused
+from sandboxd.linux.limited import LimitedSandbox, Spawner
 from sandboxd.linux.spawn import Helper, spawn
 
 READY_TIMEOUT_S = 30.0
@@ -24,7 +26,11 @@ END_TIMEOUT_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """`argv` gets the number of the init's socket appended; `inherit` are its descriptors."""
+    """`argv` gets the number of the init's socket appended; `inherit` are its descriptors.
+
+    `cgroups`: where limits are held by the kernel; `always_cgroup`: for every command, since there
+    is no pid namespace to end it with.
+    """
 
     argv: list[str]
     inherit: Sequence[int]
@@ -33,6 +39,8 @@ class Launch:
     filter_for: FilterFor
     root: bool
     verify: Callable[[], bool]
+    cgroups: Cgroups | None = None
+    always_cgroup: bool = False
 
 
 class LaunchFailed(Exception):
@@ -40,7 +48,7 @@ class LaunchFailed(Exception):
 
 
 @asynccontextmanager
-async def launched(plan: Launch, release: Callable[[], None]) -> AsyncIterator[InitSandbox]:
+async def launched(plan: Launch, release: Callable[[], None]) -> AsyncIterator[Spawner]:
     """`release` closes the daemon's copies of what was inherited, right after the start."""
     control, theirs = packets.pair()
     err_read, err_write = os.pipe()
@@ -57,7 +65,10 @@ async def launched(plan: Launch, release: Callable[[], None]) -> AsyncIterator[I
             os.close(err_write)
         try:
             sandbox = await _ready(plan, control, err_read, release)
-            yield sandbox
+            if plan.cgroups is None:
+                yield sandbox
+            else:
+                yield LimitedSandbox(sandbox, plan.cgroups, always=plan.always_cgroup)
         finally:
             control.close()
             await _ended(helper)

@@ -52,7 +52,8 @@ class Bubblewrap:
             return diagnosis.NOT_INSTALLED
         try:
             async with self.open(_TRIVIAL):
-                return Available(_layers(program), _warnings())
+                layers = (*_layers(program), self._support.limits_layer)
+                return Available(layers, _warnings())
         except SandboxUnavailable as error:
             return Unavailable(error.message, error.remedy or "")
 
@@ -63,7 +64,7 @@ class Bubblewrap:
                 field="network",
                 remedy='use "deny" or "inherit"',
             )
-        return linux_tiers(plan, root=self._root_inside(plan.sandbox))
+        return linux_tiers(plan, self._support.cgroups)
 
     def command_line(self, plan: Plan) -> list[str]:
         program = find()
@@ -115,6 +116,7 @@ class Bubblewrap:
             filter_for=lambda command: _filter(spec, command),
             root=self._root_inside(spec),
             verify=lambda: self._unchanged(spec, etc),
+            cgroups=self._support.cgroups,
         )  # fmt: skip
 
     def _layout(self, spec: SandboxSpec) -> Layout:

@@ -70,7 +70,7 @@ class Landlock:
                     return refused.NOT_CONFINED
         except SandboxUnavailable as error:
             return Unavailable(error.message, error.remedy or "")
-        return Available(_layers(), _warnings())
+        return Available((*_layers(), self._support.limits_layer), _warnings())
 
     def enforcement(self, plan: Plan) -> Enforcement:
         if plan.sandbox.network.kind == "allow_hosts":
@@ -80,7 +80,7 @@ class Landlock:
                 remedy='use "deny" or "inherit", or a host where bubblewrap works',
             )
         self._rules(plan.sandbox)
-        return landlock_tiers(plan)
+        return landlock_tiers(plan, self._support.cgroups)
 
     def command_line(self, plan: Plan) -> list[str]:
         words = [*dropped(plan.sandbox.run_as), "sandboxd-init"]
@@ -155,6 +155,8 @@ class Landlock:
             filter_for=lambda command: _filter(spec, command),
             root=True,  # RLIMIT_NPROC would count everything that the user runs on the host
             verify=lambda: _unchanged(spec, granted),
+            cgroups=self._support.cgroups,
+            always_cgroup=True,
         )
 
     def _rules(self, spec: SandboxSpec) -> Rules:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 
-from sandboxd.linux.init_sandbox import InitProcess, InitSandbox
+from sandboxd.linux.limited import Spawner
 from sandboxd.linux.protected_snapshot import ProtectedSnapshot
 from sandboxd.linux.terminal import Terminal, open_terminal
 from sandboxd.policy.plan import Protected, RunAs
-from sandboxd.sandbox import Command, ExitReport, Stdio
+from sandboxd.sandbox import Command, ExitReport, Process, Stdio
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class LandlockSandbox:
     """`terminal` is the one whose slave the ruleset knows; the first command with a pty gets it."""
 
     def __init__(
-        self, inner: InitSandbox, *, folder: str, terminal: Terminal, run_as: RunAs | None,
+        self, inner: Spawner, *, folder: str, terminal: Terminal, run_as: RunAs | None,
         protected: ProtectedFiles,
     ) -> None:  # fmt: skip
         self._inner = inner
@@ -92,7 +92,7 @@ class LandlockSandbox:
             raise
         return LandlockProcess(process, self._protected)
 
-    async def _with_terminal(self, command: Command) -> InitProcess:
+    async def _with_terminal(self, command: Command) -> Process:
         assert command.pty is not None
         terminal, self._terminal = self._terminal or open_terminal(self._run_as), None
         try:
@@ -109,7 +109,7 @@ class LandlockSandbox:
 
 
 class LandlockProcess:
-    def __init__(self, inner: InitProcess, protected: ProtectedFiles) -> None:
+    def __init__(self, inner: Process, protected: ProtectedFiles) -> None:
         self._inner = inner
         self._protected = protected
         self._changed: tuple[tuple[str, str | None], ...] = ()
@@ -139,7 +139,7 @@ class LandlockProcess:
 def _with_folder(
     env: tuple[tuple[str, str], ...], folder: str
 ) -> tuple[tuple[str, str], ...]:
-    """TMPDIR leads to the folder: /tmp is the host's, and closed. One that leads elsewhere stays."""
+    """TMPDIR leads to the folder: /tmp is the host's, and closed. A caller's own one stays."""
     shared = ("", "/tmp", "/var/tmp")
     given = dict(env)
     if given.get("TMPDIR", "").rstrip("/") not in shared:
