@@ -12,7 +12,8 @@ from urllib.parse import unquote
 MAX_NAME = 4096
 
 # A quote opens after a blank or a bracket and closes before one: the apostrophe of "can't" does
-# neither (Korean puts a particle right behind it, hence ASCII). coreutils prints ‘…’ or '…', old GNU programs `…', cargo `…`, other languages the rest.
+# neither (Korean puts a particle right behind the closing one, hence ASCII letters only). coreutils
+# prints ‘…’ or '…', old GNU programs `…', cargo `…`, other languages the rest.
 _QUOTED = re.compile(
     r"(?:(?<=[\s(\[=:,<])|^)(?:"
     r"‘([^’]{1,4096})’|“([^”]{1,4096})”|„([^“”]{1,4096})[“”]|‚([^‘’]{1,4096})[‘’]"

@@ -53,8 +53,6 @@ class Endpoint:
 
 def judge(setting: Setting, reason: str, line: str) -> Denial | None:
     """The denial that `line` reports, when it names a host that the plan does not let through."""
-    if not setting.network_restricted:
-        return None
     end = endpoint(line)
     if end is None or not refused(setting, end):
         return None

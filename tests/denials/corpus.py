@@ -1,4 +1,4 @@
-"""Recorded runs with their truth: loading, the setting each was recorded in, and the score.
+"""Recorded runs with their truth: loading, the setting of each, and how to run it again.
 
 The records name their files below RECORDED_ROOT. For recorded streams the names stay, and the host
 view looks them up in a fixture; to run a command again, `Record.moved_to` renames them.
@@ -9,9 +9,8 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -36,15 +35,6 @@ from sandboxd_proto.manifest import SyscallPolicy
 
 RECORDED_ROOT = "/home/user/corpus"
 RECORDED_PID = 18782  # a process of the host while the recording was made
-LABEL = {
-    "memory": "resource_memory",
-    "cpu": "resource_cpu",
-    "processes": "process",
-    "file_size": "filesystem_write",
-    "protected_path": "filesystem_write",
-}
-# The thread limit makes node hang: the note of that record calls the timeout a second true kind.
-ALSO_TRUE = {110: "timeout"}
 
 
 @dataclass(frozen=True)
@@ -74,12 +64,35 @@ class Record:
                 return why
         return None
 
+    def manifest_to_run(self) -> dict[str, Any]:
+        """The recorded manifest in our words; `fs: workspace` showed the home folder as well."""
+        given = self.manifest
+        ours: dict[str, Any] = {
+            "base": "minimal" if given["fs"] == "strict" else "host",
+            "network": given["network"],
+            "timeout": given.get("timeout", 10),
+        }
+        for name, field in _SAME_MEANING.items():
+            if name in given:
+                ours[field] = given[name]
+        return ours
+
     def moved_to(self, root: str) -> Record:
         """The same run below another folder."""
         row = json.loads(json.dumps(self.row).replace(RECORDED_ROOT, root))
         return _record(row)
 
 
+_SAME_MEANING = {
+    "fs_write_allow": "fs_write_allow",
+    "fs_read_deny": "fs_deny",
+    "max_memory_bytes": "max_memory_bytes",
+    "max_as_bytes": "max_memory_bytes",
+    "cgroup_memory_bytes": "max_memory_bytes",
+    "max_cpu_secs": "max_cpu_secs",
+    "max_processes": "max_processes",
+    "max_file_bytes": "max_file_bytes",
+}
 _BOUND = {
     str(RECORDED_PID): "a pid of the recording",
     "127.0.0.1:32913": "a port of the recording",
@@ -245,69 +258,3 @@ def host_of(fixture: Path) -> HostView:
         permits=permits,
         pid_exists=lambda pid: pid == RECORDED_PID,
     )
-
-
-@dataclass
-class Score:
-    """Counted by record and kind: a wrong kind is a false alarm and a miss."""
-
-    right: Counter[str] = field(default_factory=Counter)
-    false_alarm: Counter[str] = field(default_factory=Counter)
-    missed: Counter[str] = field(default_factory=Counter)
-    targets_right: int = 0
-    targets_wrong: list[str] = field(default_factory=list)
-    wrong: list[str] = field(default_factory=list)
-
-    def add(self, record: Record, denials: list[Denial]) -> None:
-        # A sandbox that could not be set up denied nothing: the command never ran.
-        found = [d for d in denials if d.kind != "sandbox_error"]
-        kinds = {LABEL.get(d.kind, d.kind) for d in found}
-        if record.id in ALSO_TRUE and ALSO_TRUE[record.id] in kinds and record.truth:
-            kinds = (kinds - {ALSO_TRUE[record.id]}) | {record.truth}
-        if record.truth in kinds:
-            self.right[record.truth or ""] += 1
-            self._target(record, found)
-        elif record.truth is not None:
-            self.missed[record.truth] += 1
-        for kind in kinds - {record.truth}:
-            self.false_alarm[kind] += 1
-        if kinds != ({record.truth} - {None}):
-            told = [(d.kind, d.target, d.confidence) for d in found]
-            self.wrong.append(f"{record.id} {record.argv} truth {record.truth}: {told}")
-
-    def _target(self, record: Record, found: list[Denial]) -> None:
-        if record.target is None:
-            return
-        targets = [d.target for d in found if LABEL.get(d.kind, d.kind) == record.truth]
-        if record.target in targets or any(_near(record.target, t) for t in targets if t):
-            self.targets_right += 1
-        else:
-            self.targets_wrong.append(f"{record.id}: {record.target} told as {targets}")
-
-    @property
-    def precision(self) -> float:
-        return _ratio(self.right.total(), self.false_alarm.total())
-
-    @property
-    def recall(self) -> float:
-        return _ratio(self.right.total(), self.missed.total())
-
-    def table(self) -> str:
-        rows = [f"{'kind':<18}{'right':>6}{'false':>6}{'missed':>7}{'precision':>10}{'recall':>8}"]
-        for kind in sorted({*self.right, *self.false_alarm, *self.missed}):
-            r, f, m = self.right[kind], self.false_alarm[kind], self.missed[kind]
-            rows.append(f"{kind:<18}{r:>6}{f:>6}{m:>7}{_ratio(r, f):>10.3f}{_ratio(r, m):>8.3f}")
-        r, f, m = self.right.total(), self.false_alarm.total(), self.missed.total()
-        rows.append(f"{'all':<18}{r:>6}{f:>6}{m:>7}{self.precision:>10.3f}{self.recall:>8.3f}")
-        named = self.targets_right + len(self.targets_wrong)
-        rows.append(f"targets named rightly: {self.targets_right} of {named}")
-        return "\n".join([*rows, *self.targets_wrong, "wrong:", *self.wrong])
-
-
-def _near(truth: str, told: str) -> bool:
-    """One contains the other: a lock file beside it, the folder that had to be writable."""
-    return told.startswith(truth + "/") or truth.startswith(told + "/")
-
-
-def _ratio(right: int, wrong: int) -> float:
-    return right / (right + wrong) if right + wrong else 1.0

@@ -114,7 +114,7 @@ NOT_OURS = [
     "kill: (4242) - No such process",
     "bash: line 1: mount: Operation not permitted",  # no filter, and not root
     "MemoryError",  # no limit
-    "bash: line 1: 3 Bad system call ./x",  # no filter
+    "bash: line 1:     3 Bad system call         ./x",  # no filter
     "curl: (7) Failed to connect to 127.0.0.1 port 8080: Connection refused",
     "curl: (22) The requested URL returned error: 403",
     "make: *** [Makefile:4: test] Error 1",

@@ -70,6 +70,13 @@ def test_eperm_of_a_system_call_needs_a_loaded_filter() -> None:
     assert found.remedy == {"syscall_policy": "inherit"}
 
 
+def test_a_child_that_died_of_a_filtered_call_is_told_from_a_sentence_about_it() -> None:
+    where = setting(filter_loaded=True)
+    for text in ("bash: line 1:     3 Bad system call         ./x", "signal: bad system call"):
+        assert [d.kind for d in denials(where, text)] == ["syscall"]
+    assert denials(where, "lint: a Bad system call is answered by the filter") == []
+
+
 def test_calls_that_need_root_are_ours_only_for_root() -> None:
     text = "chroot: cannot change root directory to '/x': Operation not permitted\n"
     assert denials(setting(filter_loaded=True), text) == []

@@ -44,6 +44,12 @@ def test_a_plan_that_allows_everything_never_denies_with_high_confidence(
     assert {d.kind for d in found} <= {"process", "syscall"}
 
 
+def test_nothing_is_read_only_where_everything_is_writable() -> None:
+    text = "cannot open: Read-only file system\n"
+    assert denials(open_setting("perl"), text) == []
+    assert [d.confidence for d in denials(setting("perl"), text)] == ["low"]
+
+
 def test_the_same_lines_are_denials_under_a_plan_that_restricts() -> None:
     """The control of the property: its inputs are able to raise a high-confidence denial."""
     found = denials(setting(), "\n".join(LINES))
@@ -59,6 +65,12 @@ def _run(data: bytes, cuts: list[int], stream: StreamName) -> list[Denial]:
     final = scanner.finish(Facts(exit_code=1))
     assert all(d in final for d in seen)
     return final
+
+
+@pytest.mark.parametrize("text", LINES)
+def test_single_bytes_say_what_the_whole_says(text: str) -> None:
+    raw = text.encode() + b"\n"
+    assert _run(raw, list(range(len(raw))), "stderr") == _run(raw, [], "stderr")
 
 
 @settings(deadline=None)
