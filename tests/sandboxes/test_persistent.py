@@ -1,0 +1,173 @@
+"""Persistent sandboxes: commands share them, background processes survive, reports stay exact."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.daemon import Daemon, stdout_of
+from support.processes import processes_below
+from support.rpc import Connection, RpcError
+
+pytestmark = [pytest.mark.requires("bubblewrap"), pytest.mark.isolation]
+
+SERVER = """
+import socket, sys
+server = socket.create_server(("127.0.0.1", 8123))
+print("ready", flush=True)
+while True:
+    client, _ = server.accept()
+    client.sendall(b"pong")
+    client.close()
+"""
+ASK = """
+import socket
+print(socket.create_connection(("127.0.0.1", 8123), 10).recv(10).decode())
+"""
+
+
+def create(connection: Connection, **params: Any) -> str:
+    sandbox: str = connection.call("sandbox/create", params or {"manifest": {"network": "deny"}})[
+        "sandbox"
+    ]
+    assert sandbox.startswith("sb-")
+    return sandbox
+
+
+def run(connection: Connection, sandbox: str, *argv: str, **params: Any) -> Any:
+    return connection.call("execute", {"argv": list(argv), "sandbox": sandbox, **params})
+
+
+def test_commands_share_tmp(daemon: Daemon) -> None:
+    with daemon.connect() as connection:
+        sandbox = create(connection)
+        stdout_of(run(connection, sandbox, "sh", "-c", "echo one > /tmp/note"))
+        assert stdout_of(run(connection, sandbox, "cat", "/tmp/note")) == "one\n"
+        assert stdout_of(run(connection, sandbox, "pwd", cwd="/tmp")) == "/tmp\n"
+
+
+def test_a_server_started_in_one_command_answers_the_next(daemon: Daemon) -> None:
+    with daemon.connect() as connection:
+        sandbox = create(connection)
+        script = f"/usr/bin/python3 -c '{SERVER}' > /tmp/log & until grep -q ready /tmp/log; do :; done"
+        result = run(connection, sandbox, "sh", "-c", script)
+        assert result["outcome"] == "exited"
+        assert stdout_of(run(connection, sandbox, "/usr/bin/python3", "-c", ASK)) == "pong\n"
+
+
+def test_output_of_background_processes_does_not_hold_up_the_result_or_them(daemon: Daemon) -> None:
+    """The background process holds the command's stdout and prints more than a pipe takes."""
+    script = "(while :; do echo noise; done) & echo done"
+    with daemon.connect() as connection:
+        sandbox = create(connection)
+        result = run(connection, sandbox, "sh", "-c", script)
+        assert result["exit_code"] == 0
+        assert "done\n" in result["stdout"]["data"]
+        counting = "a=$(cat /proc/[0-9]*/stat | awk '{s += $14 + $15} END {print s}'); echo $a"
+        first = int(stdout_of(run(connection, sandbox, "sh", "-c", counting)))
+        time.sleep(0.5)
+        assert int(stdout_of(run(connection, sandbox, "sh", "-c", counting))) > first
+
+
+def test_commands_run_at_the_same_time_with_exact_reports(daemon: Daemon) -> None:
+    with daemon.connect() as connection:
+        sandbox = create(connection)
+        numbers = [
+            connection.start(
+                "execute", {"argv": ["sh", "-c", f"sleep 0.1; exit {code}"], "sandbox": sandbox}
+            )
+            for code in range(20)
+        ]
+        assert [connection.result(n)["exit_code"] for n in numbers] == list(range(20))
+        listed = connection.call("sandbox/list")["sandboxes"]
+        assert [entry["sandbox"] for entry in listed] == [sandbox]
+
+
+def test_cancel_kills_one_commands_tree_and_leaves_the_others(daemon: Daemon) -> None:
+    with daemon.connect() as connection:
+        sandbox = create(connection)
+        stdout_of(run(connection, sandbox, "sh", "-c", "sleep 1001 & echo started"))
+        doomed = connection.start(
+            "execute",
+            {"argv": ["sh", "-c", "sleep 1002 & sleep 1003"], "sandbox": sandbox,
+             "execution_id": "doomed"},
+        )  # fmt: skip
+        seen = "while ! grep -aqs 1003 /proc/[0-9]*/cmdline; do :; done"
+        stdout_of(run(connection, sandbox, "sh", "-c", seen))
+        connection.call("execution/cancel", {"execution_id": "doomed"})
+        assert connection.result(doomed)["outcome"] == "cancelled"
+        look = "cat /proc/[0-9]*/cmdline | tr '\\0' '\\n' | grep -x '100[0-9]'"
+        assert stdout_of(run(connection, sandbox, "sh", "-c", look)) == "1001\n"
+
+
+def test_limits_hold_for_each_command(daemon: Daemon) -> None:
+    with daemon.connect() as connection:
+        sandbox = create(connection, manifest={"timeout": 0.5})
+        assert run(connection, sandbox, "sleep", "60")["outcome"] == "timeout"
+        assert stdout_of(run(connection, sandbox, "echo", "alive")) == "alive\n"
+
+
+def test_destroy_ends_everything_in_it(daemon: Daemon) -> None:
+    with daemon.connect() as connection:
+        sandbox = create(connection)
+        stdout_of(run(connection, sandbox, "sh", "-c", "sleep 600 & sleep 600 & echo up"))
+        connection.call("sandbox/destroy", {"sandbox": sandbox})
+        assert connection.call("sandbox/list") == {"sandboxes": []}
+        with pytest.raises(RpcError) as gone:
+            run(connection, sandbox, "true")
+        assert gone.value.kind == "NotFound"
+        left = [p for p in processes_below(daemon.pid) if "sleep" in str(p)]
+        assert not left
+
+
+def test_an_idle_sandbox_ends_by_itself(daemon: Daemon) -> None:
+    with daemon.connect() as connection:
+        create(connection, manifest={}, idle_secs=0.2)
+        deadline = time.monotonic() + 20
+        while connection.call("sandbox/list")["sandboxes"]:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
+def test_it_outlives_the_connection_and_serves_the_users_others(daemon: Daemon) -> None:
+    with daemon.connect() as connection:
+        sandbox = create(connection)
+    with daemon.connect() as other:
+        assert stdout_of(run(other, sandbox, "echo", "still")) == "still\n"
+
+
+@pytest.mark.parametrize(
+    ("params", "field"),
+    [
+        ({"manifest": {}}, "manifest"),
+        ({"preset": "read-only"}, "preset"),
+        ({"workspace": "/tmp"}, "workspace"),
+    ],
+)
+def test_a_command_in_a_sandbox_brings_no_policy(
+    daemon: Daemon, params: dict[str, Any], field: str
+) -> None:
+    with daemon.connect() as connection:
+        sandbox = create(connection)
+        with pytest.raises(RpcError) as refused:
+            run(connection, sandbox, "true", **params)
+        assert (refused.value.code, refused.value.field) == (-32602, field)
+
+
+def test_a_bad_idle_time_is_refused(daemon: Daemon) -> None:
+    with daemon.connect() as connection, pytest.raises(RpcError) as refused:
+        connection.call("sandbox/create", {"idle_secs": -1})
+    assert (refused.value.code, refused.value.field) == (-32602, "idle_secs")
+
+
+def test_a_protected_path_made_in_it_ends_it(daemon: Daemon, workspace: Path) -> None:
+    with daemon.connect() as connection:
+        sandbox = create(connection, preset="workspace-write", workspace=str(workspace))
+        run(connection, sandbox, "sh", "-c", "echo 'exec evil' > .envrc; sleep 30")
+        deadline = time.monotonic() + 20
+        while (workspace / ".envrc").exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert connection.call("sandbox/list") == {"sandboxes": []}
