@@ -8,14 +8,19 @@ import tempfile
 
 
 class StateFolder:
-    """Made anew for each daemon, removed when it ends. Contents are world-readable, by descriptor.
+    """Made anew for each daemon, removed when it ends. Contents are world-readable.
 
-    A daemon of root mounts from it into sandboxes of other users, so it hands out descriptors:
-    those users need not be able to walk to it.
+    A daemon of root mounts from it into sandboxes of other users, and bwrap turns a descriptor
+    back into a name, which those users must be able to walk to: root's is below /run, not in the
+    closed folder `parent` of the socket.
     """
 
     def __init__(self, parent: str | None = None) -> None:
-        self.path = tempfile.mkdtemp(prefix="state-", dir=parent)
+        walkable = os.getuid() == 0 and os.path.isdir("/run")
+        prefix = "sandboxd-state-" if walkable else "state-"
+        self.path = tempfile.mkdtemp(prefix=prefix, dir="/run" if walkable else parent)
+        if walkable:
+            os.chmod(self.path, 0o711)
         self.empty_file = os.path.join(self.path, "empty-file")
         self.empty_dir = os.path.join(self.path, "empty-dir")
         with open(self.empty_file, "wb"):
