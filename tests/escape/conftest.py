@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from support.attacks import Box, Build, Victim, compiled
 from support.backends import LINUX, running_backend
+from support.bystander import Bystander, bystander
 
 PROGRAMS = Path(__file__).parent / "programs"
 # In the environment of every daemon here: no command may ever see it.
@@ -57,3 +58,10 @@ def outside(tmp_path: Path) -> Path:
 @pytest.fixture
 def victim(outside: Path) -> Victim:
     return Victim(outside / "victim")
+
+
+@pytest.fixture
+def host_process(outside: Path) -> Iterator[Bystander]:
+    """A process of the host with secrets in reach of any other process of its user."""
+    with bystander(outside) as found:
+        yield found
