@@ -6,6 +6,7 @@ Other tools' names for the same keys are understood through the one table `SYNON
 
 from __future__ import annotations
 
+import logging
 import os
 import tomllib
 from collections.abc import Mapping
@@ -17,6 +18,7 @@ from sandboxd_proto.errors import InvalidParams
 from sandboxd_proto.manifest import NetworkKind
 from sandboxd_proto.wire import convert
 
+log = logging.getLogger(__name__)
 BACKENDS = (
     "auto", "bubblewrap", "landlock", "docker", "opensandbox", "sandbox-exec", "appcontainer",
     "none",
@@ -185,7 +187,7 @@ def _from_env(env: Mapping[str, str]) -> list[tuple[str, str, str]]:
         and not name.startswith("SANDBOXD_TEST_")
     ]  # fmt: skip
     if unknown:
-        raise ConfigError(f"{', '.join(sorted(unknown))} is not a setting of sandboxd")
+        log.warning("ignored, because no setting has this name: %s", ", ".join(sorted(unknown)))
     return synonyms + ours
 
 

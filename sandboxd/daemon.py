@@ -81,7 +81,7 @@ def _parts(start: Start, listener: Listener) -> Iterator[Parts]:
     with ExitStack() as held:
         home = pwd.getpwuid(os.getuid()).pw_dir
         host = Host.current(home)
-        state = StateFolder(_own_folder(listener))
+        state = StateFolder(f"{listener.path}.state" if listener.path else None)
         held.callback(state.close)
         support = _support(state, host)
         machine = Machine(

@@ -15,12 +15,14 @@ class StateFolder:
     closed folder `parent` of the socket.
     """
 
-    def __init__(self, parent: str | None = None) -> None:
-        walkable = os.getuid() == 0 and os.path.isdir("/run")
-        prefix = "sandboxd-state-" if walkable else "state-"
-        self.path = tempfile.mkdtemp(prefix=prefix, dir="/run" if walkable else parent)
-        if walkable:
-            os.chmod(self.path, 0o711)
+    def __init__(self, path: str | None = None) -> None:
+        """`path`: the daemon holds the lock beside it, so what is there is a dead daemon's."""
+        if path is None:
+            self.path = tempfile.mkdtemp(prefix="sandboxd-state-")
+        else:
+            shutil.rmtree(path, ignore_errors=True)
+            os.mkdir(path, 0o700)
+            self.path = path
         self.empty_file = os.path.join(self.path, "empty-file")
         self.empty_dir = os.path.join(self.path, "empty-dir")
         with open(self.empty_file, "wb"):

@@ -81,6 +81,8 @@ class Execution:
         self._pty_ready = anyio.Event()
         self._input = request.stdin
         self._ended_at = 0.0
+        self._early_signals: list[int] = []
+        self._early_size: tuple[int, int] | None = None
 
     # what clients may do with it
 
@@ -102,15 +104,25 @@ class Execution:
             await self._pty_ready.wait()
 
     def send_signal(self, number: int) -> None:
+        """One that comes before the command has been started is delivered when it has."""
         if self._process is not None:
             self._process.signal(number)
+        else:
+            self._early_signals.append(number)
 
     def resize(self, rows: int, cols: int) -> None:
         if self.request.pty is None:
             raise InvalidParams("this execution has no terminal", field="execution_id")
+        self._early_size = (rows, cols)
         master = self._process.pty if self._process is not None else None
         if master is not None:
             fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, cols, 0, 0))
+
+    def _catch_up(self, process: Process) -> None:
+        for number in self._early_signals:
+            process.signal(number)
+        if self._early_size is not None:
+            self.resize(*self._early_size)
 
     def cancel(self) -> None:
         self._end("cancelled")
@@ -146,6 +158,7 @@ class Execution:
             raise
         began = time.perf_counter()
         self._process = process
+        self._catch_up(process)
         judge.filter_loaded = process.filter_loaded
         streams = self._streams(judge)
         kept = False
