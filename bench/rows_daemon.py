@@ -16,7 +16,7 @@ Params = dict[str, Any]
 
 
 @contextmanager
-def execute(daemon: Daemon, policy: Params) -> Iterator[Row]:
+def execute(name: str, daemon: Daemon, policy: Params) -> Iterator[Row]:
     """`policy` holds preset, workspace or manifest: what the bare row was given too."""
     params = {**policy, "argv": [COMMAND]}
     with ExitStack() as connections:
@@ -25,7 +25,7 @@ def execute(daemon: Daemon, policy: Params) -> Iterator[Row]:
             connection = connections.enter_context(daemon.connect())
             return lambda: run(connection, params)
 
-        yield Row("execute through the daemon", worker(), worker)
+        yield Row(name, worker(), worker)
 
 
 def run(connection: Connection, params: Params) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 
 from support.daemon import Daemon, running_daemon
@@ -11,16 +12,25 @@ from support.daemon import Daemon, running_daemon
 from bench import rows_baseline, rows_daemon
 from bench.measure import latency, table, throughput
 
+NO_POOL = "[pool]\nenabled = false\n"
+
 
 def main() -> None:
     options = _options()
-    with tempfile.TemporaryDirectory(prefix="sbxd-bench-") as folder, running_daemon() as daemon:
+    with ExitStack() as held:
+        folder = held.enter_context(tempfile.TemporaryDirectory(prefix="sbxd-bench-"))
         policy = {"preset": options.preset, "workspace": str(Path(folder).resolve())}
-        bwrap = rows_baseline.bare_bwrap(_command_line(daemon, policy))
-        with rows_daemon.execute(daemon, policy) as through_daemon:
-            rows = [rows_baseline.unsandboxed(), bwrap, through_daemon]
-            measured = latency(rows, rounds=options.rounds)
-            throughput(rows, measured, clients=options.clients, each=options.each)
+        warm = held.enter_context(running_daemon())
+        cold = held.enter_context(running_daemon(config=NO_POOL))
+        bwrap = rows_baseline.bare_bwrap(_command_line(warm, policy))
+        rows = [
+            rows_baseline.unsandboxed(),
+            bwrap,
+            held.enter_context(rows_daemon.execute("execute, no warm pool", cold, policy)),
+            held.enter_context(rows_daemon.execute("execute", warm, policy)),
+        ]
+        measured = latency(rows, rounds=options.rounds)
+        throughput(rows, measured, clients=options.clients, each=options.each)
     print(f"{rows_baseline.COMMAND}, preset {options.preset}, {options.rounds} rounds, interleaved")
     print(table(measured, reference=bwrap.name, clients=options.clients))
 
