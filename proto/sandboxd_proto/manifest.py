@@ -41,6 +41,7 @@ class Manifest(WireStruct, frozen=True, kw_only=True):
     timeout: Duration | float | Literal["none"] | None = None
     max_memory_bytes: int | None = None
     max_cpu_secs: float | None = None
+    max_cpus: float | None = None
     max_processes: int | None = None
     max_file_bytes: int | None = None
     max_output_bytes: int | None = None

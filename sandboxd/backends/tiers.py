@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from sandboxd.linux.cgroups import Cgroups
 from sandboxd.policy.plan import Plan
+from sandboxd_proto.errors import PolicyNotSupported
 from sandboxd_proto.messages.execute import Tier
 
 
 def linux_tiers(plan: Plan, cgroups: Cgroups | None) -> dict[str, Tier]:
     """For backends below our init with namespaces. Limits without a cgroup are best effort."""
+    if plan.limits.cpus is not None:
+        raise PolicyNotSupported(
+            "only containers can be limited to a number of CPUs", field="max_cpus",
+            remedy="leave max_cpus out (max_cpu_secs limits the total), or use the docker backend",
+        )  # fmt: skip
     tiers: dict[str, Tier] = {
         "fs_read_allow": "enforced",
         "fs_write_allow": "enforced",

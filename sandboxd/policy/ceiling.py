@@ -81,6 +81,7 @@ def lowered(limits: Limits, ceiling: Ceiling) -> Limits:
         processes=limits.processes or ceiling.max_processes,
         file_bytes=limits.file_bytes or ceiling.max_file_bytes,
         output_bytes=limits.output_bytes or ceiling.max_output_bytes,
+        cpus=limits.cpus,
     )
 
 

@@ -19,7 +19,13 @@ def limits(manifest: Manifest) -> Limits:
         processes=_positive(manifest.max_processes, "max_processes"),
         file_bytes=_positive(manifest.max_file_bytes, "max_file_bytes"),
         output_bytes=_positive(manifest.max_output_bytes, "max_output_bytes"),
+        cpus=_seconds(manifest.max_cpus, "max_cpus"),
     )
+
+
+def of_container(asked: Limits) -> Limits:
+    """Those that a container is made with: equal ones share a pool."""
+    return Limits(memory_bytes=asked.memory_bytes, processes=asked.processes, cpus=asked.cpus)
 
 
 def timeout(manifest: Manifest, default_s: float) -> float | None:

@@ -101,6 +101,7 @@ class SandboxSpec:
     protected: tuple[Protected, ...] = ()
     run_as: RunAs | None = None
     image: str | None = None
+    limits: Limits | None = None  # built into the sandbox itself: containers only
     config_version: int = 0
 
     def paths(self, access: Access) -> list[str]:
@@ -117,6 +118,7 @@ class Limits:
     processes: int | None = None
     file_bytes: int | None = None
     output_bytes: int | None = None
+    cpus: float | None = None  # a rate, where cpu_s is an amount
 
 
 @dataclass(frozen=True, slots=True)

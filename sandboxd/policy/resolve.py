@@ -21,6 +21,8 @@ from sandboxd_proto.errors import ManifestInvalid, PathDenied
 from sandboxd_proto.manifest import FIELDS, Manifest
 
 DEFAULT_TIMEOUT_S = 60.0 if sys.platform == "win32" else 30.0  # the seeds' values
+# A container is made with its limits; elsewhere each command gets its own.
+CONTAINERS = ("docker",)
 _NOT_GRANTABLE = {
     "/proc": "the sandbox has a /proc of its own",
     "/dev": "the sandbox has a /dev of its own, and devices of the host are never shown",
@@ -78,6 +80,8 @@ def plan_for(wish: Wish, machine: Machine) -> Plan:
         workspace=workspace.path if workspace else None,
     )
     ceiling.check(plan, config.ceiling, machine.host)
+    if plan.backend in CONTAINERS or (plan.backend is None and config.backend in CONTAINERS):
+        plan = replace(plan, sandbox=replace(spec, limits=limits.of_container(plan.limits)))
     return _with_cwd(plan, wish, workspace, machine)
 
 
@@ -211,7 +215,8 @@ def _at(plan: Plan, cwd: str, machine: Machine) -> Plan:
             raise PathDenied(f"{cwd} is not a folder", field="cwd")
         links = tuple(sorted({*spec.links, *found.links}))
         return replace(plan, cwd=cwd, sandbox=replace(spec, links=links))
-    if plan.backend != "none" and not places.exists(os.path.realpath(cwd)):
+    in_image = spec.limits is not None  # whose folders only the container knows
+    if plan.backend != "none" and not in_image and not places.exists(os.path.realpath(cwd)):
         raise PathDenied(
             f"the working directory {cwd} is not visible in the sandbox", field="cwd",
             remedy=f'add it to the manifest: "fs_read_allow": ["{cwd}"]',

@@ -75,6 +75,7 @@ class ResolvedManifest(Reported, frozen=True, kw_only=True):
     timeout_secs: float | None
     max_memory_bytes: int | None
     max_cpu_secs: float | None
+    max_cpus: float | None
     max_processes: int | None
     max_file_bytes: int | None
     max_output_bytes: int | None

@@ -35,6 +35,7 @@ def resolved(plan: Plan) -> ResolvedManifest:
         timeout_secs=plan.timeout_s,
         max_memory_bytes=limits.memory_bytes,
         max_cpu_secs=limits.cpu_s,
+        max_cpus=limits.cpus,
         max_processes=limits.processes,
         max_file_bytes=limits.file_bytes,
         max_output_bytes=limits.output_bytes,
