@@ -8,23 +8,24 @@ import shutil
 
 from sandboxd.policy.plan import RunAs
 
-_NO_CAPABILITIES = ["--inh-caps", "-all", "--ambient-caps", "-all", "--bounding-set", "-all"]
+_NOT_INHERITED = ["--inh-caps", "-all", "--ambient-caps", "-all", "--no-new-privs", "--"]
 
 
 def dropped(run_as: RunAs | None) -> list[str]:
     """The words before a command that is started without bwrap. Nothing for an ordinary user.
 
-    Root without capabilities owns the files of uid 0 and nothing more. The bounding set keeps it so
-    across every exec; noroot keeps setuid programs and file capabilities from mattering.
+    Root without capabilities owns the files of uid 0 and nothing more; an empty bounding set keeps
+    it so across every exec. Another user has none to keep, and with an empty set the kernel would
+    refuse to execute what has file capabilities (ping) instead of ignoring them.
     """
     if os.getuid() != 0:
         return []
     setpriv = shutil.which("setpriv") or "/usr/bin/setpriv"
     if run_as is None:
         bits = ["--securebits", "+noroot,+noroot_locked,+no_setuid_fixup,+no_setuid_fixup_locked"]
-        return [setpriv, *_NO_CAPABILITIES, *bits, "--no-new-privs", "--"]
+        return [setpriv, "--bounding-set", "-all", *bits, *_NOT_INHERITED]
     ids = ["--reuid", str(run_as.uid), "--regid", str(run_as.gid), _groups(run_as.uid)]
-    return [setpriv, *ids, *_NO_CAPABILITIES, "--no-new-privs", "--"]
+    return [setpriv, *ids, *_NOT_INHERITED]
 
 
 def _groups(uid: int) -> str:

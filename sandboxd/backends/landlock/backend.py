@@ -183,7 +183,11 @@ class Landlock:
 
 
 def _grant(ruleset: Ruleset, rule: PathRule) -> None:
-    """What vanished since it was listed, or is no file system of the kernel's, is not granted."""
+    """What vanished since it was listed is not granted, nor what no rule can name.
+
+    The kernel answers EBADFD for files of its own (sockets, namespaces) and ENOMSG for a rule that
+    would give nothing: the folder of a grant of which everything is given below.
+    """
     try:
         fd = open_checked(rule.path, rule.identity) if rule.identity else open_path(rule.path)
     except OSError:
@@ -191,7 +195,7 @@ def _grant(ruleset: Ruleset, rule: PathRule) -> None:
     try:
         add_path(ruleset, fd, rule.access)
     except OSError as error:
-        if error.errno != errno.EBADFD:
+        if error.errno not in (errno.EBADFD, errno.ENOMSG):
             raise
     finally:
         os.close(fd)

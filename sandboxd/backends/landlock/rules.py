@@ -86,7 +86,8 @@ def rules(layout: Layout, abi: int, around: Surroundings, list_entries: Entries 
 class _Builder:
     def __init__(self, abi: int, around: Surroundings, list_entries: Entries) -> None:
         self._read = access_read(abi)
-        self._write = access_write(abi)
+        # A device node in a granted folder is not the command's to control.
+        self._write = access_write(abi) & ~int(FSAccess.IOCTL_DEV)
         self._around = around
         self._entries = list_entries
         self._rules = Rules()

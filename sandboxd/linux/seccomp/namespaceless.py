@@ -6,10 +6,10 @@ is reached by another kind of name (a number, a key, a pid) has to be closed her
 
 from __future__ import annotations
 
-from errno import EPERM
+from errno import ENOSYS, EPERM
 
 from sandboxd.linux.seccomp.baseline import IO_URING, KEYRINGS
-from sandboxd.linux.seccomp.gates import IOCTL, OTHER_PROCESSES
+from sandboxd.linux.seccomp.gates import CLONE, IOCTL, OTHER_PROCESSES, UNSHARE
 from sandboxd.linux.seccomp.rules import Gate, Group
 
 _SYSTEM_V = (
@@ -39,6 +39,13 @@ REFUSED: tuple[Group, ...] = (
         ("open_by_handle_at",),
         EPERM,
     ),
+    Group(
+        "clone3",
+        "could make a user namespace: its flags lie behind a pointer; clone is used instead",
+        ("clone3",),
+        ENOSYS,
+    ),
 )
 
-GATES: tuple[Gate, ...] = (*OTHER_PROCESSES, IOCTL)
+# A nested user namespace would have capabilities; bubblewrap forbids it with --disable-userns.
+GATES: tuple[Gate, ...] = (*OTHER_PROCESSES, IOCTL, CLONE, UNSHARE)
