@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import tempfile
@@ -12,7 +13,7 @@ class StateFolder:
 
     A daemon of root mounts from it into sandboxes of other users, and bwrap turns a descriptor
     back into a name, which those users must be able to walk to: root's is below /run, not in the
-    closed folder `parent` of the socket.
+    closed folder of the socket.
     """
 
     def __init__(self, path: str | None = None) -> None:
@@ -20,9 +21,11 @@ class StateFolder:
         if path is None:
             self.path = tempfile.mkdtemp(prefix="sandboxd-state-")
         else:
-            shutil.rmtree(path, ignore_errors=True)
-            os.mkdir(path, 0o700)
-            self.path = path
+            self.path = _walkable(path) if os.getuid() == 0 else path
+            shutil.rmtree(self.path, ignore_errors=True)
+            os.mkdir(self.path, 0o700)
+        if os.getuid() == 0:
+            os.chmod(self.path, 0o711)
         self.empty_file = os.path.join(self.path, "empty-file")
         self.empty_dir = os.path.join(self.path, "empty-dir")
         with open(self.empty_file, "wb"):
@@ -38,3 +41,9 @@ class StateFolder:
 
     def close(self) -> None:
         shutil.rmtree(self.path, ignore_errors=True)
+
+
+def _walkable(path: str) -> str:
+    """Where a daemon of root keeps what would be at `path`; only root can make names in /run."""
+    name = hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
+    return f"/run/sandboxd-state-{name}" if os.path.isdir("/run") else path
