@@ -220,6 +220,6 @@ class WarmPool:
         """Let go of every warm sandbox; what is being opened lets go of itself."""
         self._closed = True
         self._wake.set()
-        for shelf in self._shelves.values():
+        for shelf in list(self._shelves.values()):  # the sweep may drop one meanwhile
             while shelf.ready:
                 await shelf.ready.pop().hold.aclose()
