@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 
 from sandboxd.denials import Facts, Setting, StreamScanner
@@ -12,6 +13,8 @@ from sandboxd.sandbox import ExitReport
 from sandboxd.supervisor.outcome import Ended
 from sandboxd_proto.denial import Denial
 from sandboxd_proto.messages.execute import Outcome, StreamName, Tier
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +44,15 @@ class Judge:
     def feed(self, stream: StreamName, data: bytes) -> list[Denial]:
         if not self._isolated:
             return []
-        if self._scanner is None:
-            self._scanner = self._make()
-        found = self._scanner.feed(stream, data)
+        try:
+            if self._scanner is None:
+                self._scanner = self._make()
+            found = self._scanner.feed(stream, data)
+        except Exception:
+            # A mistake in the classifier costs the explanation, never the command.
+            log.exception("the output of a command could not be classified")
+            self._isolated = False
+            return []
         self._told += found
         return found
 
