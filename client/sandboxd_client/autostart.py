@@ -7,7 +7,7 @@ one question; everything else is in `launch`, which is not even imported then.
 
 from __future__ import annotations
 
-import os
+import time
 
 from sandboxd_client import __version__, handshake, transport
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from _socket import socket
     from collections.abc import Callable
 
-_ATTEMPTS = 5
+RETRY_LIMIT_S = 20.0
 
 
 def open_connection(
@@ -27,24 +27,21 @@ def open_connection(
     note: Callable[[str], None] = lambda text: None,
 ) -> socket:
     """A connection to a daemon that has answered `initialize`."""
-    for attempt in range(_ATTEMPTS):
+    deadline = time.monotonic() + RETRY_LIMIT_S
+    may_replace = may_start
+    while True:
+        sock = _connect(path, may_start=may_start)
         try:
-            sock = _connect(path, may_start=may_start)
-        except Exception:
-            if attempt + 1 == _ATTEMPTS or not may_start or not os.path.exists(path):
-                raise
-            continue
-        try:
-            if _current(sock, client) or not may_start or not _replace(sock, path, note):
+            if _current(sock, client) or not may_replace or not _replace(sock, path, note):
                 return sock
+            may_replace = False  # the new one is what is installed, whatever its version
         except Exception as error:
             sock.close()
             # A daemon that is just ending (idle, or told to) answers like this; the next will not.
-            if attempt + 1 == _ATTEMPTS or not may_start or not _ending(error):
+            if not may_start or not _ending(error) or time.monotonic() > deadline:
                 raise
-            continue
         sock.close()
-    raise transport.not_running(path, OSError(0, "it ended as soon as it was started"))
+        time.sleep(0.02)
 
 
 def _connect(path: str, *, may_start: bool) -> socket:

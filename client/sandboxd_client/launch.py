@@ -18,12 +18,14 @@ from typing import TYPE_CHECKING
 
 from sandboxd_client import handshake, transport
 from sandboxd_client.errors import DaemonNotRunning, ServerNotTrusted
+from sandboxd_proto.errors import SandboxdError
 
 if TYPE_CHECKING:
     from _socket import socket
 
 IDLE_EXIT_S = 600
 START_LIMIT_S = 20.0
+STOP_LIMIT_S = 20.0
 LOG_KEEP_BYTES = 256 * 1024
 _INHERITED = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TMPDIR")
 _NEVER = ("SANDBOXD_ALLOW_NO_SANDBOX", "SANDBOXD_SOCKET")
@@ -40,13 +42,12 @@ def start(path: str) -> None:
 
 def stop(sock: socket, path: str) -> None:
     """Tell the daemon to end, and wait until nobody listens any more."""
-    with suppress(DaemonNotRunning), _lock(os.path.abspath(path) + ".start"):
-        handshake.ask(sock, "shutdown")
-        deadline = time.monotonic() + START_LIMIT_S
-        while _listens(path):
-            if time.monotonic() > deadline:
-                raise DaemonNotRunning("the old daemon does not end", remedy="kill it by hand")
-            time.sleep(0.01)
+    handshake.ask(sock, "shutdown")
+    deadline = time.monotonic() + STOP_LIMIT_S
+    while _listens(path):
+        if time.monotonic() > deadline:
+            raise SandboxdError("the daemon does not end", remedy="see its log, then kill it")
+        time.sleep(0.01)
 
 
 def command(path: str) -> list[str]:

@@ -210,6 +210,14 @@ def test_an_idle_daemon_of_another_version_is_replaced(place):
     assert len(place.starts()) == 2
 
 
+def test_what_is_installed_is_replaced_once_and_then_used(place):
+    (place.folder / "run").mkdir(0o700)
+    (place.folder / "run" / "version").write_text("0.0.1")
+    launch.start(place.path)
+    opened(place).close()
+    assert len(place.starts()) == 2
+
+
 def test_a_busy_daemon_of_another_version_is_left_alone_and_used(fake):
     fake.version = "0.0.1"
     fake.status["executions"] = 1

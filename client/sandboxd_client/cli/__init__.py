@@ -77,6 +77,8 @@ def _other(name: str, rest: list[str]) -> int:
     from sandboxd_client.cli.table import COMMANDS
 
     command = COMMANDS.get(name)
+    if name == "run":
+        raise UsageError("run needs a Unix system", "use a client library here")
     if command is None:
         from sandboxd_client.cli.help import unknown_command
 

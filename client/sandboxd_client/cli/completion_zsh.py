@@ -8,17 +8,17 @@ _SCRIPT = """\
 #compdef sandboxctl
 # sandboxctl completion for zsh: source <(sandboxctl completion zsh), after compinit
 _sandboxctl() {
-    local -a commands
-    commands=(
+    local -a subcommands  # `commands` is a special parameter that _normal needs
+    subcommands=(
 @NAMES@    )
     if (( CURRENT == 2 )); then
-        _describe command commands
+        _describe command subcommands
         return
     fi
-    local command=$words[2]
+    local subcommand=$words[2]
     shift words
     (( CURRENT-- ))
-    case $command in
+    case $subcommand in
 @CASES@    esac
 }
 _sandboxctl_executions() {
@@ -33,6 +33,16 @@ else
 fi
 """
 
+_AFTER_DASHES = """\
+            local dashes=${words[(i)--]}
+            if (( dashes < CURRENT )); then
+                shift $dashes words
+                (( CURRENT -= dashes ))
+                _normal
+                return
+            fi
+"""
+
 
 def zsh() -> str:
     names = "".join(f"        '{c.name}:{_escaped(c.summary)}'\n" for c in COMMANDS.values())
@@ -44,13 +54,16 @@ def zsh() -> str:
 def _case(command: Command) -> str:
     specs = [_spec(flag) for flag in command.flags] + ["'--help[show help]'"]
     if command.greedy:
-        specs.append("'*:: :_normal -P'")
+        specs += ["'(-)1:command:_command_names -e'", "'*::arguments:_normal'"]
     elif command.choices:
         specs.append(f"'1:{command.operand}:({' '.join(command.choices)})'")
     elif command.completes == "execution":
         specs.append("'*:execution:_sandboxctl_executions'")
     body = " \\\n                ".join(specs)
-    return f"        {command.name})\n            _arguments -S \\\n                {body} ;;\n"
+    head = _AFTER_DASHES if command.greedy else ""
+    return (
+        f"        {command.name})\n{head}            _arguments -S \\\n                {body} ;;\n"
+    )
 
 
 def _spec(flag: Flag) -> str:

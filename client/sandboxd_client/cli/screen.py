@@ -33,7 +33,7 @@ def put(data: bytes) -> None:
 
 def fail(error: Exception, *, json: bool = False, usage_code: int = 2) -> int:
     """Say what failed, and answer the exit code."""
-    if json and hasattr(error, "kind"):
+    if json:
         from sandboxd_client.jsontext import dumps
 
         put(dumps({"error": error_object(error)}) + b"\n")
@@ -43,8 +43,11 @@ def fail(error: Exception, *, json: bool = False, usage_code: int = 2) -> int:
 
 
 def error_object(error: Any) -> dict[str, Any]:
-    """The same fields as on the wire."""
-    return {"code": error.code, "message": error.message, "data": error.data()}
+    """The same fields as on the wire, also for what was refused before anything was sent."""
+    if hasattr(error, "data"):
+        return {"code": error.code, "message": error.message, "data": error.data()}
+    remedy = {"remedy": error.hint} if hasattr(error, "hint") else {}
+    return {"code": -32602, "message": str(error), "data": {"kind": "InvalidParams", **remedy}}
 
 
 def exit_code(error: Exception, usage_code: int = 2) -> int:
