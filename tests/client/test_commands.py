@@ -12,6 +12,7 @@ import pytest
 
 import sandboxd_client
 from sandboxd_client.cli.table import COMMANDS
+from sandboxd_proto.messages.server import ResolvedManifest
 
 UNAVAILABLE = {"name": "bubblewrap", "available": False, "reason": "bwrap is not installed",
                "remedy": "apt install bubblewrap", "layers": []}  # fmt: skip
@@ -56,11 +57,10 @@ def test_doctor_sees_another_version_and_no_daemon(ctl, fake):
 
 def test_check_shows_plan_enforcement_and_command_line(ctl, fake):
     plan = {
-        "fs_read_allow": ["/a"], "fs_write_allow": [], "fs_deny": [], "base": "host",
+        **dict.fromkeys(ResolvedManifest.__struct_fields__), "fs_read_allow": ["/a"],
+        "fs_write_allow": [], "fs_deny": [], "protected": [], "base": "host", "cwd": "/a",
         "network": {"kind": "deny", "hosts": []}, "syscall_policy": "baseline",
-        "timeout_secs": None, "max_memory_bytes": None, "max_cpu_secs": None,
-        "max_processes": None, "max_file_bytes": None, "max_output_bytes": None,
-        "env": [["TOKEN", "hush"]], "image": None, "cwd": "/a",
+        "env": [["TOKEN", "hush"]],
     }  # fmt: skip
     fake.handlers["manifest/check"] = lambda c, p, i: {
         "backend": "fake", "plan": plan, "enforcement": {"network": "enforced"},
