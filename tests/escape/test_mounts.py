@@ -93,18 +93,21 @@ def test_nothing_is_mounted_over_a_folder(box: Box, workspace: Path) -> None:
     assert box.attack(attack, workspace, manifest=weakest(workspace)).blocked
 
 
-def test_new_mount_api_makes_no_file_system(box: Box) -> None:
-    """fsopen, which a filter for mount(2) alone would miss."""
+def test_new_mount_api_mounts_nothing(box: Box, workspace: Path) -> None:
+    """fsopen, fsconfig, fsmount, move_mount, which a filter for mount(2) alone would miss."""
     attack = python("""
         try:
             powers()
         except OSError:
             pass
-        call("fsopen", b"tmpfs", 0)
+        context = call("fsopen", b"tmpfs", 0)
+        call("fsconfig", context, 6, None, None, 0)
+        mount = call("fsmount", context, 0, 0)
+        call("move_mount", mount, b"", -100, args[0].encode(), 4)
         worked()
     """)
-    assert freely(attack).worked
-    assert box.attack(attack).blocked
+    assert freely(attack, workspace).worked
+    assert box.attack(attack, workspace, manifest=weakest(workspace)).blocked
 
 
 def test_tree_is_not_cloned_and_moved(box: Box, workspace: Path, victim: Victim) -> None:

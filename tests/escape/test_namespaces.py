@@ -1,4 +1,8 @@
-"""Namespaces: new ones with capabilities in them, those of others, and entries a filter misses."""
+"""Namespaces: new ones with capabilities in them, those of others, and entries a filter misses.
+
+Without namespaces of its own, a sandbox leaves it to the syscall policy whether a command makes
+some; what could be done with their capabilities is refused there too, and has its own tests.
+"""
 
 from __future__ import annotations
 
@@ -17,15 +21,17 @@ def test_nested_user_namespace_gives_no_capabilities(box: Box) -> None:
     """unshare(CLONE_NEWUSER): every capability inside the new namespace."""
     attack = python("c('unshare', 0x10000000); worked()")
     assert freely(attack).worked
-    assert box.attack(attack).blocked
+    assert box.attack(attack, preset="read-only").blocked
+    if box.firm:
+        assert box.attack(attack).blocked
 
 
 def test_clone3_gives_no_user_namespace(box: Box, build: Build, workspace: Path) -> None:
     """clone3(CLONE_NEWUSER), whose flags a filter cannot see."""
     attack = build("clone3_userns")
     assert freely(attack).worked
-    manifest = weakest(fs_read_allow=[*attack])
-    assert box.attack(attack, manifest=manifest).blocked
+    if box.firm:
+        assert box.attack(attack, manifest=weakest(fs_read_allow=[*attack])).blocked
     preset = {"preset": "workspace-write", "workspace": str(workspace)}
     assert box.attack(attack, manifest={"fs_read_allow": [*attack]}, **preset).blocked
 

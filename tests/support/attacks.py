@@ -41,6 +41,8 @@ _CALLS = {
     "open_tree": 428,
     "move_mount": 429,
     "fsopen": 430,
+    "fsconfig": 431,
+    "fsmount": 432,
     "pidfd_open": 434,
     "pidfd_getfd": 438,
     "mount_setattr": 442,
@@ -155,6 +157,13 @@ class Box(Runner):
     def __init__(self, backend: str, daemon: Daemon) -> None:
         super().__init__(daemon)
         self.backend = backend
+
+    @property
+    def firm(self) -> bool:
+        """Whether files are isolated for certain. A backend that says "best_effort" promises less:
+        reading and writing are refused, but not everything that can be done with a file's name."""
+        tiers = self.check(manifest=weakest())["enforcement"]
+        return tiers["base"] == tiers["fs_write_allow"] == "enforced"
 
     def attack(self, program: Sequence[str], *args: object, **params: Any) -> Verdict:
         """The same program in a sandbox; without `manifest` or `preset`, the weakest one."""

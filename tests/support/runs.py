@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from support.daemon import Daemon
-from support.rpc import Connection, Message
+from support.rpc import Connection, Message, RpcError
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,11 @@ class Runner:
 
     def run(self, *argv: str, **params: Any) -> Ran:
         """RpcError when it was refused. `params` are those of `execute`."""
-        return Ran(self.connection.call("execute", {"argv": list(argv), **params}))
+        try:
+            return Ran(self.connection.call("execute", {"argv": list(argv), **params}))
+        except RpcError as error:
+            assert error.kind != "InternalError", f"{error}\n{self.daemon.log}"
+            raise
 
     def shell(self, script: str, *args: str, **params: Any) -> Ran:
         return self.run("sh", "-c", script, "sh", *args, **params)
