@@ -17,6 +17,7 @@ from sandboxd.backends.bubblewrap.program import find as find_bwrap
 from sandboxd.backends.registry import Registry, registry
 from sandboxd.backends.support import LinuxSupport
 from sandboxd.config import Config
+from sandboxd.egress.service import EgressService
 from sandboxd.linux import cgroups, init_binary
 from sandboxd.linux.cgroup_tree import NotDelegated
 from sandboxd.linux.curated_etc import CuratedEtc
@@ -74,6 +75,7 @@ class Parts:
     machine: Machine
     registry: Registry
     bench: Bench
+    egress: EgressService
 
 
 @contextmanager
@@ -83,7 +85,8 @@ def _parts(start: Start, listener: Listener) -> Iterator[Parts]:
         host = Host.current(home)
         state = StateFolder(f"{listener.path}.state" if listener.path else None)
         held.callback(state.close)
-        support = _support(state, host)
+        egress = EgressService(start.config.egress)
+        support = _support(state, host, egress)
         machine = Machine(
             config=start.config,
             host=host,
@@ -93,13 +96,13 @@ def _parts(start: Start, listener: Listener) -> Iterator[Parts]:
             caches_root=_caches_root(home),
         )
         bench = Bench(host=host, landlock=landlock_abi() > 0, root=os.getuid() == 0)
-        yield Parts(machine, registry(start.config, support), bench)
+        yield Parts(machine, registry(start.config, support), bench, egress)
 
 
-def _support(state: StateFolder, host: Host) -> LinuxSupport:
+def _support(state: StateFolder, host: Host, egress: EgressService) -> LinuxSupport:
     delegated = cgroups.take()
     return LinuxSupport(
-        init_binary.load(), state, CuratedEtc(state), host,
+        init_binary.load(), state, CuratedEtc(state), host, egress,
         cgroups=None if isinstance(delegated, NotDelegated) else delegated,
         why_no_cgroups=delegated.reason if isinstance(delegated, NotDelegated) else "",
     )  # fmt: skip
@@ -146,7 +149,10 @@ async def _serve(start: Start, listener: Listener, parts: Parts, notifier: Notif
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_stop_on_signal, stop)
         tasks.start_soon(notifier.watchdog)
-        async with running(parts.machine, parts.registry, parts.bench) as supervisor:
+        async with (
+            parts.egress.running(),
+            running(parts.machine, parts.registry, parts.bench) as supervisor,
+        ):
             service = Service(supervisor, parts.machine, Dispatcher(TABLE), stop)
             async with anyio.create_task_group() as clients:
                 clients.start_soon(accept_all, listener.sock, service, clients)

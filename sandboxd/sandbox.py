@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from sandboxd.policy.plan import Limits
+from sandboxd.traffic import Traffic
 from sandboxd_proto.manifest import SyscallPolicy
 from sandboxd_proto.messages.execute import Tier
 
@@ -20,7 +21,7 @@ class PtyRequest:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One command for a sandbox that is already up."""
+    """One command for a sandbox that is already up. `traffic`: where its network use is noted."""
 
     argv: tuple[str, ...]
     env: tuple[tuple[str, str], ...]
@@ -29,6 +30,7 @@ class Command:
     syscall_policy: SyscallPolicy
     pty: PtyRequest | None = None
     keep_background: bool = False
+    traffic: Traffic | None = None
 
 
 @dataclass(frozen=True, slots=True)

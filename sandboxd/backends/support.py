@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sandboxd.egress.service import EgressService
 from sandboxd.linux.cgroups import Cgroups
 from sandboxd.linux.curated_etc import CuratedEtc
 from sandboxd.linux.state import StateFolder
@@ -16,6 +17,7 @@ class LinuxSupport:
     state: StateFolder
     etc: CuratedEtc
     host: Host
+    egress: EgressService
     cgroups: Cgroups | None = None
     why_no_cgroups: str = ""
 

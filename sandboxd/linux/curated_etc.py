@@ -14,8 +14,9 @@ import shutil
 import socket
 import stat
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from ipaddress import IPv4Address
 
 from sandboxd.linux.etc_data import COPIED, NSSWITCH
 from sandboxd.linux.state import StateFolder
@@ -70,6 +71,34 @@ class CuratedEtc:
             self._fill(partial, wish)
             os.rename(partial, path)
         return path
+
+    def names(self, addresses: Mapping[str, IPv4Address]) -> str:
+        """A folder with files for a sandbox in which only these hosts exist."""
+        nsswitch = self._nsswitch()
+        key = hashlib.sha256(repr((sorted(addresses.items()), nsswitch)).encode()).hexdigest()[:16]
+        path = os.path.join(self._state.folder("names"), key)
+        if not os.path.isdir(path):
+            partial = f"{path}.partial"
+            shutil.rmtree(partial, ignore_errors=True)
+            os.mkdir(partial, 0o755)
+            os.chmod(partial, 0o755)
+            lines = [f"{address}\t{name}" for name, address in addresses.items()]
+            _write(partial, "hosts", _hosts() + _lines(lines))
+            _write(partial, "resolv.conf", "nameserver 127.0.0.1\n")
+            _write(partial, "nsswitch.conf", nsswitch)
+            os.rename(partial, path)
+        return path
+
+    def _nsswitch(self) -> str:
+        """The host's, except how host names are found: other services there cannot know them."""
+        try:
+            path = os.path.join(self._source, "nsswitch.conf")
+            with open(path, encoding="utf-8", errors="surrogateescape") as file:
+                lines = file.read().splitlines()
+        except OSError:
+            return NSSWITCH
+        kept = [line for line in lines if not line.lstrip().startswith("hosts:")]
+        return _lines([*kept, "hosts: files dns"])
 
     def stamp(self) -> Stamp:
         """A quick look for every hand-over: the folder, and the files that are edited in place."""

@@ -29,7 +29,7 @@ class Launch:
     """`argv` gets the number of the init's socket appended; `inherit` are its descriptors.
 
     `cgroups`: where limits are held by the kernel; `always_cgroup`: for every command, since there
-    is no pid namespace to end it with.
+    is no pid namespace to end it with. `started` is told the pid of what was started.
     """
 
     argv: list[str]
@@ -41,6 +41,7 @@ class Launch:
     verify: Callable[[], bool]
     cgroups: Cgroups | None = None
     always_cgroup: bool = False
+    started: Callable[[int], None] | None = None
 
 
 class LaunchFailed(Exception):
@@ -64,6 +65,8 @@ async def launched(plan: Launch, release: Callable[[], None]) -> AsyncIterator[S
             theirs.close()
             os.close(err_write)
         try:
+            if plan.started is not None:
+                plan.started(helper.pid)
             sandbox = await _ready(plan, control, err_read, release)
             if plan.cgroups is None:
                 yield sandbox

@@ -38,7 +38,7 @@ class Place:
     path: str
     kind: Kind
     is_dir: bool = True
-    target: str = ""  # of a link
+    target: str = ""  # of a link; of a curated file its name among those made for the sandbox
     grant: Grant | None = None
 
 
@@ -57,6 +57,8 @@ class Host:
     system: tuple[tuple[str, str | None], ...]  # (folder, its link target if it is a symlink)
     homes: tuple[str, ...]
     resolv_conf: str | None = None  # canonical, when it lies outside /etc
+    # (canonical path, name) of the files of /etc that say how host names are found
+    name_files: tuple[tuple[str, str], ...] = ()
 
     @classmethod
     def current(cls, home: str) -> Host:
@@ -72,9 +74,16 @@ class Host:
         homes = {h for h in homes if not any(h.startswith(outer + "/") for outer in homes)}
         resolv = os.path.realpath("/etc/resolv.conf")
         outside = resolv if os.path.isfile(resolv) and not resolv.startswith("/etc/") else None
-        return cls(tuple(found), tuple(sorted(homes)), outside)
+        return cls(tuple(found), tuple(sorted(homes)), outside, _name_files())
 
 
+def _name_files() -> tuple[tuple[str, str], ...]:
+    paths = ((os.path.realpath(os.path.join("/etc", name)), name) for name in NAME_FILES)
+    return tuple((path, name) for path, name in paths if os.path.isfile(path))
+
+
+# Without a resolv.conf the C library asks 127.0.0.1, which is what a sandbox's would say.
+NAME_FILES = ("hosts", "resolv.conf", "nsswitch.conf")
 _SYSTEM = (
     "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32",
     "/nix/store",  # programs of Nix machines live only here
@@ -120,7 +129,7 @@ class Layout:
 
 @lru_cache(maxsize=256)
 def layout(spec: SandboxSpec, host: Host) -> Layout:
-    places = [*_base_places(spec, host), *_grant_places(spec)]
+    places = [*_base_places(spec, host), *_name_places(spec, host), *_grant_places(spec)]
     places += [Place(m.path, Kind.MASK, m.is_dir) for m in spec.masks]
     places += [Place("/proc", Kind.PROC), Place("/dev", Kind.DEV), Place("/dev/shm", Kind.PRIVATE)]
     bare = Layout(places)
@@ -147,6 +156,16 @@ def _base_places(spec: SandboxSpec, host: Host) -> list[Place]:
     ]
     var_tmp = Place("/var/tmp", Kind.LINK, is_dir=False, target="/tmp")
     return [Place("/", Kind.ROOT), *private, var_tmp, *system, Place("/etc", Kind.CURATED)]
+
+
+def _name_places(spec: SandboxSpec, host: Host) -> list[Place]:
+    """Where only named hosts exist, they are found through files of the sandbox's own."""
+    if spec.network.kind != "allow_hosts":
+        return []
+    files = host.name_files
+    if spec.base == "minimal":
+        files = tuple((f"/etc/{name}", name) for name in NAME_FILES)
+    return [Place(path, Kind.CURATED, is_dir=False, target=name) for path, name in files]
 
 
 def _grant_places(spec: SandboxSpec) -> list[Place]:

@@ -6,6 +6,7 @@ because a name could lead elsewhere by the time that bwrap looks at it.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
 from sandboxd.policy.layout import Kind, Layout, Place
@@ -37,6 +38,7 @@ class Surroundings:
     """Where the daemon keeps what it mounts, and what this bwrap and this host can do."""
 
     etc: str
+    names: str
     empty_file: str
     empty_dir: str
     disable_userns: bool = True
@@ -88,7 +90,8 @@ def _mount(place: Place, layout: Layout, around: Surroundings) -> list[Token]:
         case Kind.SYSTEM:
             return ["--ro-bind", path, path]
         case Kind.CURATED:
-            return [Bind(around.etc, path)]
+            source = os.path.join(around.names, place.target) if place.target else around.etc
+            return [Bind(source, path)]
         case Kind.LINK:
             return ["--symlink", place.target, path]
         case Kind.WRITE | Kind.READ:

@@ -17,10 +17,12 @@ from sandboxd.backends.bubblewrap.arguments import (
     arguments,
     preview,
 )
+from sandboxd.backends.bubblewrap.gated import gated
 from sandboxd.backends.bubblewrap.program import Program, find
 from sandboxd.backends.interface import Available, Enforcement, Probe, Unavailable
 from sandboxd.backends.support import LinuxSupport
 from sandboxd.backends.tiers import linux_tiers
+from sandboxd.egress.book import exact_addresses
 from sandboxd.linux import confinement
 from sandboxd.linux import init_wire as wire
 from sandboxd.linux.curated_etc import EtcWish
@@ -31,10 +33,11 @@ from sandboxd.linux.landlock import missing as landlock_missing
 from sandboxd.linux.launch import Launch, LaunchFailed, launched
 from sandboxd.linux.openat import open_checked, open_path, unchanged
 from sandboxd.linux.seccomp import FilterSpec
+from sandboxd.policy.hosts import parse_rule
 from sandboxd.policy.layout import Kind, Layout, layout
 from sandboxd.policy.plan import NetworkRule, Plan, RunAs, SandboxSpec
 from sandboxd.sandbox import Command, Sandbox
-from sandboxd_proto.errors import PolicyNotSupported, SandboxUnavailable
+from sandboxd_proto.errors import SandboxUnavailable
 
 _TRIVIAL = SandboxSpec(base="minimal", network=NetworkRule("deny"))
 
@@ -58,12 +61,6 @@ class Bubblewrap:
             return Unavailable(error.message, error.remedy or "")
 
     def enforcement(self, plan: Plan) -> Enforcement:
-        if plan.sandbox.network.kind == "allow_hosts":
-            raise PolicyNotSupported(
-                "this backend cannot limit the network to named hosts",
-                field="network",
-                remedy='use "deny" or "inherit"',
-            )
         return linux_tiers(plan, self._support.cgroups)
 
     def command_line(self, plan: Plan) -> list[str]:
@@ -84,8 +81,12 @@ class Bubblewrap:
         with ExitStack() as held:
             plan = self._launch(spec, program, held)
             try:
-                async with launched(plan, held.close) as sandbox:
-                    yield sandbox
+                if spec.network.kind == "allow_hosts":
+                    async with gated(plan, held.close, spec.network, self._support.egress) as inner:
+                        yield inner
+                else:
+                    async with launched(plan, held.close) as sandbox:
+                        yield sandbox
             except LaunchFailed as failed:
                 why = diagnosis.explain(str(failed))
                 raise SandboxUnavailable(why.reason, remedy=why.remedy) from None
@@ -135,11 +136,18 @@ class Bubblewrap:
         kernel = tuple(f for f in KERNEL_FILES if os.path.exists(f))
         return Surroundings(
             etc=etc,
+            names=self._names(spec),
             empty_file=state.empty_file,
             empty_dir=state.empty_dir,
             disable_userns=program is None or program.disable_userns,
             kernel_files=kernel if self._root_inside(spec) else (),
         )
+
+    def _names(self, spec: SandboxSpec) -> str:
+        if spec.network.kind != "allow_hosts":
+            return ""
+        rules = [parse_rule(entry) for entry in spec.network.hosts]
+        return self._support.etc.names(exact_addresses(rules))
 
     def _etc_wish(self, spec: SandboxSpec, places: Layout) -> EtcWish:
         inner = tuple(

@@ -118,7 +118,7 @@ static int route_all(void)
     request.header.nlmsg_type = RTM_NEWROUTE;
     request.route = (struct rtmsg){
         .rtm_family = AF_INET,
-        .rtm_table = RT_TABLE_MAIN,
+        .rtm_table = RT_TABLE_LOCAL,
         .rtm_protocol = RTPROT_STATIC,
         .rtm_scope = RT_SCOPE_HOST,
         .rtm_type = RTN_LOCAL,

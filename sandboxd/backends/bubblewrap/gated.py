@@ -1,0 +1,45 @@
+"""A sandbox whose network goes through a gate: the gate is opened with it and closed with it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+from sandboxd.egress.gate import Gate
+from sandboxd.egress.service import EgressService
+from sandboxd.linux.launch import Launch, launched
+from sandboxd.policy.environment import overlay
+from sandboxd.policy.plan import NetworkRule
+from sandboxd.sandbox import Command, Process, Sandbox, Stdio
+from sandboxd.traffic import Traffic
+
+
+class GatedSandbox:
+    """The execution is bound to the gate when its command starts, not before: it may be warm."""
+
+    def __init__(self, inner: Sandbox, gate: Gate) -> None:
+        self._inner = inner
+        self._gate = gate
+
+    @property
+    def alive(self) -> bool:
+        return self._inner.alive
+
+    def verify(self) -> bool:
+        return self._inner.verify()
+
+    async def spawn(self, command: Command, stdio: Stdio | None) -> Process:
+        variables = self._gate.bind(command.traffic or Traffic())
+        # What the caller set itself wins.
+        return await self._inner.spawn(replace(command, env=overlay(variables, command.env)), stdio)
+
+
+@asynccontextmanager
+async def gated(
+    plan: Launch, release: Callable[[], None], rule: NetworkRule, egress: EgressService
+) -> AsyncIterator[Sandbox]:
+    pids: list[int] = []
+    async with launched(replace(plan, started=pids.append), release) as inner:
+        async with egress.gate(rule, pids[0]) as gate:
+            yield GatedSandbox(inner, gate)

@@ -1,0 +1,69 @@
+"""From an allowed name to a connection: resolved once, checked, and exactly that is connected to."""
+
+from __future__ import annotations
+
+import os
+import socket
+
+import anyio
+
+from sandboxd.egress.addresses import NamedAddresses
+from sandboxd.egress.opening import Target
+from sandboxd.egress.refused import Refused
+from sandboxd.egress.resolver import NotFound, Resolver
+from sandboxd.egress.streams import connected
+from sandboxd.policy.hosts import Address, literal
+from sandboxd.traffic import Refusal
+
+MAX_ADDRESSES = 8
+_SHARE = 3  # one address that does not answer may use up a third of the time
+
+
+class Unreachable(Exception):
+    """The host is allowed, but there is no connection to it."""
+
+
+class Dialer:
+    def __init__(self, resolver: Resolver, named: NamedAddresses, timeout_s: float) -> None:
+        self._resolver = resolver
+        self._named = named
+        self._timeout_s = timeout_s
+
+    async def dial(self, target: Target) -> socket.socket:
+        """Refused when the name leads only where it may not, else Unreachable."""
+        try:
+            with anyio.fail_after(self._timeout_s):
+                return await self._connect(target, await self._addresses(target))
+        except TimeoutError:
+            raise Unreachable(f"no connection within {self._timeout_s:g} s") from None
+        except NotFound as error:
+            raise Unreachable(str(error)) from None
+
+    async def _addresses(self, target: Target) -> list[Address]:
+        address = literal(target.host)
+        found = [address] if address else await self._resolver.addresses(target.host)
+        allowed: list[Address] = []
+        refused: list[tuple[Address, str]] = []
+        for one in found:
+            why = self._named.refusal(one)
+            if why is None:
+                allowed.append(one)
+            else:
+                refused.append((one, why))
+        if allowed:
+            return allowed[:MAX_ADDRESSES]
+        one, why = refused[0]
+        reason = f"its address {one} is {why}, which has to be named as well"
+        entry = f"[{one}]:{target.port}" if one.version == 6 else f"{one}:{target.port}"
+        raise Refused(Refusal(target.host, target.port, reason, allow=(entry,)))
+
+    async def _connect(self, target: Target, addresses: list[Address]) -> socket.socket:
+        error: OSError = OSError("no address")
+        share = self._timeout_s if len(addresses) == 1 else self._timeout_s / _SHARE
+        for address in addresses:
+            try:
+                with anyio.fail_after(share):
+                    return await connected(address, target.port)
+            except OSError as failed:  # TimeoutError is one
+                error = failed
+        raise Unreachable(os.strerror(error.errno) if error.errno else "it does not answer")

@@ -1,0 +1,138 @@
+"""The requests of a plain HTTP connection, each one read, judged and only then sent on.
+
+Answers are not read, with one exception: whether a connection really changed to another protocol.
+Redirects are the client's business; following one is a new request, which is judged on its own.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Callable
+
+import anyio
+
+from sandboxd.egress.http_head import Head, HeadMalformed, head_end, parse
+from sandboxd.egress.relay import Activity, Count
+from sandboxd.egress.streams import Inbound, receive, send_all
+
+HEAD_S = 30.0
+MAX_LINE = 1024
+_SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[\x20-\x7e\t]*)?\Z")
+
+# Takes a head and whether it is the first, answers what is sent on; raises to refuse.
+Rewrite = Callable[[Head, bool], bytes]
+
+
+async def read_head(inbound: Inbound) -> Head | None:
+    """The next request's head; None at the end of the stream. HeadMalformed for anything else."""
+    if not inbound.buffer and not await inbound.more():
+        return None
+    try:
+        with anyio.fail_after(HEAD_S):
+            while (end := head_end(inbound.buffer)) < 0:
+                if not await inbound.more():
+                    raise HeadMalformed("the request's header is cut off")
+    except TimeoutError:
+        raise HeadMalformed(
+            f"the request's header took longer than {HEAD_S:g} s", "408 Request Timeout"
+        ) from None
+    return parse(inbound.taken(end))
+
+
+def wants_upgrade(head: Head) -> bool:
+    """To a protocol in which no host is named again; HTTP/2 without TLS would name some."""
+    upgrade = head.tokens("upgrade")
+    return "upgrade" in head.tokens("connection") and bool(upgrade) and "h2c" not in upgrade
+
+
+class Requests:
+    """The client's half of a connection. `single`: one request, then the connection ends."""
+
+    def __init__(
+        self, inbound: Inbound, server: socket.socket, rewrite: Rewrite, count: Count,
+        activity: Activity, *, single: bool,
+    ) -> None:  # fmt: skip
+        self._inbound = inbound
+        self._server = server
+        self._rewrite = rewrite
+        self._count = count
+        self._activity = activity
+        self._single = single
+        self.answered = anyio.Event()
+        self.switched = False
+
+    async def forward(self, head: Head) -> bool:
+        """From the first head on. True: the protocol was changed and the rest is opaque."""
+        first = True
+        following: Head | None = head
+        while following is not None:
+            await self._send(self._rewrite(following, first))
+            await self._body(following)
+            if first and wants_upgrade(following):
+                await self.answered.wait()
+                if self.switched:
+                    return True
+            if self._single:
+                await self._inbound.more()  # the end, or a request that does not belong here
+                return False
+            following = await read_head(self._inbound)
+            first = False
+        return False
+
+    async def watch_answer(self, client: socket.socket, received: Count) -> None:
+        """Pass the beginning of the first answer on, and see whether the protocol changes."""
+        start = b""
+        try:
+            while len(start) < 12:
+                data = await receive(self._server)
+                if not data:
+                    return
+                start += data
+                received(len(data))
+                await send_all(client, data)
+            self.switched = start.startswith((b"HTTP/1.1 101", b"HTTP/1.0 101"))
+        finally:
+            self.answered.set()
+
+    async def _send(self, data: bytes) -> None:
+        self._count(len(data))
+        self._activity.moved()
+        await send_all(self._server, data)
+
+    async def _body(self, head: Head) -> None:
+        if head.length is not None:
+            await self._copy(head.length)
+            return
+        while (size := await self._chunk_size()) > 0:
+            await self._send(b"%x\r\n" % size)
+            await self._copy(size)
+            if await self._line() != b"":
+                raise HeadMalformed("a chunk is longer than it says")
+            await self._send(b"\r\n")
+        while await self._line() != b"":
+            pass  # trailers: no server may be told more than was judged
+        await self._send(b"0\r\n\r\n")
+
+    async def _chunk_size(self) -> int:
+        match = _SIZE.match(await self._line())
+        if match is None:
+            raise HeadMalformed("the size of a chunk is not a number")
+        return int(match[1], 16)
+
+    async def _line(self) -> bytes:
+        while (end := self._inbound.buffer.find(b"\n")) < 0:
+            if len(self._inbound.buffer) > MAX_LINE or not await self._inbound.more():
+                raise HeadMalformed("the body's chunks are cut off")
+        line = self._inbound.taken(end + 1)
+        if not line.endswith(b"\r\n") or b"\r" in line[:-2] or len(line) > MAX_LINE:
+            raise HeadMalformed("a line of the body's chunks is not one")
+        return line[:-2]
+
+    async def _copy(self, size: int) -> None:
+        while size:
+            if not self._inbound.buffer and not await self._inbound.more():
+                raise HeadMalformed("the request's body is cut off")
+            data = self._inbound.taken(min(size, len(self._inbound.buffer)))
+            await self._send(data)
+            size -= len(data)

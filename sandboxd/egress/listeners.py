@@ -1,0 +1,59 @@
+"""Which sockets a sandbox's network needs for its rules. Pure.
+
+A port below 1024 has one listener for all addresses: no program in the sandbox can want it. A port
+above has one for each host's address, so that the program's own servers find room at 127.0.0.1.
+Connections to addresses that no rule names end at the same listeners, and are refused with a report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from ipaddress import IPv4Address, IPv6Address
+
+from sandboxd.egress import dns_responder, proxy_variables
+from sandboxd.egress.book import PROXY, exact_addresses
+from sandboxd.linux.netns_sockets import SocketWish
+from sandboxd.policy.hosts import HostRule
+
+ANY = IPv4Address("0.0.0.0")
+# Where programs that speak with an address directly usually go: they shall be told, and reported.
+WATCHED = frozenset({22, 80, 443})
+_PRIVILEGED = 1024
+
+
+def needs_proxy(rules: Iterable[HostRule]) -> bool:
+    return any(rule.wildcard or rule.has_range for rule in rules)
+
+
+def wishes(rules: Iterable[HostRule]) -> list[SocketWish]:
+    rules = tuple(rules)
+    for_all = {*WATCHED, dns_responder.PORT, *_ports_for_all(rules)}
+    made = [SocketWish(ANY, dns_responder.PORT, stream=False)]
+    made += [SocketWish(ANY, port) for port in sorted(for_all)]
+    if needs_proxy(rules) and proxy_variables.PORT not in for_all:
+        made.append(SocketWish(PROXY, proxy_variables.PORT))
+    return list(dict.fromkeys([*made, *_own(rules, for_all)]))
+
+
+def _ports_for_all(rules: tuple[HostRule, ...]) -> Iterator[int]:
+    for rule in rules:
+        for port in rule.single_ports:
+            if rule.wildcard or (port < _PRIVILEGED and not _is_v6(rule)):
+                yield port
+
+
+def _own(rules: tuple[HostRule, ...], for_all: set[int]) -> Iterator[SocketWish]:
+    addresses = exact_addresses(rules)
+    for rule in rules:
+        if rule.wildcard:
+            continue
+        for port in rule.single_ports:
+            if isinstance(rule.address, IPv6Address):
+                yield SocketWish(rule.address, port, add_address=not rule.address.is_loopback)
+            elif port not in for_all:
+                named = addresses.get(rule.name, IPv4Address("127.0.0.1"))
+                yield SocketWish(rule.address or named, port)
+
+
+def _is_v6(rule: HostRule) -> bool:
+    return isinstance(rule.address, IPv6Address)

@@ -1,0 +1,87 @@
+"""The gate's rules: may this sandbox speak with this host at this port, and why (not).
+
+`allow` and `deny` are final. `ask`: nobody has said anything about the host, so whoever may decide
+can be asked; `exfil`: the same, but it looks like data on its way out, so nobody is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from sandboxd.egress import exfil
+from sandboxd.policy import shared_platforms
+from sandboxd.policy.hosts import Address, HostRule
+
+VerdictKind = Literal["allow", "ask", "exfil", "deny"]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    kind: VerdictKind
+    reason: str
+
+    @property
+    def allowed(self) -> bool:
+        return self.kind == "allow"
+
+
+class HostRules:
+    """The entries of one sandbox, in normal form."""
+
+    def __init__(self, rules: Iterable[HostRule], *, exfil_rules: bool = True) -> None:
+        self.rules = tuple(rules)
+        self.exfil_rules = exfil_rules
+        self._exact: dict[str, list[HostRule]] = {}
+        for rule in self.rules:
+            if not rule.wildcard:
+                self._exact.setdefault(rule.name, []).append(rule)
+        self._wildcards = [rule for rule in self.rules if rule.wildcard]
+
+    def knows(self, name: str) -> bool:
+        """Whether a name may be looked up: some port of it is allowed."""
+        if name in self._exact:
+            return True
+        return bool(self._below(name)) and not self._shared(name)
+
+    def judge(self, name: str, port: int) -> Verdict:
+        """`name` in normal form, or the text of an address."""
+        exact = self._exact.get(name, [])
+        if any(rule.covers_port(port) for rule in exact):
+            return Verdict("allow", "it is named in the manifest")
+        wider = [rule for rule in self._below(name) if rule.covers_port(port)]
+        if wider and not self._shared(name):
+            return Verdict("allow", f"{wider[0].text} covers it")
+        if wider:
+            category = shared_platforms.platform_of(name)
+            return Verdict(
+                "deny",
+                f"strangers share it ({category}), so no wildcard covers it: name the exact host",
+            )
+        if exact or self._below(name):
+            return Verdict("ask", f"port {port} of it is not allowed")
+        return Verdict("ask", "it is not an allowed host")
+
+    def judge_address(self, address: Address, port: int) -> Verdict:
+        """An address that a program named itself: only if it is listed."""
+        verdict = self.judge(str(address), port)
+        if verdict.allowed or str(address) in self._exact:
+            return verdict
+        return Verdict("deny", "an address is allowed only if the manifest lists it")
+
+    def judge_request(self, name: str, port: int, method: str, target: str) -> Verdict:
+        """A plain HTTP request, of which more can be seen."""
+        verdict = self.judge(name, port)
+        if verdict.kind != "ask" or not self.exfil_rules:
+            return verdict
+        shape = exfil.shape(method, target)
+        if shape is None and shared_platforms.platform_of(name) is not None:
+            shape = "strangers share that host"
+        return verdict if shape is None else Verdict("exfil", f"{verdict.reason}, and {shape}")
+
+    def _below(self, name: str) -> list[HostRule]:
+        return [rule for rule in self._wildcards if rule.covers(name)]
+
+    def _shared(self, name: str) -> bool:
+        return self.exfil_rules and shared_platforms.platform_of(name) is not None
