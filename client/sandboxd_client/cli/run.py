@@ -17,7 +17,6 @@ from sandboxd_client.cli.request import policy  # noqa: E402
 from sandboxd_client.cli.screen import REFUSED, fail, put, say  # noqa: E402
 from sandboxd_client.cli.table import RUN  # noqa: E402
 from sandboxd_client.cli.terminal import RawMode, is_terminal, size  # noqa: E402
-from sandboxd_proto.locations import default_socket  # noqa: E402
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -106,8 +105,14 @@ def _wants_pty(options: Options, have_terminal: bool) -> bool:
 
 def _connection(options: Options) -> socket:
     return open_connection(
-        options.one("--socket") or default_socket(),
+        options.one("--socket") or _default_socket(),
         client="sandboxctl",
         may_start=not options.has("--no-autostart"),
         note=(lambda text: None) if options.has("--quiet") else say,
     )
+
+
+def _default_socket() -> str:
+    from sandboxd_proto.locations import default_socket
+
+    return default_socket()
