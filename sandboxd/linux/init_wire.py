@@ -63,6 +63,8 @@ class MessageType(IntEnum):
     GONE = 84
     NOTIFIED = 85
     LOOKED_UP = 86
+    REFUSED = 87
+    KILLED_CALL = 88
 
 
 class SetupFlag(IntFlag):
@@ -79,6 +81,7 @@ class ExecFlag(IntFlag):
     KEEP_BACKGROUND = 4
     HAS_CGROUP = 8
     HAS_TERMINAL = 16
+    EXPLAIN = 32
 
 
 _NO_SETUP_FLAGS = SetupFlag(0)
@@ -88,6 +91,20 @@ _NO_EXEC_FLAGS = ExecFlag(0)
 class SignalScope(IntEnum):
     MAIN = 0
     TREE = 1
+
+
+class Wanted(IntEnum):
+    """What a command wanted of a path. PROBE: it asked whether it may write."""
+
+    LOOK = 1
+    READ = 2
+    EXEC = 3
+    ENTER = 4
+    WRITE = 5
+    CREATE = 6
+    REMOVE = 7
+    CHANGE = 8
+    PROBE = 9
 
 
 class LimitKind(IntEnum):
@@ -118,6 +135,7 @@ class ExecStage(IntEnum):
     SECCOMP = 9
     EXEC = 10
     CGROUP = 11
+    TRACE = 12
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -367,8 +385,31 @@ class LookedUp:
     name: str
 
 
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """``errno`` 0: nothing failed, but what was opened is a mount of its own (a mask is one)."""
+
+    errno: int
+    wanted: Wanted
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Accesses that failed, in the order in which they were made (EXPLAIN)."""
+
+    refusals: tuple[Refusal, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KilledCall:
+    """The system call during which a process died of SIGSYS (EXPLAIN)."""
+
+    number: int
+
+
 Control = Ready | SetupFailed | IsolationLost | ProtocolError
-Channel = Started | ExecFailed | Exited | Limit | Gone | Notified | LookedUp
+Channel = Started | ExecFailed | Exited | Limit | Gone | Notified | LookedUp | Refused | KilledCall
 
 
 def decode_control(data: bytes) -> Control:
@@ -414,6 +455,12 @@ def decode_channel(data: bytes) -> Channel:
             message = Notified(*reader.endpoint())
         case MessageType.LOOKED_UP:
             message = LookedUp(reader.host_name())
+        case MessageType.REFUSED:
+            # An item has at least its three numbers: more of them cannot be in a message.
+            count = reader.number(1, MESSAGE_MAX // 12)
+            message = Refused(tuple(reader.refusal() for _ in range(count)))
+        case MessageType.KILLED_CALL:
+            message = KilledCall(reader.number(0, 2**31 - 1))
         case kind:
             raise InitLied(f"message {kind} on a channel")
     reader.end()
@@ -489,6 +536,12 @@ class _Reader:
         if len(name) > 253 or not _HOST_NAME.fullmatch(name):
             raise InitLied("not the name of a host")
         return name
+
+    def refusal(self) -> Refusal:
+        errno, wanted, path = self.number(0, 4095), self.member(Wanted), self.text()
+        if not path.startswith("/"):
+            raise InitLied("a relative path")
+        return Refusal(errno, wanted, path)
 
     def member(self, kind: type[_Member]) -> _Member:
         value = self.u32()

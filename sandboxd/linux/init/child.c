@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #define REPORT_FD 3
+#define LINK_FD 4
 #define KEYCTL_JOIN_SESSION_KEYRING 1
 
 static struct sock_filter instructions[WIRE_FILTER_MAX + 1];
@@ -92,7 +93,7 @@ static bool load_filter(unsigned short count)
 }
 
 noreturn void child_run(const struct exec_request *request, struct slot *slot, int terminal,
-                        int report)
+                        int report, int link)
 {
     static char tried[WIRE_TEXT_MAX];
     unsigned short filter_length = 0;
@@ -118,7 +119,10 @@ noreturn void child_run(const struct exec_request *request, struct slot *slot, i
     if (report != REPORT_FD && dup3(report, REPORT_FD, O_CLOEXEC) < 0)
         fail(slot, errno, "", report);
     report = REPORT_FD;
-    close_from(REPORT_FD + 1);
+    /* The pipe was made before the link, so the link's number is not the report's. */
+    if (link >= 0 && link != LINK_FD && dup3(link, LINK_FD, O_CLOEXEC) < 0)
+        fail(slot, errno, "", report);
+    close_from(link >= 0 ? LINK_FD + 1 : REPORT_FD + 1);
 
     slot->stage = EXEC_STAGE_CHDIR;
     if (chdir(request->cwd) != 0)
@@ -137,8 +141,16 @@ noreturn void child_run(const struct exec_request *request, struct slot *slot, i
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
         fail(slot, errno, "", report);
 
+    slot->stage = EXEC_STAGE_TRACE;
+    if (link >= 0 && !trace_load_filter())
+        fail(slot, errno, "", report);
+
     slot->stage = EXEC_STAGE_SECCOMP;
     if (request->filter >= 0 && !load_filter(filter_length))
+        fail(slot, errno, "", report);
+
+    slot->stage = EXEC_STAGE_TRACE;
+    if (link >= 0 && !trace_offer(LINK_FD))
         fail(slot, errno, "", report);
 
     slot->stage = EXEC_STAGE_EXEC;

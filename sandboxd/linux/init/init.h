@@ -203,6 +203,44 @@ struct noticed {
     char names[NOTICED_MAX][LOOKUP_NAME_MAX + 1];
 };
 
+/* calls.c, refusals.c, trace.c: explain mode */
+
+#define NO_ARGUMENT (-1)
+#define SOCKET_ADDRESS (-2)
+
+/* What a call wants when that depends on its arguments. */
+enum { WANTS_BY_FLAGS = 100, WANTS_BY_HOW, WANTS_BY_MODE };
+
+/* Numbers of arguments; a second path only if something is wanted of it. */
+struct call_shape {
+    long number;
+    uint32_t wanted;
+    int directory;
+    int path;
+    uint32_t second_wanted;
+    int second_directory;
+    int second_path;
+};
+
+const struct call_shape *call_shapes(size_t *count);
+const struct call_shape *call_shape_of(uint64_t number);
+uint32_t call_wants(const struct call_shape *shape, pid_t pid, const uint64_t *args);
+
+void refusals_failed(int channel, pid_t pid, const struct call_shape *shape, const uint64_t *args,
+                     int error);
+void refusals_opened(int channel, pid_t pid, const struct call_shape *shape, const uint64_t *args,
+                     int fd);
+void refusals_flush(int channel);
+/* Until what is held back should be told; -1: nothing is. */
+int refusals_timeout_ms(void);
+
+bool trace_load_filter(void);
+/* The child's side and the keeper's of the moment at which it is seized. */
+bool trace_offer(int link);
+void trace_seize(pid_t pid, int link);
+void trace_stopped(int channel, pid_t thread, int status);
+void trace_forget(pid_t thread);
+
 /* procstat.c: one process as /proc shows it */
 
 struct process_stat {
@@ -219,6 +257,8 @@ bool procstat_read(pid_t pid, struct process_stat *stat);
 uint64_t procstat_memory_bound(pid_t pid);
 /* The same with each page divided by its users; false where the kernel does not tell. */
 bool procstat_memory_share(pid_t pid, uint64_t *bytes);
+/* "/proc/PID/name", and after it the number unless it is negative. */
+void proc_path(char into[64], pid_t pid, const char *name, int number);
 /* A whole small file of /proc, NUL-terminated; -1 when it cannot be read. */
 ssize_t procstat_text(pid_t pid, const char *name, char *buffer, size_t size);
 
@@ -287,6 +327,8 @@ bool send_started(int channel, pid_t pid, int master, bool may_block);
 bool send_limit(int channel, uint32_t kind, bool may_block);
 bool send_notified(int channel, const struct endpoint *end);
 bool send_looked_up(int channel, const char *name);
+bool send_refused(int channel, uint32_t count, const uint8_t *items, size_t size);
+bool send_killed_call(int channel, uint32_t number);
 bool send_exec_failed(int channel, uint32_t stage, int error, const char *path, bool may_block);
 
 /* keeper.c */
@@ -298,8 +340,9 @@ noreturn void keeper_run(const struct exec_request *request, struct slot *slot, 
 
 /* child.c, search.c, pty.c */
 
+/* link: to the keeper that will trace it; -1 unless EXPLAIN. */
 noreturn void child_run(const struct exec_request *request, struct slot *slot, int terminal,
-                        int report);
+                        int report, int link);
 
 struct exec_report {
     uint32_t stage;

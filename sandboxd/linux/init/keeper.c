@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -45,6 +46,7 @@ static noreturn void finish(const struct keeper *keeper)
     struct rusage rusage;
     getrusage(RUSAGE_CHILDREN, &rusage);
     struct usage usage = usage_of(&rusage);
+    refusals_flush(keeper->channel);
     send_gone(keeper->channel, &usage, true);
     _exit(KEEPER_DONE);
 }
@@ -83,6 +85,7 @@ static void report_exit(struct keeper *keeper, int status, const struct rusage *
     struct usage usage = usage_of(rusage);
     while (!keeper->started)
         learn_start(keeper);
+    refusals_flush(keeper->channel);
     keeper->main_ended = keeper->slot->exit_reported = true;
     send_exited(keeper->channel, status, &usage, true);
 }
@@ -94,6 +97,12 @@ static int raw_status(const siginfo_t *info)
     return info->si_status | (info->si_code == CLD_DUMPED ? 0x80 : 0);
 }
 
+/* The stops of a traced process are reported too, asked for or not. */
+static bool ended(const siginfo_t *info)
+{
+    return info->si_code == CLD_EXITED || info->si_code == CLD_KILLED || info->si_code == CLD_DUMPED;
+}
+
 /* Main stays a zombie until its exit is on the wire: should the command kill the keeper in
  * between, the init inherits the zombie and can still tell. */
 static void look_at_main(struct keeper *keeper)
@@ -103,7 +112,7 @@ static void look_at_main(struct keeper *keeper)
     memset(&info, 0, sizeof info);
     if (syscall(SYS_waitid, P_PID, keeper->main_pid, &info, WEXITED | WNOHANG | WNOWAIT | __WALL,
                 &rusage) == 0 &&
-        info.si_pid == keeper->main_pid)
+        info.si_pid == keeper->main_pid && ended(&info))
         report_exit(keeper, raw_status(&info), &rusage);
 }
 
@@ -120,6 +129,11 @@ static bool reap(struct keeper *keeper)
             return false;
         if (pid < 0)
             return errno == ECHILD;
+        if (WIFSTOPPED(status)) {
+            trace_stopped(keeper->channel, pid, status);
+            continue;
+        }
+        trace_forget(pid);
         if (pid == keeper->main_pid && !keeper->main_ended)
             report_exit(keeper, status, &rusage);
     }
@@ -185,6 +199,11 @@ static void check_limits(struct keeper *keeper)
     struct rusage rusage;
     if (limits_timeout_ms(&keeper->watch) != 0)
         return;
+    /* A traced child needs us to get as far as its start. */
+    if ((keeper->request->flags & EXEC_EXPLAIN) && !keeper->started) {
+        keeper->watch.next_check_ms = now_ms() + LIMITS_PERIOD_MS;
+        return;
+    }
     getrusage(RUSAGE_CHILDREN, &rusage);
     struct usage usage = usage_of(&rusage);
     uint32_t exceeded = limits_check(&keeper->watch, usage.user_us + usage.system_us, NULL);
@@ -197,6 +216,13 @@ static void check_limits(struct keeper *keeper)
     kill_all(keeper);
 }
 
+static int sooner(int a_ms, int b_ms)
+{
+    if (a_ms < 0 || b_ms < 0)
+        return a_ms < 0 ? b_ms : a_ms;
+    return a_ms < b_ms ? a_ms : b_ms;
+}
+
 static noreturn void serve(struct keeper *keeper)
 {
     for (;;) {
@@ -205,8 +231,10 @@ static noreturn void serve(struct keeper *keeper)
             {.fd = keeper->signals, .events = POLLIN},
             {.fd = keeper->report, .events = POLLIN},
         };
-        if (poll(fds, 3, limits_timeout_ms(&keeper->watch)) < 0)
+        if (poll(fds, 3, sooner(limits_timeout_ms(&keeper->watch), refusals_timeout_ms())) < 0)
             continue;
+        if (refusals_timeout_ms() == 0 && keeper->started)
+            refusals_flush(keeper->channel);
         if (fds[2].revents != 0)
             learn_start(keeper);
         if (fds[1].revents != 0)
@@ -240,19 +268,26 @@ noreturn void keeper_run(const struct exec_request *request, struct slot *slot, 
         .signals = signals,
         .master = -1,
     };
-    int report[2], terminal = request->terminal;
+    int report[2], link[2] = {-1, -1}, terminal = request->terminal;
     become_subreaper(&keeper);
     if ((request->flags & EXEC_PTY) && terminal < 0 &&
         !pty_open(request->rows, request->columns, &keeper.master, &terminal))
         fail(&keeper, EXEC_STAGE_PTY, errno, "/dev/ptmx");
     if (pipe2(report, O_CLOEXEC) != 0)
         fail(&keeper, EXEC_STAGE_FORK, errno, "");
+    if ((request->flags & EXEC_EXPLAIN) &&
+        socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, link) != 0)
+        fail(&keeper, EXEC_STAGE_TRACE, errno, "");
     keeper.main_pid = fork();
     if (keeper.main_pid < 0)
         fail(&keeper, EXEC_STAGE_FORK, errno, "");
     if (keeper.main_pid == 0)
-        child_run(request, slot, terminal, report[1]);
+        child_run(request, slot, terminal, report[1], link[1]);
     keeper.report = report[0];
+    if (request->flags & EXEC_EXPLAIN) {
+        close(link[1]);
+        trace_seize(keeper.main_pid, link[0]);
+    }
     /* Not the command's stdio, or its reader would never see the end of it. */
     int keep[] = {keeper.channel, keeper.signals, keeper.report, keeper.master};
     close_all_but(keep, sizeof keep / sizeof keep[0]);

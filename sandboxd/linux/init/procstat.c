@@ -23,10 +23,17 @@ static char *append_number(char *at, uint32_t number)
     return append(at, p);
 }
 
+void proc_path(char into[64], pid_t pid, const char *name, int number)
+{
+    char *at = append(append(append_number(append(into, "/proc/"), (uint32_t)pid), "/"), name);
+    if (number >= 0)
+        append_number(at, (uint32_t)number);
+}
+
 ssize_t procstat_text(pid_t pid, const char *name, char *buffer, size_t size)
 {
     char path[64];
-    append(append(append_number(append(path, "/proc/"), (uint32_t)pid), "/"), name);
+    proc_path(path, pid, name, -1);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return -1;

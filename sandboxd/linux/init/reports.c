@@ -1,6 +1,8 @@
 /* What a command's channel carries to the daemon, whoever sends it: keeper, or init in its place. */
 #include "init.h"
 
+#include <string.h>
+
 static uint64_t microseconds(const struct timeval *time)
 {
     return (uint64_t)time->tv_sec * 1000000 + (uint64_t)time->tv_usec;
@@ -95,4 +97,25 @@ bool send_looked_up(int channel, const char *name)
     writer.length = 0;
     put_text(&writer, name);
     return send(channel, MESSAGE_LOOKED_UP, &writer, -1, false);
+}
+
+bool send_refused(int channel, uint32_t count, const uint8_t *items, size_t size)
+{
+    static uint8_t payload[WIRE_MESSAGE_MAX - WIRE_HEADER_BYTES];
+    struct writer head;
+    head.length = 0;
+    put_u32(&head, count);
+    if (size > sizeof payload - head.length)
+        return false;
+    memcpy(payload, head.bytes, head.length);
+    memcpy(payload + head.length, items, size);
+    return wire_send(channel, MESSAGE_REFUSED, payload, head.length + size, -1, true);
+}
+
+bool send_killed_call(int channel, uint32_t number)
+{
+    struct writer writer;
+    writer.length = 0;
+    put_u32(&writer, number);
+    return send(channel, MESSAGE_KILLED_CALL, &writer, -1, true);
 }

@@ -45,6 +45,9 @@ enum message_type {
     /* init to daemon, on a command's channel, at any time before GONE */
     MESSAGE_NOTIFIED = 85,
     MESSAGE_LOOKED_UP = 86,
+    /* keeper to daemon, in explain mode */
+    MESSAGE_REFUSED = 87,
+    MESSAGE_KILLED_CALL = 88,
 };
 
 enum setup_flag {
@@ -61,6 +64,20 @@ enum exec_flag {
     EXEC_KEEP_BACKGROUND = 4,
     EXEC_HAS_CGROUP = 8,
     EXEC_HAS_TERMINAL = 16,
+    EXEC_EXPLAIN = 32,
+};
+
+/* What a command wanted of a path. PROBE: it asked whether it may write. */
+enum wanted {
+    WANTED_LOOK = 1,
+    WANTED_READ = 2,
+    WANTED_EXEC = 3,
+    WANTED_ENTER = 4,
+    WANTED_WRITE = 5,
+    WANTED_CREATE = 6,
+    WANTED_REMOVE = 7,
+    WANTED_CHANGE = 8,
+    WANTED_PROBE = 9,
 };
 
 enum signal_scope {
@@ -84,7 +101,8 @@ enum setup_stage {
     SETUP_STAGE_GUARD = 7,
 };
 
-/* In the order in which a command goes through them; CGROUP comes first in the child. */
+/* In the order in which a command goes through them; CGROUP comes first in the child,
+ * TRACE on both sides of SECCOMP. */
 enum exec_stage {
     EXEC_STAGE_FORK = 1,
     EXEC_STAGE_PTY = 2,
@@ -97,6 +115,7 @@ enum exec_stage {
     EXEC_STAGE_SECCOMP = 9,
     EXEC_STAGE_EXEC = 10,
     EXEC_STAGE_CGROUP = 11,
+    EXEC_STAGE_TRACE = 12,
 };
 
 #endif

@@ -21,6 +21,7 @@ ENUMS = {
     "exec_flag": ("EXEC_", wire.ExecFlag),
     "signal_scope": ("SCOPE_", wire.SignalScope),
     "limit_kind": ("LIMIT_", wire.LimitKind),
+    "wanted": ("WANTED_", wire.Wanted),
     "setup_stage": ("SETUP_STAGE_", wire.SetupStage),
     "exec_stage": ("EXEC_STAGE_", wire.ExecStage),
 }
@@ -89,6 +90,20 @@ HONEST: dict[wire.Control | wire.Channel, bytes] = {
     ),
     wire.LookedUp("a-b.example_1.org"): framed(86, text(b"a-b.example_1.org")),
 }
+HONEST |= {
+    wire.Refused(
+        (
+            wire.Refusal(30, wire.Wanted.CREATE, "/a b"),
+            wire.Refusal(0, wire.Wanted.READ, "/x\udcff"),
+        )
+    ): framed(
+        87,
+        struct.pack("<I", 2)
+        + struct.pack("<II", 30, 6) + text(b"/a b")
+        + struct.pack("<II", 0, 2) + text(b"/x\xff"),
+    ),
+    wire.KilledCall(59): framed(88, struct.pack("<I", 59)),
+}  # fmt: skip
 CONTROL = (wire.Ready, wire.SetupFailed, wire.IsolationLost, wire.ProtocolError)
 
 
@@ -141,6 +156,13 @@ LIES = [
     framed(85, struct.pack("<II", 2, 65536) + bytes(16)),
     framed(85, struct.pack("<II", 2, 80) + b"\1" * 16),
     framed(86, text(b"")),
+    framed(87, struct.pack("<I", 0)),
+    framed(87, struct.pack("<I", 2**32 - 1)),
+    framed(87, struct.pack("<III", 1, 2, 10) + text(b"/a")),
+    framed(87, struct.pack("<III", 1, 4096, 1) + text(b"/a")),
+    framed(87, struct.pack("<III", 1, 2, 1) + text(b"a")),
+    framed(87, struct.pack("<III", 1, 2, 1) + text(b"/a\0b")),
+    framed(88, struct.pack("<i", -1)),
     framed(86, text(b"a..b")),
     framed(86, text(b"evil\nname")),
     framed(86, text("ä.org".encode())),
