@@ -10,7 +10,7 @@ import logging
 import os
 import tomllib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -86,8 +86,13 @@ class Egress(_Table, frozen=True, kw_only=True):
 
 
 class Docker(_Table, frozen=True, kw_only=True):
+    """`host`: the engine, as in DOCKER_HOST, which it wins over. `way`: with our init inside
+    ("init"), or carried by the engine ("attach"); "auto" tries."""
+
     image: str = "sandboxd/base:local"
     pull: bool = False
+    host: str = ""
+    way: Literal["auto", "init", "attach"] = "auto"
 
 
 class OpenSandbox(_Table, frozen=True, kw_only=True):
@@ -206,7 +211,8 @@ def _typed(key: str, text: str) -> Any:
     """A value written as text: as TOML where it parses to the right thing, else as a string."""
     if key in ("allow_no_sandbox", "prefer_bwrap"):
         return text.strip().lower() in _TRUE
-    if key in ("backend", "preset", "docker.image") or key.startswith("opensandbox."):
+    texts = ("backend", "preset", "docker.image", "docker.host", "docker.way")
+    if key in texts or key.startswith("opensandbox."):
         return text
     try:
         return tomllib.loads(f"value = {text}")["value"]

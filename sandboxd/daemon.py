@@ -96,7 +96,8 @@ def _parts(start: Start, listener: Listener) -> Iterator[Parts]:
             caches_root=_caches_root(home),
         )
         bench = Bench(host=host, landlock=landlock_abi() > 0, root=os.getuid() == 0)
-        yield Parts(machine, registry(start.config, support), bench, egress)
+        backends = registry(start.config, support, str(listener.sock.getsockname()))
+        yield Parts(machine, backends, bench, egress)
 
 
 def _support(state: StateFolder, host: Host, egress: EgressService) -> LinuxSupport:
@@ -151,6 +152,7 @@ async def _serve(start: Start, listener: Listener, parts: Parts, notifier: Notif
         tasks.start_soon(notifier.watchdog)
         async with (
             parts.egress.running(),
+            parts.registry.serving(),
             running(parts.machine, parts.registry, parts.bench) as supervisor,
         ):
             service = Service(supervisor, parts.machine, Dispatcher(TABLE), stop)

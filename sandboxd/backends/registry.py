@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import socket
 import sys
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 
 from sandboxd.backends.absent import Absent
 from sandboxd.backends.interface import Backend
@@ -25,16 +25,30 @@ class Registry:
     def names(self) -> list[str]:
         return list(self._by_name)
 
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[None]:
+        """Around everything that uses them: some have connections and leftovers to look after."""
+        async with AsyncExitStack() as stack:
+            for backend in self._by_name.values():
+                serving = getattr(backend, "serving", None)
+                if serving is not None:
+                    await stack.enter_async_context(serving())
+            yield
 
-def registry(config: Config, support: LinuxSupport | None) -> Registry:
+
+def registry(config: Config, support: LinuxSupport | None, socket_path: str) -> Registry:
+    """`socket_path`: tells this daemon from others that use the same engine."""
     backends: list[Backend] = []
     if sys.platform == "linux" and support is not None:
         from sandboxd.backends.bubblewrap import Bubblewrap
+        from sandboxd.backends.docker import Docker
         from sandboxd.backends.landlock import Landlock
         from sandboxd.backends.unsandboxed import Unsandboxed
 
         none = Unsandboxed(support, permitted=both_keys(config))
-        backends += [Bubblewrap(support), Landlock(support), none]
+        expected = config.backend == "docker" or "docker" in (config.ceiling.backends or ())
+        docker = Docker(support, config.docker, socket_path=socket_path, expected=expected)
+        backends += [Bubblewrap(support), Landlock(support), docker, none]
     known = {backend.name for backend in backends}
     elsewhere = [absent for absent in _elsewhere(config) if absent.name not in known]
     return Registry([*backends, *elsewhere])
@@ -42,38 +56,11 @@ def registry(config: Config, support: LinuxSupport | None) -> Registry:
 
 def _elsewhere(config: Config) -> list[Absent]:
     return [
-        Absent("docker", *_docker_reason()),
+        Absent("docker", "the docker backend runs on Linux only", "use the local sandbox"),
         Absent("opensandbox", *_opensandbox_reason(config)),
         Absent("sandbox-exec", "sandbox-exec exists on macOS only", "use bubblewrap on Linux"),
         Absent("appcontainer", "AppContainer exists on Windows only", "use bubblewrap on Linux"),
     ]
-
-
-def _docker_reason() -> tuple[str, str]:
-    host = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
-    if not _answers(host):
-        return (
-            f"the Docker engine at {host} does not answer",
-            "start the engine (systemctl start docker), or set DOCKER_HOST; "
-            "or set SANDBOXD_BACKEND=auto for the local sandbox",
-        )
-    return (
-        "this version of sandboxd cannot run commands in Docker containers",
-        "set SANDBOXD_BACKEND=auto for the local sandbox",
-    )
-
-
-def _answers(host: str) -> bool:
-    """Whether somebody accepts connections on the engine's socket."""
-    if not host.startswith("unix://"):
-        return False
-    with socket.socket(socket.AF_UNIX) as probe:
-        probe.settimeout(1)
-        try:
-            probe.connect(host.removeprefix("unix://"))
-        except OSError:
-            return False
-    return True
 
 
 def _opensandbox_reason(config: Config) -> tuple[str, str]:

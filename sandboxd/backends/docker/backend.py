@@ -1,0 +1,243 @@
+"""The Docker backend: one container for each sandbox, on a local or a remote engine.
+
+Two ways, one behaviour. Where the engine shares this machine's files, our init is the entry point
+(with_init.py); elsewhere the engine's attach API carries the command (attached.py). Which way works
+is found out by trying, once for each engine.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
+
+import anyio
+
+from sandboxd.backends.docker import diagnosis
+from sandboxd.backends.docker.attached import Attached
+from sandboxd.backends.docker.container import Entry, Frame, command_line, create_body
+from sandboxd.backends.docker.dial import ENTRY
+from sandboxd.backends.docker.endpoint import find
+from sandboxd.backends.docker.engine import Engine, EngineError, Facts
+from sandboxd.backends.docker.hollows import Hollows
+from sandboxd.backends.docker.lifetime import Containers, supervisor_identity
+from sandboxd.backends.docker.mounts import (
+    Mount,
+    Surroundings,
+    container_layout,
+    mounts,
+    shows_host_root,
+)
+from sandboxd.backends.docker.submounts import mount_points
+from sandboxd.backends.docker.tiers import Way, container_tiers
+from sandboxd.backends.docker.with_init import Making, WithInit
+from sandboxd.backends.interface import Available, Enforcement, Probe, Unavailable
+from sandboxd.backends.support import LinuxSupport
+from sandboxd.config import Docker as DockerConfig
+from sandboxd.linux.landlock import kernel_abi
+from sandboxd.linux.launch import LaunchFailed
+from sandboxd.policy.layout import Kind, Layout, Place
+from sandboxd.policy.plan import Limits, NetworkRule, Plan, RunAs, SandboxSpec
+from sandboxd.sandbox import Sandbox
+from sandboxd_proto.errors import SandboxdError, SandboxUnavailable
+
+log = logging.getLogger(__name__)
+_TRIVIAL = SandboxSpec(base="minimal", network=NetworkRule("deny"), limits=Limits())
+CLOSE_S = 10.0
+
+
+class Docker:
+    name = "docker"
+
+    def __init__(
+        self, support: LinuxSupport, config: DockerConfig, *, socket_path: str, expected: bool
+    ) -> None:
+        """`expected`: the config names docker, so the engine is met when the daemon starts."""
+        self._support = support
+        self._config = config
+        self._expected = expected
+        self._engine = Engine(find(config.host, os.environ))
+        self._containers = Containers(self._engine, supervisor_identity(socket_path))
+        self._with_init = WithInit(self._containers, support)
+        self._attached = Attached(self._containers)
+        self._hollows = Hollows(support.state)
+        self._facts: Facts | None = None
+        self._way: Way | None = None if config.way == "auto" else config.way
+        self._landlock_abi = kernel_abi()
+        self._first = anyio.Lock()
+
+    # the life of the daemon
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[None]:
+        """What an earlier daemon left is removed at the start, what is left of this one at the end.
+
+        The engine is not asked for anything before somebody wants docker.
+        """
+        try:
+            async with anyio.create_task_group() as tasks:
+                self._attached.tasks = tasks
+                if self._expected:
+                    tasks.start_soon(self._acquaint)
+                yield
+                tasks.cancel_scope.cancel()
+        finally:
+            with anyio.CancelScope(shield=True), anyio.move_on_after(CLOSE_S):
+                await self._containers.sweep()
+                await self._engine.close()
+
+    async def _acquaint(self) -> None:
+        try:
+            await self._met()
+        except SandboxdError as error:
+            log.info("docker: %s", error.message)
+
+    async def _met(self) -> Facts:
+        """The engine's facts; at the first meeting, what an earlier daemon left there is removed."""
+        async with self._first:
+            if self._facts is None:
+                with diagnosis.in_words(self._engine, self._config.image):
+                    self._facts = await self._engine.facts()
+                    await self._containers.reap()
+            return self._facts
+
+    # what every backend has
+
+    async def probe(self) -> Probe:
+        try:
+            self._facts = None
+            async with self.open(_TRIVIAL):
+                return Available(self._layers(), self._warnings())
+        except SandboxdError as error:
+            return Unavailable(error.message, error.remedy or "")
+
+    def enforcement(self, plan: Plan) -> Enforcement:
+        return container_tiers(plan, self._likely_way())
+
+    def command_line(self, plan: Plan) -> list[str]:
+        spec = plan.sandbox
+        places = self._layout(spec)
+        entry = Entry(ENTRY) if self._likely_way() == "init" else Entry(("COMMAND",))
+        return command_line(create_body(spec, self._mounts(places), entry, self._frame(spec)))
+
+    def open(self, spec: SandboxSpec) -> AbstractAsyncContextManager[Sandbox]:
+        return self._open(spec)
+
+    @asynccontextmanager
+    async def _open(self, spec: SandboxSpec) -> AsyncIterator[Sandbox]:
+        await self._met()
+        if self._containers.left:
+            await self._containers.sweep()
+        with diagnosis.in_words(self._engine, self._image(spec)):
+            if self._config.pull and not await self._engine.has_image(self._image(spec)):
+                await self._engine.pull(self._image(spec))
+            if self._way is None:
+                await self._find_way()
+            if self._way == "attach":
+                places = self._layout(replace(spec, base="minimal"))
+                attached = self._attached.sandbox(spec, self._mounts(places), self._frame(spec))
+                async with attached as sandbox:
+                    yield sandbox
+                return
+            async with self._opened(spec) as sandbox:
+                yield sandbox
+
+    @asynccontextmanager
+    async def _opened(self, spec: SandboxSpec) -> AsyncIterator[Sandbox]:
+        places = self._layout(spec)
+        making = Making(
+            spec=spec, places=places, mounts=self._mounts(places), frame=self._frame(spec),
+            owner=self._owner(spec), landlock_abi=self._landlock_abi,
+        )  # fmt: skip
+        async with self._with_init.open(making) as sandbox:
+            yield sandbox
+
+    async def _find_way(self) -> None:
+        """Bring one up with the init; where that fails for want of shared files, attach."""
+        async with self._first:
+            if self._way is not None:
+                return
+            try:
+                async with self._opened(_TRIVIAL):
+                    self._way = "init"
+            except LaunchFailed as failed:
+                if self._landlock_abi and "landlock" in str(failed):
+                    # An engine's own filter may refuse the calls; the mounts are there without it.
+                    self._landlock_abi = 0
+                    async with self._opened(_TRIVIAL):
+                        self._way = "init"
+                    return
+                log.info("docker: no init in containers of this engine (%s)", failed)
+                self._way = "attach"
+            except EngineError as error:
+                if not diagnosis.is_foreign(error):
+                    raise
+                log.info("docker: this engine does not share our files (%s)", error.message)
+                self._way = "attach"
+
+    # what a container is made from
+
+    def _likely_way(self) -> Way:
+        return self._way or ("init" if self._engine.endpoint.socket else "attach")
+
+    def _image(self, spec: SandboxSpec) -> str:
+        return spec.image or self._config.image
+
+    def _layout(self, spec: SandboxSpec) -> Layout:
+        places = container_layout(spec, self._support.host)
+        socket = self._engine.endpoint.socket
+        if socket is not None and shows_host_root(spec) and os.path.exists(socket):
+            real = os.path.realpath(socket)
+            if places.shows_host(real):
+                return Layout([*places.places, Place(real, Kind.MASK, is_dir=False)])
+        return places
+
+    def _mounts(self, places: Layout) -> list[Mount]:
+        around = Surroundings(
+            empty_file=self._support.state.empty_file,
+            empty_dir=self._support.state.empty_dir,
+            hollow=self._hollows,
+            root=tuple(sorted(os.listdir("/"))),
+            submounts=mount_points(),
+        )
+        return mounts(places, around)
+
+    def _frame(self, spec: SandboxSpec) -> Frame:
+        owner = self._owner(spec)
+        facts = self._facts
+        return Frame(
+            image=self._image(spec),
+            # A rootless engine maps its root to its user: whoever else is nobody here.
+            user=RunAs(0, 0) if facts is not None and facts.rootless else owner,
+            labels=self._containers.labels,
+            userns_host=facts is not None and facts.userns_remap,
+        )
+
+    def _owner(self, spec: SandboxSpec) -> RunAs:
+        return spec.run_as or RunAs(os.getuid(), os.getgid())
+
+    def _layers(self) -> tuple[str, ...]:
+        assert self._facts is not None
+        found = [f"containers of the engine {self._facts.version} at {self._engine.endpoint.url}"]
+        if any("seccomp" in option for option in self._facts.security):
+            found.append("the engine's seccomp profile")
+        if self._way == "attach":
+            return (*found, "no init of ours inside: reports come from the engine")
+        found += ["our init inside", "seccomp filters"]
+        return (*found, f"Landlock ABI {self._landlock_abi}") if self._landlock_abi else (*found,)
+
+    def _warnings(self) -> tuple[str, ...]:
+        found: list[str] = []
+        if self._way == "attach":
+            found.append(
+                "docker: this engine does not share this machine's sockets; no warm or persistent "
+                "sandboxes, and a signal shows as exit code 128+n"
+            )
+        if os.getuid() == 0:
+            found.append(
+                "sandboxd runs as root: commands in workspaces of root stay root "
+                "(without capabilities)"
+            )
+        return tuple(found)

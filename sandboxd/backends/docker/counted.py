@@ -1,0 +1,99 @@
+"""Commands below an init in a container, with the container's own counters as evidence.
+
+The engine limits the container as a whole: memory by killing, processes by refusing forks. What it
+did, and the CPU time of everything in it, shows in the cgroup; the init only sees its own tree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+import anyio
+
+from sandboxd.backends.docker.counters import Counters, Counts
+from sandboxd.linux.init_sandbox import InitProcess, InitSandbox
+from sandboxd.policy.plan import Limits
+from sandboxd.sandbox import Command, ExitReport, LimitName, Process, Stdio
+
+LOOK_EVERY_S = 0.05
+WhyLost = Callable[[], Awaitable[str | None]]
+
+
+class CountedSandbox:
+    """`why_lost`: what the engine knows about a container that ended by itself."""
+
+    def __init__(self, inner: InitSandbox, counters: Counters, why_lost: WhyLost) -> None:
+        self._inner = inner
+        self._counters = counters
+        self._why_lost = why_lost
+
+    @property
+    def alive(self) -> bool:
+        return self._inner.alive
+
+    def verify(self) -> bool:
+        return self._inner.verify()
+
+    async def spawn(self, command: Command, stdio: Stdio | None) -> Process:
+        before = self._counters.read()
+        process = await self._inner.spawn(command, stdio)
+        return CountedProcess(process, self._counters, before, command.limits, self._why_lost)
+
+
+class CountedProcess:
+    def __init__(
+        self, inner: InitProcess, counters: Counters, before: Counts, limits: Limits,
+        why_lost: WhyLost,
+    ) -> None:  # fmt: skip
+        self._inner = inner
+        self._counters = counters
+        self._before = before
+        self._limits = limits
+        self._why_lost = why_lost
+        self._exceeded: LimitName | None = None
+        self.signal = inner.signal
+        self.kill = inner.kill
+        self.close = inner.close
+
+    @property
+    def pty(self) -> int | None:
+        return self._inner.pty
+
+    @property
+    def filter_loaded(self) -> bool:
+        return self._inner.filter_loaded
+
+    async def wait(self, *, tree: bool = True) -> ExitReport:
+        limits = self._limits
+        asked = (limits.memory_bytes, limits.cpu_s, limits.processes)
+        watched = any(value is not None for value in asked)
+        report: ExitReport | None = None
+        while report is None:
+            with anyio.move_on_after(LOOK_EVERY_S if watched else None):
+                report = await self._inner.wait(tree=tree)
+            if watched and self._exceeded is None:
+                self._exceeded = self._look(report)
+                if self._exceeded is not None:
+                    self.kill()
+        if report.lost is not None and self._exceeded != "memory":
+            return replace(report, lost=await self._why_lost() or report.lost)
+        return replace(report, limit=report.limit or self._exceeded, lost=None)
+
+    def _look(self, report: ExitReport | None) -> LimitName | None:
+        """A command that came to a good end was not ended by a limit."""
+        if report is not None and report.exit_code == 0:
+            return None
+        now, before, limits = self._counters.read(), self._before, self._limits
+        if limits.memory_bytes is not None and _more(now.memory_kills, before.memory_kills):
+            return "memory"
+        if limits.processes is not None and _more(now.forks_refused, before.forks_refused):
+            return "processes"
+        used = (now.cpu_s or 0.0) - (before.cpu_s or 0.0)
+        if report is None and limits.cpu_s is not None and used > limits.cpu_s:
+            return "cpu"
+        return None
+
+
+def _more(now: int | None, before: int | None) -> bool:
+    return now is not None and now > (before or 0)

@@ -1,0 +1,110 @@
+"""How a container's init reaches the daemon: a socket in a folder that is bound into the container.
+
+The folder holds the init itself and the socket, and belongs to the user that the container runs as:
+nobody else can connect. One connection is taken, and the socket is gone.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+import struct
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import anyio
+
+from sandboxd.linux.launch import LaunchFailed
+from sandboxd.policy.plan import RunAs
+
+INSIDE = "/.sandboxd"
+ENTRY = (f"{INSIDE}/init", "--connect", f"{INSIDE}/control")
+DIAL_S = 30.0
+LOOK_EVERY_S = 1.0
+_ID = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Who connected, as this machine sees it; pid 0 when it cannot."""
+
+    pid: int
+    uid: int
+
+
+class Doorstep:
+    """The folder and the socket for one container. `close` in any case."""
+
+    def __init__(self, parent: str, name: str, init: str, owner: RunAs) -> None:
+        self.folder = os.path.join(parent, name)
+        os.mkdir(self.folder, 0o700)
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            os.link(init, os.path.join(self.folder, "init"))
+            self._listen()
+            if os.getuid() == 0:
+                for path in (self._socket, self.folder):
+                    os.chown(path, owner.uid, owner.gid)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def _socket(self) -> str:
+        return os.path.join(self.folder, "control")
+
+    def _listen(self) -> None:
+        """Through the folder's descriptor: a socket's name has room for 107 bytes only."""
+        folder = os.open(self.folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            self._listener.bind(f"/proc/self/fd/{folder}/control")
+        finally:
+            os.close(folder)
+        os.chmod(self._socket, 0o600)
+        self._listener.listen(1)
+        self._listener.setblocking(False)
+
+    async def answered(
+        self, container: str, owner: int, ended: Callable[[], Awaitable[str | None]]
+    ) -> tuple[socket.socket, Peer]:
+        """The init's connection. LaunchFailed when `ended` says why there will be none."""
+        deadline = anyio.current_time() + DIAL_S
+        while anyio.current_time() < deadline:
+            with anyio.move_on_after(LOOK_EVERY_S):
+                await anyio.wait_readable(self._listener)
+                connection, _ = self._listener.accept()
+                try:
+                    peer = _checked(connection, container, owner)
+                except BaseException:
+                    connection.close()
+                    raise
+                connection.setblocking(False)
+                os.unlink(self._socket)
+                return connection, peer
+            why = await ended()
+            if why is not None:
+                raise LaunchFailed(why)
+        raise LaunchFailed(f"no word from the container's init in {DIAL_S:g} s")
+
+    def close(self) -> None:
+        self._listener.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _checked(connection: socket.socket, container: str, owner: int) -> Peer:
+    pid, uid, _ = struct.unpack("iII", connection.getsockopt(
+        socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("iII")))  # fmt: skip
+    named = set(_ID.findall(cgroups_of(pid)))
+    if uid != owner or (named and container not in named):
+        raise LaunchFailed(f"process {pid} of uid {uid} connected, which is not the container's")
+    return Peer(pid, uid)
+
+
+def cgroups_of(pid: int) -> str:
+    try:
+        with open(f"/proc/{pid}/cgroup", encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""

@@ -1,0 +1,82 @@
+"""Where the engine is: the config's word, DOCKER_HOST, or the first socket that exists.
+
+One place, so that what `status` names and what is connected to are the same.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+DEFAULT = "unix:///var/run/docker.sock"
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """`url` as people write it. `certificates`: the folder for TLS, None without TLS."""
+
+    url: str
+    certificates: str | None = None
+
+    @property
+    def socket(self) -> str | None:
+        """The path of a local engine's socket."""
+        return self.url.removeprefix("unix://") if self.url.startswith("unix://") else None
+
+    @property
+    def base_url(self) -> str:
+        """What requests are addressed to; the connector knows the way to a socket."""
+        if self.socket is not None:
+            return "unix://localhost"
+        scheme = "https" if self.certificates else "http"
+        return f"{scheme}://{self.url.partition('://')[2]}"
+
+    def tls(self) -> ssl.SSLContext | None:
+        """As the docker CLI does it: ca.pem, cert.pem and key.pem of DOCKER_CERT_PATH."""
+        if self.certificates is None:
+            return None
+        context = ssl.create_default_context(cafile=os.path.join(self.certificates, "ca.pem"))
+        context.load_cert_chain(
+            os.path.join(self.certificates, "cert.pem"), os.path.join(self.certificates, "key.pem")
+        )
+        return context
+
+
+def find(configured: str, env: Mapping[str, str]) -> Endpoint:
+    """The engine to use; with nothing named and no socket there, the usual place."""
+    url = configured or env.get("DOCKER_HOST") or ""
+    if not url:
+        found = next((path for path in _sockets(env) if _is_socket(path)), None)
+        return Endpoint(f"unix://{found}" if found else DEFAULT)
+    if url.startswith("unix://"):
+        return Endpoint(url)
+    return Endpoint(url, _certificates(env))
+
+
+def _certificates(env: Mapping[str, str]) -> str | None:
+    if not env.get("DOCKER_TLS_VERIFY"):
+        return None
+    return env.get("DOCKER_CERT_PATH") or os.path.join(env.get("HOME") or "/", ".docker")
+
+
+def _sockets(env: Mapping[str, str]) -> Iterator[str]:
+    yield "/var/run/docker.sock"
+    home, runtime = env.get("HOME"), env.get("XDG_RUNTIME_DIR")
+    if runtime:
+        yield f"{runtime}/docker.sock"  # rootless Docker
+    if home:
+        yield f"{home}/.docker/run/docker.sock"  # Docker Desktop on macOS
+        yield f"{home}/.docker/desktop/docker.sock"  # Docker Desktop on Linux
+    yield "/run/podman/podman.sock"
+    if runtime:
+        yield f"{runtime}/podman/podman.sock"
+
+
+def _is_socket(path: str) -> bool:
+    try:
+        return stat.S_ISSOCK(os.stat(path).st_mode)
+    except OSError:
+        return False

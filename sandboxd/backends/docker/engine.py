@@ -1,0 +1,213 @@
+"""The engine's API, as far as this backend needs it: every call bounded, every error in our words.
+
+It hides aiodocker. The connector has no limit: a run in attach mode holds two connections, and
+with aiodocker's default of a hundred as many runs as that wait for each other for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import anyio
+
+from sandboxd.backends.docker.endpoint import Endpoint
+from sandboxd_proto.errors import SandboxUnavailable
+
+if TYPE_CHECKING:
+    import aiodocker
+    import aiohttp
+    from aiodocker.stream import Stream
+
+CALL_S = 60.0  # making and starting, on an engine that does a lot at once
+SHORT_S = 10.0  # everything on the way to a container's end
+NO_CONNECTION = 900  # aiodocker's number for it; not HTTP's
+T = TypeVar("T")
+Body = dict[str, Any]
+
+NOT_INSTALLED = SandboxUnavailable(
+    "the docker backend needs the Python package aiodocker, which is not installed",
+    remedy="install it: pip install 'sandboxd[docker]'",
+)
+
+
+class EngineError(Exception):
+    """The engine answered with an error: its status code and its words."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What an engine says about itself. `identity` changes when it is another one."""
+
+    identity: str
+    version: str
+    rootless: bool
+    userns_remap: bool
+    security: tuple[str, ...]
+    has_init: bool
+
+
+class Engine:
+    """One engine. Used from one event loop; `close` ends its connections."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
+        self._client: aiodocker.Docker | None = None
+        self._connector: aiohttp.BaseConnector | None = None
+
+    # what is asked of it
+
+    async def facts(self) -> Facts:
+        said = await self._call(lambda docker: docker.system.info(), SHORT_S)
+        security = tuple(str(option) for option in said.get("SecurityOptions") or ())
+        return Facts(
+            identity=str(said.get("ID") or ""),
+            version=str(said.get("ServerVersion") or "?"),
+            rootless=any("rootless" in option for option in security),
+            userns_remap=any("name=userns" in option for option in security),
+            security=security,
+            has_init=(said.get("InitCommit") or {}).get("ID") not in (None, "", "N/A"),
+        )
+
+    async def create(self, name: str, body: Body) -> str:
+        """The id of the new container."""
+        made = await self._call(lambda docker: docker.containers.create(body, name=name))
+        return str(made.id)
+
+    async def start(self, container: str) -> None:
+        await self._call(lambda docker: docker.containers.container(container).start())
+
+    async def inspect(self, container: str) -> Body:
+        return await self._call(lambda d: d.containers.container(container).show(), SHORT_S)
+
+    async def kill(self, container: str, signal: int) -> None:
+        await self._call(
+            lambda docker: docker.containers.container(container).kill(signal=str(signal)), SHORT_S
+        )
+
+    async def remove(self, container: str) -> None:
+        """Gone with its volumes, running or not; one that is not there is no error."""
+        try:
+            await self._call(
+                lambda docker: docker.containers.container(container).delete(force=True, v=True),
+                SHORT_S,
+            )
+        except EngineError as error:
+            if error.status not in (404, 409):  # 409: the engine is removing it already
+                raise
+
+    async def resize(self, container: str, rows: int, cols: int) -> None:
+        await self._call(
+            lambda docker: docker.containers.container(container).resize(h=rows, w=cols), SHORT_S
+        )
+
+    async def wait(self, container: str) -> int:
+        """The exit code, however long it takes."""
+        said = await self._call(lambda docker: docker.containers.container(container).wait(), None)
+        return int(said["StatusCode"])
+
+    async def attach(self, container: str, *, stdin: bool, tty: bool) -> Stream:
+        """The container's streams, connected before it is started: nothing is missed."""
+
+        async def connect(docker: aiodocker.Docker) -> Stream:
+            handle = docker.containers.container(container, Config={"Tty": tty})
+            stream = handle.attach(stdin=stdin, stdout=True, stderr=True)
+            await stream._init()
+            return stream
+
+        return await self._call(connect)
+
+    async def cpu_seconds(self, container: str) -> float | None:
+        """What the whole container has used; None when the engine cannot say (any more)."""
+        try:
+            (said,) = await self._call(
+                lambda docker: docker.containers.container(container).stats(stream=False), SHORT_S
+            )
+            return float(said["cpu_stats"]["cpu_usage"]["total_usage"]) / 1e9
+        except (EngineError, SandboxUnavailable, KeyError, ValueError):
+            return None
+
+    async def labelled(self, label: str) -> list[str]:
+        """The ids of all containers that carry `label` (key=value), whatever their state."""
+        found = await self._call(
+            lambda docker: docker.containers.list(all=1, filters=f'{{"label":["{label}"]}}'),
+            SHORT_S,
+        )
+        return [str(container.id) for container in found]
+
+    async def has_image(self, image: str) -> bool:
+        try:
+            await self._call(lambda docker: docker.images.inspect(image), SHORT_S)
+        except EngineError as error:
+            if error.status == 404:
+                return False
+            raise
+        return True
+
+    async def pull(self, image: str) -> None:
+        await self._call(lambda docker: docker.images.pull(image), None)
+
+    async def close(self) -> None:
+        client, self._client = self._client, None
+        connector, self._connector = self._connector, None
+        if client is not None:
+            await client.close()
+        if connector is not None:
+            await connector.close()
+
+    # how
+
+    async def _call(
+        self, ask: Callable[[aiodocker.Docker], Awaitable[T]], timeout_s: float | None = CALL_S
+    ) -> T:
+        docker = self._connected()
+        import aiodocker
+        import aiohttp
+
+        try:
+            with anyio.fail_after(timeout_s):
+                return await ask(docker)
+        except aiodocker.DockerError as error:
+            if error.status == NO_CONNECTION:
+                raise self.unreachable(str(error.message)) from None
+            raise EngineError(error.status, str(error.message)) from None
+        except (TimeoutError, asyncio.TimeoutError):
+            raise self.unreachable(f"no answer in {timeout_s:g} s") from None
+        except (aiohttp.ClientError, OSError) as error:
+            raise self.unreachable(str(error)) from None
+
+    def _connected(self) -> aiodocker.Docker:
+        if self._client is None:
+            try:
+                import aiodocker
+            except ImportError:
+                raise NOT_INSTALLED from None
+            self._connector = self._reaching()
+            self._client = aiodocker.Docker(self.endpoint.base_url, connector=self._connector)
+        return self._client
+
+    def _reaching(self) -> aiohttp.BaseConnector:
+        import aiohttp
+
+        if self.endpoint.socket is not None:
+            # A connection for each call: one that was kept is broken after the engine restarted.
+            return aiohttp.UnixConnector(self.endpoint.socket, limit=0, force_close=True)
+        try:
+            tls = self.endpoint.tls()
+        except OSError as error:
+            raise self.unreachable(f"its certificates cannot be read: {error}") from None
+        return aiohttp.TCPConnector(limit=0, ssl=tls if tls is not None else True)
+
+    def unreachable(self, why: str) -> SandboxUnavailable:
+        return SandboxUnavailable(
+            f"the Docker engine at {self.endpoint.url} does not answer: {why}",
+            remedy="start the engine (systemctl start docker), or set DOCKER_HOST; "
+            "or set SANDBOXD_BACKEND=auto for the local sandbox",
+        )

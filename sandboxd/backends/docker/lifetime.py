@@ -1,0 +1,107 @@
+"""A container from its creation to its certain end, and those that a dead daemon left behind.
+
+The name is ours and chosen beforehand, so a container whose creation was cancelled, timed out or
+lost its answer can still be removed.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from hashlib import sha256
+from uuid import uuid4
+
+import anyio
+
+from sandboxd.backends.docker.engine import Body, Engine, EngineError
+from sandboxd_proto.errors import SandboxdError
+
+log = logging.getLogger(__name__)
+LABEL = "dev.sandboxd.supervisor"
+REMOVE_S = 20.0
+
+
+def new_name() -> str:
+    return f"sandboxd-{uuid4().hex[:16]}"
+
+
+def supervisor_identity(socket_path: str) -> str:
+    """The same for every daemon on this socket of this machine, one after the other, and no other.
+
+    An engine may serve many machines: the path alone is not enough.
+    """
+    try:
+        with open("/etc/machine-id", encoding="ascii") as file:
+            machine = file.read().strip()
+    except (OSError, UnicodeDecodeError):
+        machine = ""
+    facts = (machine or socket.gethostname(), os.path.realpath(socket_path))
+    return sha256(repr(facts).encode("utf-8", "surrogateescape")).hexdigest()[:32]
+
+
+class Containers:
+    """All containers of this supervisor on one engine."""
+
+    def __init__(self, engine: Engine, identity: str) -> None:
+        self.engine = engine
+        self.labels = {LABEL: identity}
+        self._live: set[str] = set()
+        self._left: set[str] = set()
+
+    @asynccontextmanager
+    async def created(self, body: Body, name: str | None = None) -> AsyncIterator[str]:
+        """A container that is not started yet; on leaving it is gone, whatever its state.
+
+        Removal that fails (the engine is down) is tried again with the next container.
+        """
+        name = name or new_name()
+        self._live.add(name)
+        try:
+            # A cancelled create call still makes the container.
+            with anyio.CancelScope(shield=True):
+                container = await self.engine.create(name, body)
+            await anyio.lowlevel.checkpoint_if_cancelled()
+            yield container
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._remove(name)
+                self._live.discard(name)
+
+    async def _remove(self, name: str) -> None:
+        try:
+            with anyio.fail_after(REMOVE_S):
+                await self.engine.remove(name)
+        except (SandboxdError, EngineError, TimeoutError) as error:
+            log.warning("container %s could not be removed yet: %s", name, error)
+            self._left.add(name)
+
+    async def sweep(self) -> None:
+        """Try again with what could not be removed."""
+        left, self._left = self._left, set()
+        for name in left:
+            await self._remove(name)
+
+    @property
+    def left(self) -> int:
+        return len(self._left)
+
+    async def reap(self) -> int:
+        """Remove what an earlier daemon of this identity left; never one of this daemon's own."""
+        (item,) = self.labels.items()
+        reaped = 0
+        for container in await self.engine.labelled("=".join(item)):
+            try:
+                name = str((await self.engine.inspect(container))["Name"]).lstrip("/")
+                if name in self._live:
+                    continue
+                await self.engine.remove(container)
+                reaped += 1
+            except EngineError as error:
+                if error.status != 404:
+                    log.warning("container %s could not be reaped: %s", container[:12], error)
+        if reaped:
+            log.info("removed %d containers that an earlier daemon had left", reaped)
+        return reaped

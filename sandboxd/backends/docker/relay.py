@@ -1,0 +1,94 @@
+"""The daemon's own ends of a relayed command: pipes that the caller gave, or a local terminal."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+import termios
+import tty
+from contextlib import suppress
+
+import anyio
+
+from sandboxd.sandbox import PtyRequest, Stdio
+
+READ_SIZE = 64 * 1024
+STDERR = 2
+
+
+class LocalEnds:
+    """Copies of the caller's ends, which it closes itself; a terminal is a pair of our own."""
+
+    def __init__(self, stdio: Stdio | None, pty: PtyRequest | None) -> None:
+        self.master: int | None = None
+        if pty is not None:
+            self.master, terminal = os.openpty()
+            tty.setraw(terminal)
+            fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", pty.rows, pty.cols, 0, 0))
+            os.set_blocking(self.master, False)
+            self.stdin = self._out = terminal
+            self._err = terminal
+        else:
+            assert stdio is not None
+            self.stdin, self._out, self._err = (
+                os.dup(fd) for fd in (stdio.stdin, stdio.stdout, stdio.stderr)
+            )
+        for fd in {self.stdin, self._out, self._err}:
+            os.set_blocking(fd, False)
+        self._open = {self.stdin, self._out, self._err}
+
+    def output(self, stream: int) -> int:
+        """-1 when it is closed already."""
+        fd = self._err if stream == STDERR else self._out
+        return fd if fd in self._open else -1
+
+    def size(self) -> tuple[int, int]:
+        packed = fcntl.ioctl(self.stdin, termios.TIOCGWINSZ, b"\0" * 8)
+        rows, cols, _, _ = struct.unpack("HHHH", packed)
+        return rows, cols
+
+    def close_outputs(self) -> None:
+        """The reader sees the end. A terminal ends as a whole."""
+        self._close(self._out, self._err)
+
+    def close(self) -> None:
+        self._close(*self._open)
+        if self.master is not None:
+            self._close_one(self.master)
+            self.master = None
+
+    def _close(self, *fds: int) -> None:
+        for fd in fds:
+            if fd in self._open:
+                self._open.discard(fd)
+                self._close_one(fd)
+
+    @staticmethod
+    def _close_one(fd: int) -> None:
+        anyio.notify_closing(fd)
+        with suppress(OSError):
+            os.close(fd)
+
+
+async def read_some(fd: int) -> bytes:
+    while True:
+        try:
+            return os.read(fd, READ_SIZE)
+        except BlockingIOError:
+            await anyio.wait_readable(fd)
+
+
+async def write_all(fd: int, data: bytes) -> None:
+    """As fast as the reader reads; what nobody will ever read is dropped."""
+    view = memoryview(data)
+    while view and fd >= 0:
+        try:
+            view = view[os.write(fd, view) :]
+        except BlockingIOError:
+            try:
+                await anyio.wait_writable(fd)
+            except anyio.ClosedResourceError:
+                return
+        except OSError:
+            return
