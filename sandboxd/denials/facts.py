@@ -80,11 +80,16 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class GateEvent:
-    """A connection or a name lookup that the egress gate refused."""
+    """A connection or a name lookup that the egress gate refused.
+
+    `allow`: the entries of the manifest that would allow it; None: the host itself.
+    """
 
     host: str
     port: int | None
     reason: str
+    operation: str = "connect"
+    allow: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

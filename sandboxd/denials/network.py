@@ -6,8 +6,11 @@ import ipaddress
 import re
 from dataclasses import dataclass
 
+import msgspec
+
 from sandboxd.denials import remedies
-from sandboxd.denials.facts import Setting
+from sandboxd.denials.facts import GateEvent, Setting
+from sandboxd.policy.hosts import parse_rule
 from sandboxd_proto.denial import Confidence, Denial, Evidence, Layer
 
 NETWORK_REASONS = ("lookup", "unreachable", "unconnected")
@@ -82,7 +85,7 @@ def refused(setting: Setting, end: Endpoint) -> bool:
     if is_loopback(end.host):
         # The sandbox has a loopback of its own: only a service of the host is out of reach.
         return end.port is not None and setting.host.listens(end.port)
-    return rule.kind == "deny" or not any(_covers(entry, end.host) for entry in rule.hosts)
+    return rule.kind == "deny" or not any(_covers(entry, end) for entry in rule.hosts)
 
 
 def is_loopback(host: str) -> bool:
@@ -111,6 +114,20 @@ def denial(
     )  # fmt: skip
 
 
+def gate_denial(setting: Setting, event: GateEvent) -> Denial:
+    """What the gate refused is known for certain, and so is what would allow it."""
+    end = Endpoint(event.host, event.port)
+    made = denial(
+        setting, end, operation=event.operation, evidence="gate", layer="gate", note=event.reason
+    )
+    if event.allow is None:
+        return made
+    rule = setting.plan.sandbox.network
+    hosts = list(dict.fromkeys([*rule.hosts, *event.allow]))
+    remedy = {"network": {"kind": "allow_hosts", "hosts": hosts}} if event.allow else None
+    return msgspec.structs.replace(made, remedy=remedy)
+
+
 def usual_denial(setting: Setting, hosts: tuple[str, ...]) -> Denial:
     """Nothing named a host; the program asks these unless it is configured otherwise."""
     rule = setting.plan.sandbox.network
@@ -126,9 +143,8 @@ def _operation(reason: str) -> str:
     return "lookup" if reason == "lookup" else "connect"
 
 
-def _covers(entry: str, host: str) -> bool:
-    name = re.sub(r":\d+\Z", "", entry).strip("[]").lower()
-    host = host.lower().rstrip(".")
-    if name.startswith("*."):
-        return host.endswith(name[1:])
-    return name == host
+def _covers(entry: str, end: Endpoint) -> bool:
+    rule = parse_rule(entry)
+    if not rule.covers(end.host.lower().rstrip(".").strip("[]")):
+        return False
+    return end.port is None or rule.covers_port(end.port)

@@ -46,12 +46,18 @@ def _with_sent(strong: list[Denial], sent: list[Denial]) -> list[Denial]:
     return [*strong, *(denial for denial in sent if (denial.kind, denial.target) not in known)]
 
 
+def _is_same(one: Denial, other: Denial) -> bool:
+    if one.layer == other.layer == "gate":
+        return one.message == other.message  # one host at two ports is refused twice
+    return one.target == other.target
+
+
 def merged(first: Iterable[Denial], more: Iterable[Denial]) -> list[Denial]:
     """Without repetitions of kind and target, and without "something" where the thing is known."""
     found = list(first)
     for denial in more:
         same = [other for other in found if other.kind == denial.kind]
-        if any(other.target == denial.target for other in same):
+        if any(_is_same(other, denial) for other in same):
             continue
         if denial.target is None and same:
             continue
@@ -102,8 +108,7 @@ def _protected(facts: Facts) -> Iterator[Denial]:
 
 def _gate(setting: Setting, facts: Facts) -> Iterator[Denial]:
     for event in facts.gate_events:
-        end = network.Endpoint(event.host, event.port)
-        yield network.denial(setting, end, evidence="gate", layer="gate", note=event.reason)
+        yield network.gate_denial(setting, event)
 
 
 def _connections(examiner: Examiner, facts: Facts, found: list[Denial]) -> Iterator[Denial]:

@@ -19,11 +19,13 @@ from sandboxd.sandbox import Command, ExitReport, Process, Sandbox, TreeUsage
 from sandboxd.supervisor.guard import NO_GUARD, Guard, Protected
 from sandboxd.supervisor.judge import Bench, Judge
 from sandboxd.supervisor.outcome import Ended, outcome
+from sandboxd.supervisor.network_reports import host_usage
 from sandboxd.supervisor.output import OutputBudget, Stream
 from sandboxd.supervisor.pipes import Pipes
 from sandboxd.supervisor.pumps import CollectingPump, Pump, StreamingPump
 from sandboxd.supervisor.request import ExecuteRequest
 from sandboxd.supervisor.stdin import StdinFeed
+from sandboxd.traffic import Traffic
 from sandboxd_proto.errors import InvalidParams, SandboxdError
 from sandboxd_proto.messages.execute import (
     Captured,
@@ -75,6 +77,7 @@ class Execution:
         self.error: SandboxdError | None = None
         self._bench = bench
         self._process: Process | None = None
+        self._traffic: Traffic | None = None
         self._ended_by: Ended | None = None
         self._pipes = Pipes(request.passed)
         self._stdin = StdinFeed(self._pipes.give_up(self._pipes.stdin_write))  # -1: passed
@@ -149,6 +152,8 @@ class Execution:
             isolated=self.backend != "none", pty=request.pty is not None,
         )  # fmt: skip
         guard = Guard(plan.sandbox) if ground.guarded else NO_GUARD
+        if plan.sandbox.network.kind == "allow_hosts":
+            self._traffic = Traffic()
         try:
             process = await ground.sandbox.spawn(
                 self._command(ground), None if request.pty else self._pipes.child
@@ -173,8 +178,11 @@ class Execution:
                     self._feed_later(process, tasks)
                     pumps = self._pumps(process, streams, tasks)
                     watching = guard.start(process.kill, tasks)
+                    if self._traffic is not None and request.listener is not None:
+                        tasks.start_soon(self._tell_refusals, self._traffic, judge)
                     report = await self._until_end(process, ground, pumps)
                     watching.cancel()
+                    self._close_traffic()
             duration_ms = (self._ended_at - began) * 1000
             if ground.linger is not None and await self._left_behind(process):
                 ground.linger(process, self._outputs())
@@ -183,6 +191,7 @@ class Execution:
             return await self._concluded(ending, streams, judge, ground.enforcement)
         finally:
             self._process = None
+            self._close_traffic()
             if not kept:
                 process.close()
             guard.close()
@@ -192,8 +201,19 @@ class Execution:
         return Command(
             argv=request.argv, env=plan.env, cwd=plan.cwd, limits=plan.limits,
             syscall_policy=plan.syscall_policy, pty=request.pty,
-            keep_background=ground.linger is not None,
+            keep_background=ground.linger is not None, traffic=self._traffic,
         )  # fmt: skip
+
+    async def _tell_refusals(self, traffic: Traffic, judge: Judge) -> None:
+        assert self.request.listener is not None
+        while refusals := await traffic.each_refusal():
+            for refusal in refusals:
+                for denial in judge.refused(refusal):
+                    await self.request.listener.denial(self.id, denial)
+
+    def _close_traffic(self) -> None:
+        if self._traffic is not None:
+            self._traffic.close()
 
     async def _left_behind(self, process: Process) -> bool:
         """Whether the command left processes running (or may have: it does not say in time)."""
@@ -311,7 +331,9 @@ class Execution:
         how = outcome(report, request.plan.limits, self._ended_by)
         tiers: dict[str, Tier] = {**enforcement, **dict(report.tiers)}
         protected = (*ending.protected, *report.protected)
-        denials, untold = judge.finish(report, how, self._ended_by, tiers, protected)
+        denials, untold = judge.finish(
+            report, how, self._ended_by, tiers, protected, self._traffic
+        )
         exit_code = report.exit_code if how == "exited" else None
         if request.listener is not None:
             for denial in untold:
@@ -331,6 +353,7 @@ class Execution:
             denials=denials,
             backend=self.backend,
             enforcement=tiers,
+            network_usage=host_usage(self._traffic),
         )
 
     def never_ran(self, backend: str, enforcement: Enforcement) -> ExecuteResult:

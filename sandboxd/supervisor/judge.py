@@ -7,10 +7,13 @@ from dataclasses import dataclass
 
 from sandboxd.denials import Facts, Setting, StreamScanner
 from sandboxd.denials.hostview import host_view
+from sandboxd.denials.network import gate_denial
 from sandboxd.policy.layout import Host, layout
 from sandboxd.policy.plan import Plan
 from sandboxd.sandbox import ExitReport
+from sandboxd.supervisor.network_reports import gate_event, named_connections
 from sandboxd.supervisor.outcome import Ended
+from sandboxd.traffic import Refusal, Traffic
 from sandboxd_proto.denial import Denial
 from sandboxd_proto.messages.execute import Outcome, StreamName, Tier
 
@@ -40,6 +43,7 @@ class Judge:
         self.filter_loaded = False
         self._scanner: StreamScanner | None = None
         self._told: list[Denial] = []
+        self._by_gate: set[str | None] = set()
 
     def feed(self, stream: StreamName, data: bytes) -> list[Denial]:
         if not self._isolated:
@@ -53,32 +57,46 @@ class Judge:
             log.exception("the output of a command could not be classified")
             self._isolated = False
             return []
+        # What the gate has said already is not said again for the program's own words about it.
+        found = [d for d in found if d.kind != "network" or d.target not in self._by_gate]
         self._told += found
         return found
 
+    def refused(self, refusal: Refusal) -> list[Denial]:
+        """What the gate refused, as it happens."""
+        if not self._isolated:
+            return []
+        denial = gate_denial(self._setting(), gate_event(refusal))
+        self._by_gate.add(denial.target)
+        self._told.append(denial)
+        return [denial]
+
     def _make(self) -> StreamScanner:
+        return StreamScanner(self._setting())
+
+    def _setting(self) -> Setting:
         plan = self._plan
-        return StreamScanner(
-            Setting(
-                plan=plan,
-                layout=layout(plan.sandbox, self._bench.host),
-                host=host_view(plan.sandbox.run_as),
-                argv=self._argv,
-                filter_loaded=self.filter_loaded,
-                landlock=self._bench.landlock,
-                masks_refuse=False,
-                host_root=self._bench.root and plan.sandbox.run_as is None,
-                pty=self._pty,
-            )
+        return Setting(
+            plan=plan,
+            layout=layout(plan.sandbox, self._bench.host),
+            host=host_view(plan.sandbox.run_as),
+            argv=self._argv,
+            filter_loaded=self.filter_loaded,
+            landlock=self._bench.landlock,
+            masks_refuse=False,
+            host_root=self._bench.root and plan.sandbox.run_as is None,
+            pty=self._pty,
         )
 
     def finish(
         self, report: ExitReport, outcome: Outcome, ended_by: Ended | None,
         enforcement: dict[str, Tier], protected: tuple[tuple[str, str | None], ...] = (),
+        traffic: Traffic | None = None,
     ) -> tuple[list[Denial], list[Denial]]:  # fmt: skip
         """(all denials, those that were not told yet)."""
         quiet = self._scanner is None and outcome == "exited" and report.exit_code == 0
-        if not self._isolated or (quiet and not protected and not report.evidence):
+        refusals = traffic.refusals if traffic is not None else []
+        if not self._isolated or not (not quiet or protected or report.evidence or refusals):
             return [], []
         scanner = self._scanner or self._make()
         found = scanner.finish(
@@ -93,9 +111,9 @@ class Judge:
                 cpu_s=report.usage.cpu_ms / 1000,
                 enforcement=enforcement,
                 protected=protected,
-                notified=report.evidence.connections,
+                gate_events=tuple(map(gate_event, refusals)),
+                notified=named_connections(self._plan, report.evidence.connections),
                 lookups=report.evidence.lookups,
             )
         )
-        told = set(map(id, self._told))
-        return found, [denial for denial in found if id(denial) not in told]
+        return found, [denial for denial in found if denial not in self._told]

@@ -68,7 +68,20 @@ class Usage(Reported, frozen=True, kw_only=True):
     max_rss_bytes: int
 
 
+class HostUsage(Reported, frozen=True, kw_only=True):
+    """What an execution did with one host at one port; bytes as the command sees them."""
+
+    host: str
+    port: int
+    connections: int
+    refused: int
+    sent_bytes: int
+    received_bytes: int
+
+
 class ExecuteResult(Reported, frozen=True, kw_only=True):
+    """`network_usage` is filled where the network goes through the gate (allow_hosts)."""
+
     execution_id: str
     outcome: Outcome
     exit_code: int | None
@@ -80,6 +93,7 @@ class ExecuteResult(Reported, frozen=True, kw_only=True):
     denials: list[Denial]
     backend: str
     enforcement: dict[str, Tier]
+    network_usage: list[HostUsage] = []
 
 
 class Detached(Reported, frozen=True, kw_only=True):
