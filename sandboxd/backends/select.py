@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 
-from sandboxd.backends.interface import Backend
+from sandboxd.backends.interface import Available, Backend
 from sandboxd.backends.registry import Registry
 from sandboxd.config import BACKENDS, Config, both_keys
 from sandboxd.policy.plan import Plan
@@ -57,6 +57,17 @@ def select(plan: Plan, config: Config, registry: Registry) -> list[Backend]:
     if not able:
         raise unsupported or refusal([])
     return able
+
+
+async def working(plan: Plan, config: Config, registry: Registry) -> Backend:
+    """The backend that would run this plan now, each one probed for real; else the refusal."""
+    failures: list[SandboxUnavailable] = []
+    for backend in select(plan, config, registry):
+        probe = await backend.probe()
+        if isinstance(probe, Available):
+            return backend
+        failures.append(SandboxUnavailable(probe.reason, remedy=probe.remedy))
+    raise refusal(failures)
 
 
 def refusal(failures: list[SandboxUnavailable]) -> SandboxUnavailable:

@@ -27,7 +27,6 @@ from sandboxd.linux.identity import dropped
 from sandboxd.linux.landlock import (
     Ruleset,
     RulesetSpec,
-    access_write,
     add_path,
     build_ruleset,
     kernel_abi,
@@ -84,9 +83,8 @@ class Landlock:
 
     def command_line(self, plan: Plan) -> list[str]:
         words = [*dropped(plan.sandbox.run_as), "sandboxd-init"]
-        write = access_write(kernel_abi())
         for rule in self._rules(plan.sandbox).paths:
-            words += ["--write" if rule.access == write else "--read", rule.path]
+            words += ["--write" if rule.writable else "--read", rule.path]
         return words
 
     def open(self, spec: SandboxSpec) -> AbstractAsyncContextManager[Sandbox]:

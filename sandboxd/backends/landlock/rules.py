@@ -34,6 +34,10 @@ class PathRule:
     access: int
     identity: Identity | None = None
 
+    @property
+    def writable(self) -> bool:
+        return bool(self.access & FSAccess.WRITE_FILE)
+
 
 @dataclass(slots=True)
 class Rules:

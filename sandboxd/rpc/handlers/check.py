@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sandboxd.backends.select import select
+from sandboxd.backends.select import working
 from sandboxd.policy.plan import Plan
 from sandboxd.policy.resolve import plan_for
 from sandboxd.rpc.call import Call
@@ -14,7 +14,7 @@ from sandboxd_proto.messages.server import CheckParams, CheckResult, ResolvedMan
 async def manifest_check(call: Call, params: CheckParams) -> CheckResult:
     machine, supervisor = call.service.machine, call.service.supervisor
     plan = plan_for(wish_of(params), machine)
-    backend = select(plan, machine.config, supervisor.registry)[0]
+    backend = await working(plan, machine.config, supervisor.registry)
     return CheckResult(
         backend=backend.name,
         plan=resolved(plan),
