@@ -10,6 +10,8 @@ import sandboxd
 from sandboxd import config as configuration
 from sandboxd.harden import harden
 from sandboxd.logs import LEVELS, configure
+from sandboxd.policy.exfil_switch import exfil_switch
+from sandboxd.policy.network import check_config as check_network
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -21,9 +23,11 @@ def main(argv: list[str] | None = None) -> int:
         path = options.config or configuration.default_path(os.environ)
         required = bool(options.config or os.environ.get("SANDBOXD_CONFIG"))
         config = configuration.load(path, os.environ, flags, required=required)
+        check_network(config)
     except configuration.ConfigError as error:
         print(f"sandboxd: error: {error}", file=sys.stderr)
         return 2
+    config = exfil_switch(config, accepted=options.accept_exfil_risk)
     from sandboxd.daemon import Start, run
 
     return run(
@@ -46,6 +50,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--idle-exit", metavar="SECS", type=float, help="end after so long without a client"
     )
+    parser.add_argument(
+        "--i-accept-exfil-risk", action="store_true", dest="accept_exfil_risk",
+        help="together with [egress] exfil_rules = false: no rules against data leaving",
+    )  # fmt: skip
     level = os.environ.get("SANDBOXD_LOG", "info")
     parser.add_argument("--log-level", choices=LEVELS, default=level)
     parser.add_argument("--version", action="version", version=f"sandboxd {sandboxd.__version__}")

@@ -43,6 +43,7 @@ class Conversation:
     ) -> None:
         self.activity = Activity()
         self.target: Target | None = None
+        self.sending = False  # something of the client's may still be on its way
         self._inbound = inbound
         self._dialer = dialer
         self._traffic = traffic
@@ -54,7 +55,7 @@ class Conversation:
 
         `greet` tells a proxy's client that it may speak. Refused and Unreachable before that.
         """
-        self.target = target
+        self.target, self.sending = target, True
         if target.port not in CLIENT_FIRST:
             server = await self._dialed(target)
             if greet is not None:
@@ -92,9 +93,10 @@ class Conversation:
                 rewrite(head, True)
                 await self._requests(server, rewrite, single=False).forward(head)
                 finish(server)
-                return
-            await self._flush(server)
-            await pump(client, server, self._sent, self.activity)
+            else:
+                await self._flush(server)
+                await pump(client, server, self._sent, self.activity)
+            self.sending = False
 
         async def back() -> None:
             await pump(server, client, self._received, self.activity)
@@ -125,7 +127,7 @@ class Conversation:
         self, target: Target, head: Head, rewrite: Rewrite, *, single: bool = False
     ) -> None:
         """A request whose head has been read, and those that follow on the same connection."""
-        self.target = target
+        self.target, self.sending = target, True
         rewrite(head, True)  # refuses before anything is connected to
         try:
             server = await self._dialed(target)
@@ -144,6 +146,7 @@ class Conversation:
                 raise Ended  # a second request: the client has to connect anew
             else:
                 finish(server)
+            self.sending = False
 
         async def back() -> None:
             if wants_upgrade(head):

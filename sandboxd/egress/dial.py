@@ -1,4 +1,4 @@
-"""From an allowed name to a connection: resolved once, checked, and exactly that is connected to."""
+"""From an allowed name to a connection: resolved once, checked, and only then connected to."""
 
 from __future__ import annotations
 

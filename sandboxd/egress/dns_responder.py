@@ -9,7 +9,9 @@ from __future__ import annotations
 import socket
 import struct
 from collections.abc import Callable
+from contextlib import suppress
 from ipaddress import IPv4Address
+from typing import Any
 
 import anyio
 import anyio.lowlevel
@@ -98,7 +100,7 @@ class DnsResponder:
 
 
 def _send(
-    sock: socket.socket, reply: bytes, control: list[tuple[int, int, bytes]], sender: object
+    sock: socket.socket, reply: bytes, control: list[tuple[int, int, bytes]], sender: Any
 ) -> None:
     """From the address that was asked: a client drops an answer from any other."""
     rights: list[tuple[int, int, bytes]] = []
@@ -106,10 +108,8 @@ def _send(
         if level == socket.IPPROTO_IP and kind == _IP_PKTINFO and len(data) >= _PKTINFO.size:
             _, _, asked = _PKTINFO.unpack_from(data)
             rights = [(level, kind, _PKTINFO.pack(0, asked, b"\0" * 4))]
-    try:
+    with suppress(OSError):  # it asks again
         sock.sendmsg([reply], rights, 0, sender)
-    except OSError:
-        pass  # it asks again
 
 
 async def _message(inbound: Inbound) -> bytes | None:

@@ -35,7 +35,8 @@ from sandboxd.egress.verdicts import HostRules, Verdict
 from sandboxd.traffic import Refusal, Traffic
 
 log = logging.getLogger(__name__)
-DRAIN_S = 2.0
+DRAIN_STEPS, DRAIN_STEP_S = 100, 0.02
+CLOSE_S = 2 * DRAIN_STEPS * DRAIN_STEP_S
 _SWEEP_S = 1.0
 _BREATH_S = 0.1
 
@@ -96,10 +97,13 @@ class Gate:
         return running[-1] if running else self._nobody
 
     def owner(self, user: str, secret: str) -> Traffic | None:
+        """Whose credentials these are. Every execution's are compared, in constant time."""
+        given = f"{user}:{secret}".encode()
+        found = None
         for known, traffic in self._bound.items():
-            if user == proxy_variables.USER and hmac.compare_digest(known.encode(), secret.encode()):
-                return traffic
-        return None
+            if hmac.compare_digest(f"{proxy_variables.USER}:{known}".encode(), given):
+                found = traffic
+        return found
 
     # serving
 
@@ -108,7 +112,7 @@ class Gate:
         try:
             with self._scope:
                 async with anyio.create_task_group() as tasks:
-                    tasks.start_soon(self._sweep, tasks)
+                    tasks.start_soon(self._sweep)
                     with self._listening:
                         async with anyio.create_task_group() as loops:
                             for sock in sockets:
@@ -116,7 +120,7 @@ class Gate:
                                     loops.start_soon(self._dns.serve_udp, sock)
                                 else:
                                     loops.start_soon(self._accept, sock, tasks)
-                    await self._drained()
+                    await self._drain()
                     tasks.cancel_scope.cancel()
         finally:
             for sock in sockets:
@@ -124,16 +128,19 @@ class Gate:
             self._ended.set()
 
     async def close(self) -> None:
-        """Nothing new; what a dead command had sent already may still arrive, for a short time."""
+        """Nothing new. Returns when everything has ended."""
         self._listening.cancel()
-        with anyio.move_on_after(DRAIN_S):
+        with anyio.move_on_after(CLOSE_S):
             await self._ended.wait()
         self._scope.cancel()
         await self._ended.wait()
 
-    async def _drained(self) -> None:
-        while self._live:
-            await anyio.sleep(0.01)
+    async def _drain(self) -> None:
+        """What a command had sent before it ended may still arrive, within a short time."""
+        for _ in range(DRAIN_STEPS):
+            if not any(live.conversation and live.conversation.sending for live in self._live):
+                return
+            await anyio.sleep(DRAIN_STEP_S)
 
     async def _accept(self, listener: socket.socket, tasks: TaskGroup) -> None:
         while True:
@@ -219,7 +226,7 @@ class Gate:
 
     # time limits
 
-    async def _sweep(self, _tasks: TaskGroup) -> None:
+    async def _sweep(self) -> None:
         while True:
             await anyio.sleep(_SWEEP_S)
             now = time.monotonic()

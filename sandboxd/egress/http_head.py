@@ -8,6 +8,7 @@ refused: bare line ends, folded lines, blanks before colons, two lengths, unknow
 from __future__ import annotations
 
 import re
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 MAX_HEAD = 64 * 1024
@@ -43,7 +44,9 @@ class Head:
     def tokens(self, name: str) -> set[str]:
         return {t.strip().lower() for value in self.all(name) for t in value.split(",")} - {""}
 
-    def rendered(self, target: str, drop: set[str], add: tuple[tuple[str, str], ...] = ()) -> bytes:
+    def rendered(
+        self, target: str, drop: AbstractSet[str], add: tuple[tuple[str, str], ...] = ()
+    ) -> bytes:
         """The head again, with another target and without some fields."""
         lines = [f"{self.method} {target} HTTP/1.{self.minor}".encode("latin-1")]
         lines += [f"{name}: {value}".encode("latin-1") for name, value in add]

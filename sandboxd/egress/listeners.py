@@ -2,7 +2,8 @@
 
 A port below 1024 has one listener for all addresses: no program in the sandbox can want it. A port
 above has one for each host's address, so that the program's own servers find room at 127.0.0.1.
-Connections to addresses that no rule names end at the same listeners, and are refused with a report.
+Connections to addresses that no rule names end at the same listeners; they are refused, with a
+report.
 """
 
 from __future__ import annotations

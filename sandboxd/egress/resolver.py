@@ -1,7 +1,7 @@
 """Name → addresses, asked once for each connection and never again for the same one.
 
-The system's resolver by default (it knows /etc/hosts, search lists, the VPN's server); a name server
-of the config where one is set.
+The system's resolver by default (it knows /etc/hosts and the VPN's server), a name server of the
+config where one is set.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from sandboxd.config import Config, ConfigError, Egress
 from sandboxd.policy import shared_platforms
@@ -50,8 +51,7 @@ def _hosts(given: Network, egress: Egress) -> tuple[str, ...]:
         )  # fmt: skip
     rules: list[HostRule] = []
     for index, entry in enumerate(given.hosts):
-        field = f"network.hosts[{index}]"
-        rules += _entry(entry, egress, lambda why, field=field: _invalid(why, field))
+        rules += _entry(entry, egress, partial(_invalid, f"network.hosts[{index}]"))
     rules += configured(egress.allow, egress)
     hosts = tuple(dict.fromkeys(rule.text for rule in rules))
     if len(hosts) > MAX_HOSTS:
@@ -89,7 +89,7 @@ def _refuse_shared(rule: HostRule, fail: Callable[[str], Exception]) -> None:
         )
 
 
-def _invalid(why: str, field: str) -> ManifestInvalid:
+def _invalid(field: str, why: str) -> ManifestInvalid:
     return ManifestInvalid(why, field=field, remedy=f"name the host exactly, {_EXAMPLES}")
 
 
@@ -100,19 +100,25 @@ def configured(entries: Iterable[str], egress: Egress) -> list[HostRule]:
     ]
 
 
+def _check_member(entry: str, egress: Egress, where: str) -> None:
+    if entry.startswith(GROUP):
+        raise _bad_key(where, f"{entry!r} is a group; a group holds hosts only")
+    if any(rule.wildcard for rule in _entry(entry, egress, partial(_bad_key, where))):
+        raise _bad_key(where, f"{entry!r} is a wildcard; a group holds exact hosts")
+
+
+def _bad_key(key: str, why: str) -> ConfigError:
+    return ConfigError(f"{key}: {why}")
+
+
 def check_config(config: Config) -> None:
     """ConfigError naming the key, for entries that no request could use."""
     egress = config.egress
     for name, entries in egress.groups.items():
         for entry in entries:
-            where = f"egress.groups.{name}"
-            if entry.startswith(GROUP):
-                raise ConfigError(f"{where}: {entry!r} is a group; a group holds hosts only")
-            for rule in _entry(entry, egress, lambda why, w=where: ConfigError(f"{w}: {why}")):
-                if rule.wildcard:
-                    raise ConfigError(f"{where}: {entry!r} is a wildcard; a group holds exact hosts")
+            _check_member(entry, egress, f"egress.groups.{name}")
     for entry in egress.allow:
-        _entry(entry, egress, lambda why: ConfigError(f"egress.allow: {why}"))
+        _entry(entry, egress, partial(_bad_key, "egress.allow"))
     for entry in config.ceiling.hosts or ():
         try:
             parse_rule(entry)

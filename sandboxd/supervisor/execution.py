@@ -18,8 +18,8 @@ from sandboxd.backends.interface import Backend, Enforcement
 from sandboxd.sandbox import Command, ExitReport, Process, Sandbox, TreeUsage
 from sandboxd.supervisor.guard import NO_GUARD, Guard, Protected
 from sandboxd.supervisor.judge import Bench, Judge
-from sandboxd.supervisor.outcome import Ended, outcome
 from sandboxd.supervisor.network_reports import host_usage
+from sandboxd.supervisor.outcome import Ended, outcome
 from sandboxd.supervisor.output import OutputBudget, Stream
 from sandboxd.supervisor.pipes import Pipes
 from sandboxd.supervisor.pumps import CollectingPump, Pump, StreamingPump

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+import msgspec
+
 from sandboxd_proto.denial import Denial
 from sandboxd_proto.manifest import Manifest
 from sandboxd_proto.wire import Reported, WireStruct
@@ -93,7 +95,7 @@ class ExecuteResult(Reported, frozen=True, kw_only=True):
     denials: list[Denial]
     backend: str
     enforcement: dict[str, Tier]
-    network_usage: list[HostUsage] = []
+    network_usage: list[HostUsage] = msgspec.field(default_factory=list)
 
 
 class Detached(Reported, frozen=True, kw_only=True):

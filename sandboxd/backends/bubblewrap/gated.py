@@ -40,6 +40,8 @@ async def gated(
     plan: Launch, release: Callable[[], None], rule: NetworkRule, egress: EgressService
 ) -> AsyncIterator[Sandbox]:
     pids: list[int] = []
-    async with launched(replace(plan, started=pids.append), release) as inner:
-        async with egress.gate(rule, pids[0]) as gate:
-            yield GatedSandbox(inner, gate)
+    async with (
+        launched(replace(plan, started=pids.append), release) as inner,
+        egress.gate(rule, pids[0]) as gate,
+    ):
+        yield GatedSandbox(inner, gate)
