@@ -42,16 +42,19 @@ async def status(call: Call, params: NoParams) -> StatusResult:
     service = call.service
     registry, config = service.supervisor.registry, service.machine.config
     found: dict[str, BackendStatus] = {}
+    notes: dict[str, tuple[str, ...]] = {}
     warnings: list[str] = []
     preferred = [backend.name for backend in candidates(config, registry)]
     async with anyio.create_task_group() as probes:
         for name in registry.names():
-            probes.start_soon(_probe, registry[name], found, warnings, preferred)
+            probes.start_soon(_probe, registry[name], found, notes)
     if config.backend == "none" and not config.allow_no_sandbox:
         preferred = []
         warnings.append("backend is none and the second key is not set: every command is refused")
     working = [name for name in preferred if found[name].available]
-    if not working:
+    if working:
+        warnings += notes[working[0]]
+    else:
         warnings.append("no sandbox works here: every command is refused")
     return StatusResult(
         version=sandboxd.__version__,
@@ -72,15 +75,14 @@ async def status(call: Call, params: NoParams) -> StatusResult:
 
 
 async def _probe(
-    backend: Backend, found: dict[str, BackendStatus], warnings: list[str], preferred: list[str]
+    backend: Backend, found: dict[str, BackendStatus], notes: dict[str, tuple[str, ...]]
 ) -> None:
     probe = await backend.probe()
     if isinstance(probe, Available):
         found[backend.name] = BackendStatus(
             name=backend.name, available=True, reason=None, remedy=None, layers=list(probe.layers)
         )
-        if backend.name in preferred:
-            warnings += probe.warnings
+        notes[backend.name] = probe.warnings
     else:
         found[backend.name] = BackendStatus(
             name=backend.name, available=False, reason=probe.reason, remedy=probe.remedy, layers=[]
