@@ -117,6 +117,13 @@ COMMANDS: dict[str, Command] = {
                       completes="signal"), _JSON, _SOCKET),
                 operand="ID…", completes="execution"),
         Command("shutdown", "end every command, then the daemon", (_JSON, _SOCKET)),
+        Command("image", "build the base image of the docker backend; no registry is needed",
+                (Flag("--tag", "NAME", "what it is called (default: sandboxd/base:local)"),
+                 Flag("--with", "PROGRAM", "put a program of this machine into it", many=True),
+                 Flag("--bare", "", "busybox only, without Python"),
+                 Flag("--host", "URL", "the engine (default: $DOCKER_HOST, else the usual socket)"),
+                 _JSON),
+                operand="build", choices=("build",)),
         Command("completion", "print the completion script of a shell", (),
                 operand="bash|zsh|fish", choices=SHELLS),
     )

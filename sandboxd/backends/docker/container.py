@@ -82,7 +82,11 @@ def _host_config(
         "Init": entry.engine_init,
         "ShmSize": SHM_BYTES,
         "Mounts": [_bind(mount) for mount in mounts if isinstance(mount, Bind)],
-        "Tmpfs": {mount.dest: _TMPFS for mount in mounts if not isinstance(mount, Bind)},
+        "Tmpfs": {
+            mount.dest: _TMPFS.format(uid=frame.user.uid, gid=frame.user.gid)
+            for mount in mounts
+            if not isinstance(mount, Bind)
+        },
         "Ulimits": [
             {"Name": name, "Soft": value, "Hard": value}
             for name, value in sorted({"core": 0, **frame.ulimits}.items())
@@ -92,7 +96,8 @@ def _host_config(
     }
 
 
-_TMPFS = f"rw,exec,nosuid,nodev,size={TMP_BYTES},mode=1777"
+# Its owner too: where the image has the folder, runc gives it the image's mode.
+_TMPFS = f"rw,exec,nosuid,nodev,size={TMP_BYTES},mode=1777,uid={{uid}},gid={{gid}}"
 
 
 def _bind(mount: Bind) -> dict[str, Any]:
