@@ -47,7 +47,7 @@ def _row(flag: Flag) -> str:
 
 
 def unknown_command(name: str) -> str:
-    near = get_close_matches(name, COMMANDS, n=1)
+    near = get_close_matches(name, COMMANDS, n=1, cutoff=0.7)
     if near:
         return f"did you mean {near[0]}?"
     return f"to run it in a sandbox: sandboxctl run -- {name}"
