@@ -13,6 +13,12 @@ from dataclasses import dataclass, field
 
 Work = Callable[[], object]
 
+# What a row does off its own path (a sandbox made ready for the next command) must not be paid
+# for by the row that happens to come after it.
+SETTLE_S = 0.04
+PACE_S = 0.02  # from the start of one sample to the start of the next, within a row's turn
+TURN = 5  # samples that a row takes before the next row has its turn
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -27,97 +33,96 @@ class Row:
 class Measured:
     name: str
     samples_ms: list[float] = field(default_factory=list)
-    per_second: float | None = None
 
     def percentile(self, percent: float) -> float:
         ordered = sorted(self.samples_ms)
         return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))]
 
+    @property
+    def p50(self) -> float:
+        return self.percentile(50)
 
-# What a row does off its own path (a sandbox made ready for the next command) must not be paid
-# for by the row that happens to come after it.
-SETTLE_S = 0.04
+    @property
+    def p95(self) -> float:
+        return self.percentile(95)
 
 
-def latency(rows: Sequence[Row], *, rounds: int, warm_up: int = 3) -> list[Measured]:
-    """Every row once a round, each round beginning with another row."""
+def latency(
+    rows: Sequence[Row], *, rounds: int, warm_up: int = 3, turn: int = TURN, pace_s: float = PACE_S
+) -> list[Measured]:
+    """`turn` samples of every row a round, each round beginning with another row."""
     measured = [Measured(row.name) for row in rows]
     for row in rows:
         for _ in range(warm_up):
             row.once()
+            time.sleep(SETTLE_S)
     for number in range(rounds):
         for step in range(len(rows)):
             index = (number + step) % len(rows)
-            time.sleep(SETTLE_S)
-            measured[index].samples_ms.append(_timed_ms(rows[index].once))
+            time.sleep(max(SETTLE_S, pace_s))
+            measured[index].samples_ms += _turn(rows[index].once, turn, pace_s)
     return measured
 
 
-def throughput(
-    rows: Sequence[Row], measured: Sequence[Measured], *, clients: int, each: int
-) -> None:
-    """Fill in `per_second`: `clients` threads, each doing its row's work `each` times, in turns."""
-    turns = 4
-    for row, result in zip(rows, measured, strict=True):
-        result.per_second = 0.0 if row.worker else None
-    works = {row.name: [row.worker() for _ in range(clients)] for row in rows if row.worker}
-    for _ in range(turns):
-        for row, result in zip(rows, measured, strict=True):
-            if result.per_second is not None:
-                result.per_second += _rate(works[row.name], max(1, each // turns)) / turns
+def _turn(work: Work, count: int, pace_s: float) -> list[float]:
+    samples: list[float] = []
+    for number in range(count):
+        took_ms = timed_ms(work)
+        samples.append(took_ms)
+        if number + 1 < count:
+            time.sleep(max(0.0, pace_s - took_ms / 1000))
+    return samples
 
 
-def _rate(works: Sequence[Work], each: int) -> float:
+def rates(rows: Sequence[Row], *, clients: int, seconds: float, turns: int = 4) -> list[float]:
+    """How often a second each row's work is done by `clients` threads at once, in turns."""
+    works = [[_worker(row) for _ in range(clients)] for row in rows]
+    done = [0] * len(rows)
+    took = [0.0] * len(rows)
+    for number in range(turns):
+        for step in range(len(rows)):
+            index = (number + step) % len(rows)
+            time.sleep(SETTLE_S)
+            count, elapsed = _for_a_while(works[index], seconds / turns)
+            done[index] += count
+            took[index] += elapsed
+    return [count / elapsed for count, elapsed in zip(done, took, strict=True)]
+
+
+def _worker(row: Row) -> Work:
+    return row.worker() if row.worker is not None else row.once
+
+
+def _for_a_while(works: Sequence[Work], seconds: float) -> tuple[int, float]:
+    """(how many were finished, how long it took): every client ends the one that it is at."""
     ready = threading.Barrier(len(works) + 1)
+    counts = [0] * len(works)
     failures: list[BaseException] = []
 
-    def client(work: Work) -> None:
+    def client(number: int, work: Work) -> None:
         ready.wait()
+        until = time.perf_counter() + seconds
         try:
-            for _ in range(each):
+            while time.perf_counter() < until:
                 work()
+                counts[number] += 1
         except BaseException as error:
             failures.append(error)
 
-    threads = [threading.Thread(target=client, args=(work,)) for work in works]
+    threads = [threading.Thread(target=client, args=each) for each in enumerate(works)]
     for thread in threads:
         thread.start()
     ready.wait()
     began = time.perf_counter()
     for thread in threads:
         thread.join()
-    took = time.perf_counter() - began
+    elapsed = time.perf_counter() - began
     if failures:
         raise failures[0]
-    return len(works) * each / took
+    return sum(counts), elapsed
 
 
-def _timed_ms(work: Work) -> float:
+def timed_ms(work: Work) -> float:
     began = time.perf_counter()
     work()
     return (time.perf_counter() - began) * 1000
-
-
-def table(measured: Sequence[Measured], *, reference: str, clients: int) -> str:
-    """One line a row; the ratios are against `reference` (its p50, its rate)."""
-    base = next(m for m in measured if m.name == reference)
-    head = ("", "p50 ms", "p95 ms", "x p50", f"{clients} clients /s", "x rate")
-    lines = [head, *(_cells(m, base) for m in measured)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
-    return "\n".join(
-        "  ".join(
-            cell.ljust(width) if column == 0 else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
-        )
-        for line in lines
-    )
-
-
-def _cells(row: Measured, base: Measured) -> tuple[str, ...]:
-    p50, p95 = row.percentile(50), row.percentile(95)
-    rate, ratio = "-", "-"
-    if row.per_second is not None:
-        rate = f"{row.per_second:.0f}"
-        if base.per_second:
-            ratio = f"{row.per_second / base.per_second:.2f}"
-    return (row.name, f"{p50:.2f}", f"{p95:.2f}", f"{p50 / base.percentile(50):.2f}", rate, ratio)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from collections.abc import Sequence
 
 from bench.measure import Row
@@ -20,8 +21,21 @@ def bare_bwrap(command_line: Sequence[str]) -> Row:
     return _spawning("bare bwrap, same flags", [*command_line[:end], COMMAND])
 
 
-def _spawning(name: str, command: list[str]) -> Row:
+def python_start() -> Row:
+    return _spawning("python -c pass", [sys.executable, "-c", "pass"])
+
+
+def sandboxctl(socket: str, folder: str) -> Row:
+    """The whole process. Its stdout is a pipe, as when a program calls it."""
+    words = [sys.executable, "-m", "sandboxd_client.cli", "run", "--no-autostart"]
+    command = [*words, "--socket", socket, "--", COMMAND]
+    return _spawning("sandboxctl run", command, folder)
+
+
+def _spawning(name: str, command: list[str], folder: str | None = None) -> Row:
     def once() -> None:
-        subprocess.run(command, check=True, stdin=subprocess.DEVNULL, capture_output=True)
+        subprocess.run(
+            command, check=True, stdin=subprocess.DEVNULL, capture_output=True, cwd=folder
+        )
 
     return Row(name, once, worker=lambda: once)

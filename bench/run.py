@@ -1,51 +1,48 @@
-"""`make bench`: p50, p95 and throughput of /bin/true, side by side, as ratios to bare bwrap."""
+"""`make bench`: one table of ratios, measured side by side in one run, and bench/report.md."""
 
 from __future__ import annotations
 
 import argparse
-import tempfile
-from contextlib import ExitStack
-from pathlib import Path
+import time
+from collections.abc import Callable
 
-from support.daemon import Daemon, running_daemon
+from bench import growth, memory, report, starting, streaming, sustained
+from bench.lines import Section, missed, plain
+from bench.place import FULL, QUICK, Place, made_place
 
-from bench import rows_baseline, rows_daemon
-from bench.measure import latency, table, throughput
-
-NO_POOL = "[pool]\nenabled = false\n"
+PARTS: dict[str, Callable[[Place], Section]] = {
+    "start": starting.measured,
+    "rate": sustained.measured,
+    "stream": streaming.measured,
+    "paths": growth.paths,
+    "live": growth.live,
+    "memory": memory.measured,
+}
 
 
 def main() -> None:
     options = _options()
-    with ExitStack() as held:
-        folder = held.enter_context(tempfile.TemporaryDirectory(prefix="sbxd-bench-"))
-        policy = {"preset": options.preset, "workspace": str(Path(folder).resolve())}
-        warm = held.enter_context(running_daemon())
-        cold = held.enter_context(running_daemon(config=NO_POOL))
-        bwrap = rows_baseline.bare_bwrap(_command_line(warm, policy))
-        rows = [
-            rows_baseline.unsandboxed(),
-            bwrap,
-            held.enter_context(rows_daemon.execute("execute, no warm pool", cold, policy)),
-            held.enter_context(rows_daemon.execute("execute", warm, policy)),
-        ]
-        measured = latency(rows, rounds=options.rounds)
-        throughput(rows, measured, clients=options.clients, each=options.each)
-    print(f"{rows_baseline.COMMAND}, preset {options.preset}, {options.rounds} rounds, interleaved")
-    print(table(measured, reference=bwrap.name, clients=options.clients))
-
-
-def _command_line(daemon: Daemon, policy: dict[str, str]) -> list[str]:
-    with daemon.connect() as connection:
-        words: list[str] = connection.call("manifest/check", policy)["command_line"]
-        return words
+    wanted = options.only or list(PARTS)
+    about = report.machine()
+    sections: list[Section] = []
+    began = time.monotonic()
+    with made_place(options.preset, QUICK if options.quick else FULL) as place:
+        for name in wanted:
+            print(f"measuring {name} …", flush=True)
+            sections.append(PARTS[name](place))
+    print(f"\npreset {options.preset}, {about}, {time.monotonic() - began:.0f} s\n")
+    print(plain(sections))
+    failed = missed(sections)
+    print("\nmissed: " + "; ".join(failed) if failed else "\nevery target was met")
+    if not options.quick and not options.only:
+        path = report.write(sections, about=about, command="make bench", name="report")
+        print(f"written: {path}")
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=100, help="samples of each row")
-    parser.add_argument("--clients", type=int, default=8, help="clients at once for the throughput")
-    parser.add_argument("--each", type=int, default=40, help="commands that each client runs")
+    parser.add_argument("--quick", action="store_true", help="about a minute; no report")
+    parser.add_argument("--only", nargs="+", choices=PARTS, help="these parts; no report")
     parser.add_argument("--preset", default="workspace-write")
     return parser.parse_args()
 

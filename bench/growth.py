@@ -1,0 +1,136 @@
+"""Latency as things grow: the paths of a manifest, and the sandboxes that are alive."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from support.daemon import Daemon, running_daemon
+
+from bench import rows_baseline, rows_daemon
+from bench.lines import Line, Section, Target, ms
+from bench.measure import PACE_S, Measured, latency
+from bench.place import Place
+from bench.rows_daemon import Params
+
+PATHS = (1, 10, 100, 500)
+LIVE = (1, 100, 500)
+LIVE_GROWTH = 1.5
+AT_ONCE = 20  # sandboxes asked for before the first answer is read
+
+
+def paths(place: Place) -> Section:
+    """Requests are apart by what a bwrap with that many paths takes: the refill is off the path."""
+    lines: list[Line] = []
+    with ExitStack() as held:
+        policies = [_with_paths(place.folder, count) for count in PATHS]
+        bare = [
+            rows_baseline.bare_bwrap(rows_daemon.command_line(place.warm, policy))
+            for policy in policies
+        ]
+        warm = [
+            held.enter_context(rows_daemon.execute("warm", place.warm, policy))
+            for policy in policies
+        ]
+        slowest_ms = latency([bare[-1]], rounds=1, warm_up=0)[0].p50
+        pace_s = PACE_S + 3 * slowest_ms / 1000
+        results = latency(
+            [*bare, *warm], rounds=place.size.growth_rounds, turn=2, warm_up=2, pace_s=pace_s
+        )
+    half = len(PATHS)
+    for count, bwrap, one in zip(PATHS, results[:half], results[half:], strict=True):
+        lines += [
+            Line(f"bare bwrap, {count} paths", ms(bwrap.p50), ms(bwrap.p95),
+                 bwrap.p50 / results[0].p50, "bare bwrap, 1 path"),
+            Line(f"execute, warm, {count} paths", ms(one.p50), ms(one.p95),
+                 one.p50 / results[half].p50, "warm, 1 path"),
+        ]  # fmt: skip
+    return Section("As a manifest's paths grow", tuple(lines))
+
+
+def _with_paths(folder: Path, count: int) -> Params:
+    granted: list[str] = []
+    for number in range(count):
+        path = folder / f"of-{count}" / f"path-{number}"
+        path.mkdir(parents=True)
+        granted.append(str(path))
+    return {"manifest": {"fs_read_allow": granted, "network": "deny"}}
+
+
+def live(place: Place) -> Section:
+    """Up and down again, so that a drift of the machine does not look like growth.
+
+    The number of sandboxes cannot take turns, so each stage has the unsandboxed row beside it.
+    """
+    stages = (*LIVE, *reversed(LIVE[:-1]))
+    found: dict[int, list[list[Measured]]] = {count: [] for count in LIVE}
+    with ExitStack() as held:
+        daemon = held.enter_context(running_daemon())
+        rows = [
+            rows_baseline.unsandboxed(),
+            held.enter_context(rows_daemon.execute("execute, warm", daemon, place.policy)),
+            held.enter_context(rows_daemon.persistent("persistent", daemon, place.policy)),
+        ]
+        with _crowd(daemon, place.policy) as crowd:
+            for count in stages:
+                crowd.become(count - 1)
+                found[count].append(latency(rows, rounds=place.size.growth_rounds * 2))
+    joined = {count: [_joined(each) for each in zip(*runs, strict=True)]
+              for count, runs in found.items()}  # fmt: skip
+    return Section(
+        "As live persistent sandboxes grow",
+        tuple(_live_lines(joined)),
+        "The ratio is that of `row / unsandboxed` at this stage to the same with one sandbox.",
+    )
+
+
+def _joined(runs: Sequence[Measured]) -> Measured:
+    return Measured(runs[0].name, [sample for run in runs for sample in run.samples_ms])
+
+
+def _live_lines(found: dict[int, list[Measured]]) -> list[Line]:
+    first = found[LIVE[0]]
+    lines: list[Line] = []
+    for count, (plain, *rows) in found.items():
+        for row, alone in zip(rows, first[1:], strict=True):
+            ratio = (row.p50 / plain.p50) / (alone.p50 / first[0].p50)
+            bound = (Target(LIVE_GROWTH, ratio),) if count == LIVE[-1] else ()
+            lines.append(
+                Line(f"{row.name}, {count} live", ms(row.p50), ms(row.p95), ratio, "1 live", bound)
+            )
+    return lines
+
+
+class _Crowd:
+    """Sandboxes that are only there."""
+
+    def __init__(self, daemon: Daemon, policy: Params) -> None:
+        self._connection = daemon.connect(timeout_s=120)
+        self._policy = policy
+        self._alive: list[str] = []
+
+    def become(self, count: int) -> None:
+        while len(self._alive) < count:
+            wanted = min(AT_ONCE, count - len(self._alive))
+            asked = [self._connection.start("sandbox/create", self._policy) for _ in range(wanted)]
+            self._alive += [self._connection.result(number)["sandbox"] for number in asked]
+        surplus, self._alive = self._alive[count:], self._alive[:count]
+        asked = [
+            self._connection.start("sandbox/destroy", {"sandbox": one}) for one in surplus
+        ]
+        for number in asked:
+            self._connection.result(number)
+
+    def close(self) -> None:
+        self.become(0)
+        self._connection.close()
+
+
+@contextmanager
+def _crowd(daemon: Daemon, policy: Params) -> Iterator[_Crowd]:
+    crowd = _Crowd(daemon, policy)
+    try:
+        yield crowd
+    finally:
+        crowd.close()
