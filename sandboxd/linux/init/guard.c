@@ -62,6 +62,10 @@ bool guard_stay_behind(int control, int signals)
         return false;
     if (init > 0)
         guard_run(init, control, signals);
+    /* Not inherited by a fork: the tree of a keeper that was killed must come to the init, not past
+     * it to the guard, or nobody ends that command. */
+    if (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0)
+        return false;
     /* A guard that was killed all the same (the kernel, out of memory) takes the sandbox along. */
     return prctl(PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0) == 0 && getppid() == guard;
 }
