@@ -1,6 +1,7 @@
 """`python without_syscalls.py NAMES COMMAND…`: run a command on a kernel that lacks something.
 
-NAMES, with commas: `landlock` (as before Linux 5.13), `userns` (as where namespaces are forbidden).
+NAMES, with commas: `landlock` (as before Linux 5.13), `userns` (as where namespaces are forbidden),
+`mount` (as in a container without that right).
 The filter is inherited by everything that the command starts.
 """
 
@@ -27,6 +28,8 @@ def main() -> None:
         for call in ("unshare", "clone"):
             program.add_rule(pyseccomp.ERRNO(errno.EPERM), call, flag)
         program.add_rule(pyseccomp.ERRNO(errno.ENOSYS), "clone3")
+    if "mount" in names.split(","):
+        program.add_rule(pyseccomp.ERRNO(errno.EPERM), "mount")
     program.load()
     os.execvp(command[0], command)
 

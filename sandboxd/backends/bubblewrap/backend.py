@@ -88,7 +88,7 @@ class Bubblewrap:
                     async with launched(plan, held.close) as sandbox:
                         yield sandbox
             except LaunchFailed as failed:
-                why = diagnosis.explain(str(failed))
+                why = diagnosis.explain(str(failed), program.path)
                 raise SandboxUnavailable(why.reason, remedy=why.remedy) from None
 
     def _launch(self, spec: SandboxSpec, program: Program, held: ExitStack) -> Launch:

@@ -1,9 +1,11 @@
-"""Why bwrap could not bring a sandbox up, and the exact fix, from facts of this host."""
+"""Why bwrap could not bring a sandbox up, and the exact fix, from its words and facts of this host.
+
+The facts come first: bwrap's own words often name a sysctl that is not to blame.
+"""
 
 from __future__ import annotations
 
-import os
-
+from sandboxd.backends.bubblewrap.host_facts import HostFacts
 from sandboxd.backends.interface import Unavailable
 
 NOT_INSTALLED = Unavailable(
@@ -16,66 +18,120 @@ APPARMOR_PROFILE = """\
 # /etc/apparmor.d/bwrap, then: apparmor_parser -r /etc/apparmor.d/bwrap
 abi <abi/4.0>,
 include <tunables/global>
-profile bwrap /usr/bin/bwrap flags=(unconfined) {
+profile bwrap {path} flags=(unconfined) {{
   userns,
-}
+}}
 """
 
+# What bwrap says when the kernel refuses a namespace. Ubuntu's AppArmor lets it make one without
+# capabilities: it fails later, at the uid map or at the loopback device.
+_NO_NAMESPACE = (
+    "No permissions to creat",  # bwrap before 0.5 wrote "creating"
+    "Creating new namespace failed",
+    "creating new namespace",
+    "setting up uid map",
+    "loopback: Failed",
+    "user namespace",
+)
+_TOO_MANY = ("ENOSPC", "No space left on device", "max_*_namespaces")
+_NO_KERNEL_SUPPORT = (
+    "does not support user namespaces",
+    "Creating new namespace failed: Invalid argument",
+    "Creating new namespace failed: Function not implemented",
+)
+_NO_MOUNT = (
+    "Failed to make / slave",
+    "Failed to mount",
+    "pivot_root",
+    "mount proc on",
+    "mounting",
+    "Can't mount",
+    "Can't bind mount",
+    "overflowuid",
+)
 
-def _sysctl(name: str) -> int | None:
-    try:
-        with open(os.path.join("/proc/sys", *name.split(".")), encoding="ascii") as file:
-            return int(file.read())
-    except (OSError, ValueError):
-        return None
 
-
-def explain(said: str) -> Unavailable:
+def explain(said: str, bwrap: str | None = None, facts: HostFacts | None = None) -> Unavailable:
     """`said`: what bwrap wrote to stderr, or what the init reported."""
+    facts = facts or HostFacts.current(bwrap)
     said = said.strip() or "bwrap ended without a word"
-    if _sysctl("kernel.apparmor_restrict_unprivileged_userns") == 1 and _is_namespace(said):
+    if any(words in said for words in _NO_KERNEL_SUPPORT):
         return Unavailable(
-            f"bwrap cannot create a user namespace: {said}; "
-            "kernel.apparmor_restrict_unprivileged_userns is 1",
-            "install this AppArmor profile:\n" + APPARMOR_PROFILE,
+            f"this kernel has no user namespaces: {said}",
+            "use a kernel with CONFIG_USER_NS (every distribution's since 2016), "
+            "or the landlock or docker backend",
         )
-    if _sysctl("user.max_user_namespaces") == 0:
+    if any(words in said for words in (*_NO_NAMESPACE, *_TOO_MANY)):
+        return _no_namespace(said, bwrap or "/usr/bin/bwrap", facts)
+    if "Unexpected capabilities" in said:
         return Unavailable(
-            f"bwrap cannot create a user namespace: {said}; user.max_user_namespaces is 0",
-            "run: sysctl -w user.max_user_namespaces=15000",
+            f"sandboxd has capabilities without being root, which bwrap refuses: {said}",
+            "start sandboxd without ambient capabilities (AmbientCapabilities= in the unit)",
         )
-    if _sysctl("kernel.unprivileged_userns_clone") == 0 and os.getuid() != 0:
-        return Unavailable(
-            f"bwrap cannot create a user namespace: {said}; kernel.unprivileged_userns_clone is 0",
-            "run: sysctl -w kernel.unprivileged_userns_clone=1",
-        )
-    return _from_words(said)
-
-
-def _is_namespace(said: str) -> bool:
-    return any(word in said for word in ("namespace", "uid map", "setting up", "loopback"))
-
-
-def _from_words(said: str) -> Unavailable:
-    if "setuid" in said or "Unexpected capabilities" in said:
-        return Unavailable(
-            f"bwrap is setuid and cannot be used under no_new_privs: {said}",
-            "remove the setuid bit (chmod u-s $(command -v bwrap)) and allow user namespaces",
-        )
-    if "proc" in said and "mount" in said.lower():
-        return Unavailable(
-            f"this container does not allow bwrap to mount /proc: {said}",
-            "start the container with a less strict profile (--security-opt seccomp=unconfined "
-            "--security-opt apparmor=unconfined --security-opt systempaths=unconfined), "
-            "or use the landlock backend",
-        )
-    if _is_namespace(said):
-        return Unavailable(
-            f"bwrap cannot create its namespaces: {said}",
-            "allow user namespaces for this user or container "
-            "(user.max_user_namespaces, the container's seccomp profile), "
-            "or use the landlock or docker backend",
-        )
+    if facts.setuid:
+        return _setuid(said)
+    if any(words in said for words in _NO_MOUNT):
+        return _no_mount(said, facts)
     return Unavailable(
         f"bwrap failed: {said}", "run `sandboxctl doctor` for the facts of this host"
+    )
+
+
+def _no_namespace(said: str, bwrap: str, facts: HostFacts) -> Unavailable:
+    cannot = f"bwrap cannot create a user namespace: {said}"
+    if facts.apparmor_restricts and not facts.root:
+        return Unavailable(
+            f"{cannot}; kernel.apparmor_restrict_unprivileged_userns is 1",
+            "install this AppArmor profile:\n" + APPARMOR_PROFILE.format(path=bwrap),
+        )
+    if facts.max_user_namespaces == 0:
+        return Unavailable(
+            f"{cannot}; user.max_user_namespaces is 0",
+            "run: sysctl -w user.max_user_namespaces=15000 "
+            "(to keep it: a line in /etc/sysctl.d/90-userns.conf)",
+        )
+    if facts.userns_clone == 0 and not facts.root:
+        return Unavailable(
+            f"{cannot}; kernel.unprivileged_userns_clone is 0",
+            "run: sysctl -w kernel.unprivileged_userns_clone=1 "
+            "(to keep it: a line in /etc/sysctl.d/90-userns.conf)",
+        )
+    if any(words in said for words in _TOO_MANY):
+        return Unavailable(
+            f"{cannot}; the limit of an outer namespace is reached",
+            "raise user.max_user_namespaces (and max_net_namespaces, max_mnt_namespaces) on the "
+            "host of this container; a nesting of 32 levels is the kernel's own limit",
+        )
+    if facts.setuid:
+        return _setuid(said)
+    if facts.filtered or facts.container:
+        return Unavailable(
+            f"{cannot}; a system call filter or container profile forbids it",
+            "the landlock backend needs no namespaces and is used by itself where it works; or "
+            "start the container with a seccomp profile that allows clone and unshare with "
+            "CLONE_NEWUSER",
+        )
+    return Unavailable(
+        cannot,
+        "allow user namespaces for this user (user.max_user_namespaces, the policy of SELinux or "
+        "AppArmor), or use the landlock or docker backend",
+    )
+
+
+def _setuid(said: str) -> Unavailable:
+    return Unavailable(
+        f"bwrap is setuid, which has no effect under no_new_privs: {said}",
+        "remove the bit (chmod u-s on bwrap) and allow user namespaces to ordinary users "
+        "(sysctl -w kernel.unprivileged_userns_clone=1)",
+    )
+
+
+def _no_mount(said: str, facts: HostFacts) -> Unavailable:
+    where = "this container" if facts.container else "this container or sandbox"
+    what = "mount /proc" if "proc on" in said or "overflowuid" in said else "mount"
+    return Unavailable(
+        f"{where} does not allow bwrap to {what}: {said}",
+        "the landlock backend needs no mounts and is used by itself where it works; or start the "
+        "container with --security-opt systempaths=unconfined and profiles of seccomp and AppArmor "
+        "that allow mount",
     )
