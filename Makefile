@@ -2,6 +2,7 @@
 #
 #   make run      a sandboxed command on this machine, and what is enforced
 #   make test     the whole suite (as root: as an unprivileged user, and the isolation tests as root)
+#   make test-vm  limits by cgroup v2, in a virtual machine with systemd (as root; slow)
 #   make lint     ruff, mypy for linux, darwin and win32, import-linter
 #   make bench    side-by-side measurements, printed as ratios
 #   make install  .venv with .venv/bin/sandboxd and .venv/bin/sandboxctl
@@ -13,7 +14,7 @@ INIT := sandboxd/linux/init
 NETNS := sandboxd/linux/netns
 PLATFORMS := linux darwin win32
 
-.PHONY: install packages run test lint bench clean init
+.PHONY: install packages run test test-vm lint bench clean init
 
 install: $(VENV)/.installed init
 
@@ -35,6 +36,11 @@ run: install
 test: install
 	@scripts/require scripts/packages-test.txt
 	@scripts/test $(TESTS)
+
+# Its own target: it builds a Debian system once (apt), and emulates a machine.
+test-vm: install
+	@scripts/require tests/vm/packages.txt
+	@tests/vm/run
 
 lint: install
 	$(PYTHON_IN) -m ruff check .
