@@ -1,0 +1,49 @@
+"""The small Internet, a daemon that lives in it, and commands run with allow_hosts."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from support.daemon import Daemon, running_daemon
+
+# With --import-mode=importlib pytest leaves sys.path alone.
+sys.path.insert(0, str(Path(__file__).parent))
+
+from runner import Runner
+from small_internet import CONFIG, Net, small_internet
+
+
+@pytest.fixture(scope="session")
+def net() -> Iterator[Net]:
+    with small_internet() as net:
+        yield net
+
+
+@pytest.fixture(scope="session")
+def gate_daemon(net: Net) -> Iterator[Daemon]:
+    with running_daemon(config=CONFIG, prefix=net.enter) as daemon:
+        yield daemon
+
+
+@pytest.fixture
+def start_in_net(net: Net) -> Iterator[Callable[..., Daemon]]:
+    """A daemon in the small Internet with further config below [egress]."""
+    with ExitStack() as stack:
+
+        def start(egress: str = "", more: str = "", args: tuple[str, ...] = ()) -> Daemon:
+            config = f"{CONFIG}{egress}\n{more}"
+            return stack.enter_context(
+                running_daemon(config=config, prefix=net.enter, args=args)
+            )
+
+        yield start
+
+
+@pytest.fixture
+def run(gate_daemon: Daemon, net: Net) -> Iterator[Runner]:
+    with gate_daemon.connect(timeout_s=90) as connection:
+        yield Runner(connection, net)

@@ -1,0 +1,277 @@
+"""A small Internet in a network namespace: hosts with public addresses, names, and what they serve.
+
+Run in a namespace of its own: `internet.py FOLDER` puts the addresses on the loopback device, serves,
+prints one line and ends when its stdin is closed. FOLDER holds certificates and repositories, and
+gets `seen`, one line for each connection that was accepted: what the gate let through.
+"""
+
+from __future__ import annotations
+
+import http.server
+import os
+import socket
+import ssl
+import struct
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+NAME_SERVER = "93.184.216.53"
+ADDRESSES = {
+    "example.test": "93.184.216.34",
+    "www.example.test": "93.184.216.35",
+    "api.example.test": "93.184.216.35",
+    "other.test": "93.184.216.36",
+    "xn--bcher-kva.test": "93.184.216.34",
+    "bucket.r2.dev": "93.184.216.36",
+    "inner.test": "10.20.30.40",
+    "meta.test": "169.254.169.254",
+    "loop.test": "127.0.0.1",
+    "mapped.test": "::ffff:10.20.30.40",
+}
+HTTP_ADDRESSES = ("93.184.216.34", "93.184.216.35", "93.184.216.36", "10.20.30.40",
+                  "169.254.169.254", "127.0.0.1")  # fmt: skip
+ECHO, BANNER, SINK, SOURCE, SLOW = 7000, 7001, 7002, 7003, 7004
+
+
+class Web(http.server.BaseHTTPRequestHandler):
+    """Says who it was asked for; keeps connections open, so that a second request can follow."""
+
+    protocol_version = "HTTP/1.1"
+    folder = ""
+
+    def do_GET(self) -> None:
+        if self.path.startswith("/repo"):
+            self._git(b"")
+        elif self.path == "/redirect":
+            self._answer(b"", ("Location", "http://other.test/landed"), status=302)
+        elif self.headers.get("Upgrade") == "echo":
+            self._upgraded()
+        else:
+            self._answer(f"{self.headers['Host']} {self.path}\n".encode())
+
+    def do_POST(self) -> None:
+        body = self._body()
+        if self.path.startswith("/repo"):
+            self._git(body)
+        else:
+            self._answer(f"{self.headers['Host']} got {len(body)}\n".encode())
+
+    do_PUT = do_POST
+
+    def _body(self) -> bytes:
+        if self.headers.get("Transfer-Encoding") != "chunked":
+            return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        body = b""
+        while size := int(self.rfile.readline(), 16):
+            body += self.rfile.read(size)
+            self.rfile.readline()
+        self.rfile.readline()
+        return body
+
+    def _answer(self, body: bytes, *fields: tuple[str, str], status: int = 200) -> None:
+        self.send_response(status)
+        for name, value in (("Content-Length", str(len(body))), *fields):
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def _upgraded(self) -> None:
+        self.send_response(101)
+        self.send_header("Connection", "Upgrade")
+        self.send_header("Upgrade", "echo")
+        self.end_headers()
+        while data := self.connection.recv(4096):
+            self.connection.sendall(data)
+        self.close_connection = True
+
+    def _git(self, body: bytes) -> None:
+        path, _, query = self.path.partition("?")
+        env = {
+            "PATH": os.environ["PATH"], "GIT_PROJECT_ROOT": f"{self.folder}/git",
+            "GIT_HTTP_EXPORT_ALL": "1", "PATH_INFO": path, "QUERY_STRING": query,
+            "REQUEST_METHOD": self.command, "CONTENT_TYPE": self.headers.get("Content-Type", ""),
+            "CONTENT_LENGTH": str(len(body)), "REMOTE_ADDR": "192.0.2.1",
+            "HTTP_CONTENT_ENCODING": self.headers.get("Content-Encoding", ""),
+            "GIT_PROTOCOL": self.headers.get("Git-Protocol", ""),
+        }  # fmt: skip
+        made = subprocess.run(["git", "http-backend"], input=body, env=env, stdout=-1, check=False)
+        head, _, content = made.stdout.partition(b"\r\n\r\n")
+        fields = [line.split(": ", 1) for line in head.decode().split("\r\n")]
+        status = next((int(v.split()[0]) for k, v in fields if k == "Status"), 200)
+        self._answer(content, *((k, v) for k, v in fields if k != "Status"), status=status)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+class Internet:
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self._seen = open(f"{folder}/seen", "a", buffering=1)  # noqa: SIM115
+        self._asked: dict[str, int] = {}
+
+    def note(self, *what: object) -> None:
+        self._seen.write(" ".join(map(str, what)) + "\n")
+
+    # names
+
+    def answer(self, message: bytes) -> bytes:
+        at, labels = 12, []
+        while message[at]:
+            labels.append(message[at + 1 : at + 1 + message[at]].decode())
+            at += 1 + message[at]
+        kind = struct.unpack_from("!H", message, at + 1)[0]
+        question = message[12 : at + 5]
+        name = ".".join(labels).lower()
+        self.note("dns", name, kind)
+        address = self._address(name, kind)
+        known = address is not None or name in ADDRESSES or name.endswith("rebind.test")
+        record = b""
+        if address is not None:
+            record = b"\xc0\x0c" + struct.pack("!HHIH", kind, 1, 0, len(address)) + address
+        flags = 0x8180 | (0 if known else 3)
+        return message[:2] + struct.pack("!HHHHH", flags, 1, bool(record), 0, 0) + question + record
+
+    def _address(self, name: str, kind: int) -> bytes | None:
+        text = ADDRESSES.get(name)
+        if name == "rebind.test" and kind == 1:
+            # The first answer is harmless, every later one leads home.
+            self._asked[name] = self._asked.get(name, 0) + 1
+            text = "93.184.216.34" if self._asked[name] == 1 else "127.0.0.1"
+        if text is None:
+            return None
+        family = socket.AF_INET6 if ":" in text else socket.AF_INET
+        if kind != (28 if family == socket.AF_INET6 else 1):
+            return None
+        return socket.inet_pton(family, text)
+
+    def serve_names(self) -> None:
+        sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        sock.bind((NAME_SERVER, 53))
+
+        def loop() -> None:
+            while True:
+                message, sender = sock.recvfrom(4096)
+                sock.sendto(self.answer(message), sender)
+
+        threading.Thread(target=loop, daemon=True).start()
+
+    # services
+
+    def serve_web(self, address: str) -> None:
+        handler = type("Handler", (Web,), {"folder": self.folder})
+        for port in (80, 443, 8080, 8443):
+            server = http.server.ThreadingHTTPServer((address, port), handler)
+            server.daemon_threads = True
+            if port in (443, 8443):
+                context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+                context.load_cert_chain(f"{self.folder}/cert.pem", f"{self.folder}/key.pem")
+                server.socket = context.wrap_socket(
+                    server.socket, server_side=True, do_handshake_on_connect=False
+                )
+            self._noting(server, address, port)
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+
+    def _noting(self, server: http.server.HTTPServer, address: str, port: int) -> None:
+        get_request = server.get_request
+
+        def noted() -> Any:
+            request = get_request()
+            self.note("tcp", address, port)
+            return request
+
+        server.get_request = noted  # type: ignore[method-assign]
+
+    def serve_stream(self, address: str, port: int, talk: Any) -> None:
+        listener = socket.create_server((address, port))
+
+        def serve(sock: socket.socket) -> None:
+            with sock:
+                try:
+                    talk(sock)
+                except OSError:
+                    pass
+
+        def loop() -> None:
+            while True:
+                sock, _ = listener.accept()
+                self.note("tcp", address, port)
+                threading.Thread(target=serve, args=(sock,), daemon=True).start()
+
+        threading.Thread(target=loop, daemon=True).start()
+
+
+def echo(sock: socket.socket) -> None:
+    """Everything back, after the client has said that it is done: needs a half-close."""
+    data = b""
+    while more := sock.recv(65536):
+        data += more
+    sock.sendall(data)
+
+
+def banner(sock: socket.socket) -> None:
+    """The server speaks first, as in SMTP."""
+    sock.sendall(b"220 ready\r\n")
+    line = sock.makefile("rb").readline()
+    sock.sendall(b"250 " + line)
+
+
+def sink(sock: socket.socket) -> None:
+    total = 0
+    buffer = bytearray(1 << 20)
+    while size := sock.recv_into(buffer):
+        total += size
+    sock.sendall(f"{total}\n".encode())
+
+
+def source(sock: socket.socket) -> None:
+    """As many bytes as the first line asks for."""
+    left = int(sock.makefile("rb").readline())
+    block = bytes(1 << 20)
+    while left > 0:
+        left -= sock.send(block[: min(left, len(block))])
+
+
+def slow(sock: socket.socket) -> None:
+    """One byte every tenth of a second, for ever."""
+    while True:
+        sock.sendall(b".")
+        time.sleep(0.1)
+
+
+def main() -> None:
+    folder = sys.argv[1]
+    for command in (["link", "set", "lo", "up"],
+                    *(["addr", "add", f"{a}/32", "dev", "lo"]
+                      for a in (*HTTP_ADDRESSES, NAME_SERVER) if a != "127.0.0.1")):  # fmt: skip
+        subprocess.run(["ip", *command], check=True)
+    internet = Internet(folder)
+    internet.serve_names()
+    for address in HTTP_ADDRESSES:
+        internet.serve_web(address)
+    services = ((ECHO, echo), (BANNER, banner), (SINK, sink), (SOURCE, source), (SLOW, slow))
+    for address in ("93.184.216.34", "93.184.216.36"):
+        for port, talk in services:
+            internet.serve_stream(address, port, talk)
+    sshd = _sshd(folder)
+    print("ready", flush=True)
+    sys.stdin.read()
+    if sshd is not None:
+        sshd.terminate()
+        sshd.wait()
+
+
+def _sshd(folder: str) -> subprocess.Popen[bytes] | None:
+    config = Path(folder, "sshd_config")
+    if not config.exists():
+        return None
+    log = open(Path(folder, "sshd.log"), "wb")  # noqa: SIM115
+    return subprocess.Popen(["/usr/sbin/sshd", "-D", "-e", "-f", str(config)], stderr=log)
+
+
+if __name__ == "__main__":
+    main()
