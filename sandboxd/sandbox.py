@@ -11,6 +11,9 @@ from sandboxd_proto.manifest import SyscallPolicy
 from sandboxd_proto.messages.execute import Tier
 
 LimitName = Literal["memory", "cpu", "processes"]
+Wanted = Literal[
+    "look", "read", "exec", "enter", "write", "create", "remove", "change", "probe", "rename"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,7 @@ class Command:
     syscall_policy: SyscallPolicy
     pty: PtyRequest | None = None
     keep_background: bool = False
+    explain: bool = False
     traffic: Traffic | None = None
 
 
@@ -57,15 +61,36 @@ class Connection:
 
 
 @dataclass(frozen=True, slots=True)
+class RefusedAccess:
+    """A path that was refused, absolute as the command sees it, and the kernel's answer.
+
+    `errno` 0: it was opened, and is a mount of the sandbox's own (a mask is one). `probe`: the
+    command asked whether it may write.
+    """
+
+    path: str
+    wanted: Wanted
+    errno: int
+
+
+@dataclass(frozen=True, slots=True)
 class Evidence:
-    """What the kernel showed while the command ran, where the network was closed: connections
-    that it attempted and names that it asked for."""
+    """What the kernel showed while the command ran.
+
+    Where the network was closed: connections that it attempted and names that it asked for. In
+    explain mode: what was refused, the system calls that it was killed for, and whether there
+    was more than could be kept (`truncated`).
+    """
 
     connections: tuple[Connection, ...] = ()
     lookups: tuple[str, ...] = ()
+    explained: bool = False
+    refused: tuple[RefusedAccess, ...] = ()
+    killed_calls: tuple[str, ...] = ()
+    truncated: bool = False
 
     def __bool__(self) -> bool:
-        return bool(self.connections or self.lookups)
+        return bool(self.connections or self.lookups or self.explained)
 
 
 NO_EVIDENCE = Evidence()

@@ -4,12 +4,14 @@ Pure: everything that is known comes in as `Setting` (before the command runs), 
 streams, and as `Facts` (when it has ended). Looking at the machine is behind `HostView`.
 """
 
+from sandboxd.denials.explain import Asked
 from sandboxd.denials.facts import Facts, GateEvent, HostView, Setting
 from sandboxd.denials.scanner import StreamScanner
 from sandboxd.denials.translations import Translations, load_translations
 from sandboxd.sandbox import Connection
 
 __all__ = [
+    "Asked",
     "Connection",
     "Facts",
     "GateEvent",

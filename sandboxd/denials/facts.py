@@ -12,7 +12,7 @@ from typing import Literal
 
 from sandboxd.policy.layout import Layout
 from sandboxd.policy.plan import Access, Plan
-from sandboxd.sandbox import Connection
+from sandboxd.sandbox import Connection, RefusedAccess
 from sandboxd_proto.messages.execute import Outcome, Tier
 
 LimitHit = Literal["memory", "cpu", "processes", "file_size", "output"]
@@ -51,8 +51,10 @@ class HostView:
 class Setting:
     """What is known before the command starts, and does not change while it runs.
 
-    `masks_refuse`: a masked file answers EACCES instead of reading as empty. `userns_disabled`:
-    the sandbox forbids nested user namespaces. `host_root`: outside, the command would be root.
+    `filter_kills`: the loaded filter ends a process; otherwise it answers errors only, and who
+    dies of SIGSYS was sent it. `masks_refuse`: a masked file answers EACCES instead of reading as
+    empty. `userns_disabled`: the sandbox forbids nested user namespaces. `host_root`: outside,
+    the command would be root.
     """
 
     plan: Plan
@@ -61,6 +63,7 @@ class Setting:
     argv: tuple[str, ...] = ()
     cwd: str | None = None
     filter_loaded: bool = False
+    filter_kills: bool = True
     landlock: bool = False
     userns_disabled: bool = True
     pid_namespace: bool = True
@@ -99,6 +102,7 @@ class Facts:
     `protected`: (path, where it was moved) of protected paths that appeared during the run.
     `syscall`: the call that a filter killed for, where the kernel said so. `notified`, `lookups`:
     connections that were attempted and names that were asked for where the network is closed.
+    `explained`: the kernel itself told all that it `refused` and each of the `killed_calls`.
     """
 
     outcome: Outcome = "exited"
@@ -114,6 +118,9 @@ class Facts:
     gate_events: tuple[GateEvent, ...] = ()
     notified: tuple[Connection, ...] = ()
     lookups: tuple[str, ...] = ()
+    explained: bool = False
+    refused: tuple[RefusedAccess, ...] = ()
+    killed_calls: tuple[str, ...] = ()
     protected: tuple[tuple[str, str | None], ...] = ()
 
     @property

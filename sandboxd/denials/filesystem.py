@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
+import msgspec
+
 from sandboxd.denials import remedies
 from sandboxd.denials.commandline import CommandLine
 from sandboxd.denials.facts import Setting
@@ -192,6 +194,18 @@ def _read(setting: Setting, s: Subject, layer: Layer, confidence: Confidence) ->
 def _masked(s: Subject, confidence: Confidence) -> Denial:
     kind: DenialKind = "filesystem_write" if s.did.direction == "write" else "filesystem_read"
     return masked_denial(kind, s.at.path, s.at.place.path, confidence)
+
+
+def told(setting: Setting, at: Standing, did: Operation, layer: Layer) -> Denial:
+    """The denial for an access whose refusal the kernel itself told."""
+    subject = Subject("", at.path, at, did, shell=False)
+    if did.direction == "write":
+        denial = _write(setting, subject, layer, "high")
+    elif at.masked:
+        denial = _masked(subject, "high")
+    else:
+        denial = _read(setting, subject, layer, "high")
+    return msgspec.structs.replace(denial, evidence="kernel")
 
 
 def masked_denial(kind: DenialKind, path: str, mask: str, confidence: Confidence) -> Denial:

@@ -12,13 +12,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 
-from sandboxd.denials import verdict
+from sandboxd.denials import needs, verdict
 from sandboxd.denials.examiner import Examiner
+from sandboxd.denials.explain import Asked, explanation
 from sandboxd.denials.facts import Facts, Setting
 from sandboxd.denials.needles import essential, needles
 from sandboxd.denials.phrases import SignFinder, signs_for
 from sandboxd_proto.denial import Denial
 from sandboxd_proto.messages.execute import StreamName
+from sandboxd_proto.messages.explanation import Explanation
 
 MAX_LINE = 4096
 FULL_BYTES = 4 << 20
@@ -194,6 +196,11 @@ class StreamScanner:
         for stream in self._streams.values():
             stream.finish()
         return verdict.conclude(self._examiner, facts, self._found)
+
+    def explain(self, facts: Facts, denials: list[Denial], asked: Asked) -> Explanation:
+        """After `finish`, and only with what the kernel told (`facts.explained`)."""
+        found = needs.found(self._examiner, facts, self._found)
+        return explanation(self._examiner.setting, found, denials, asked, failed=facts.failed)
 
     def _reader(self, name: str) -> Examine:
         stream: StreamName = "stdout" if name == "stdout" else "stderr"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterable, Iterator
 
-from sandboxd.denials import limits, network, remedies, syscalls
+from sandboxd.denials import limits, needs, network, remedies, syscalls
 from sandboxd.denials.deduced import STEPS, command_hosts, has_kind
 from sandboxd.denials.examiner import Examiner
 from sandboxd.denials.facts import Facts, Setting
@@ -30,13 +30,20 @@ def conclude(examiner: Examiner, facts: Facts, sent: list[Denial]) -> list[Denia
         *_protected(facts),
         *_gate(setting, facts),
     ]
+    if facts.explained:
+        # The kernel told every refused access: words about files add nothing to that.
+        sent = [d for d in sent if d.kind not in needs.KINDS]
+        strong += needs.denials(setting, needs.found(examiner, facts, sent))
     found = _with_sent(merged([], strong)[:MAX_STRONG], sent)
     found = merged(found, _connections(examiner, facts, found))
     if facts.timed_out or facts.cancelled or facts.outcome in {"timeout", "cancelled"}:
         # The text of a command that was ended from outside explains nothing more.
         return found
     for step in STEPS:
-        found = merged(found, step(examiner, facts, found))
+        more = step(examiner, facts, found)
+        if facts.explained:
+            more = (d for d in more if d.kind not in needs.KINDS)
+        found = merged(found, more)
     return found
 
 
@@ -90,6 +97,10 @@ def _ended_by_daemon(setting: Setting, facts: Facts) -> Iterator[Denial]:
 
 
 def _killed_call(setting: Setting, facts: Facts) -> Iterator[Denial]:
+    for name in facts.killed_calls:
+        yield syscalls.denial(setting, syscalls.named(name), "kernel", "high", name=name)
+    if facts.explained or not setting.filter_kills:
+        return
     if facts.signal == _SIGSYS and setting.filter_loaded:
         call = syscalls.named(facts.syscall)
         yield syscalls.denial(setting, call, "kernel", "high", name=facts.syscall)

@@ -150,6 +150,8 @@ def _exec_request(
         flags |= wire.ExecFlag.HAS_TERMINAL
     if command.keep_background:
         flags |= wire.ExecFlag.KEEP_BACKGROUND
+    if command.explain:
+        flags |= wire.ExecFlag.EXPLAIN
     limits, pty = command.limits, command.pty or PtyRequest(0, 0)
     try:
         return wire.Exec(
@@ -179,6 +181,7 @@ class InitProcess:
         self._evidence = EvidenceLog()
 
     async def started(self, command: Command, terminal: Terminal | None = None) -> None:
+        self._evidence.explained = command.explain
         inside = command.pty is not None and terminal is None
         # The keeper tells that it started, the init what it does already.
         while self._evidence.take(message := await self._first(terminal_wanted=inside)):

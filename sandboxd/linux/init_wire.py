@@ -105,6 +105,7 @@ class Wanted(IntEnum):
     REMOVE = 7
     CHANGE = 8
     PROBE = 9
+    RENAME = 10
 
 
 class LimitKind(IntEnum):

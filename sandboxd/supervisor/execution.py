@@ -202,6 +202,7 @@ class Execution:
             argv=request.argv, env=plan.env, cwd=plan.cwd, limits=plan.limits,
             syscall_policy=plan.syscall_policy, pty=request.pty,
             keep_background=ground.linger is not None, traffic=self._traffic,
+            explain=request.explain is not None,
         )  # fmt: skip
 
     async def _tell_refusals(self, traffic: Traffic, judge: Judge) -> None:
@@ -354,6 +355,7 @@ class Execution:
             backend=self.backend,
             enforcement=tiers,
             network_usage=host_usage(self._traffic),
+            explanation=judge.explanation(request.explain, denials, report.evidence),
         )
 
     def never_ran(self, backend: str, enforcement: Enforcement) -> ExecuteResult:

@@ -5,17 +5,20 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
-from sandboxd.denials import Facts, Setting, StreamScanner
+import msgspec
+
+from sandboxd.denials import Asked, Facts, Setting, StreamScanner
 from sandboxd.denials.hostview import host_view
 from sandboxd.denials.network import gate_denial
 from sandboxd.policy.layout import Host, layout
 from sandboxd.policy.plan import Plan
-from sandboxd.sandbox import ExitReport
+from sandboxd.sandbox import Evidence, ExitReport
 from sandboxd.supervisor.network_reports import gate_event, named_connections
 from sandboxd.supervisor.outcome import Ended
 from sandboxd.traffic import Refusal, Traffic
 from sandboxd_proto.denial import Denial
 from sandboxd_proto.messages.execute import Outcome, StreamName, Tier
+from sandboxd_proto.messages.explanation import Explanation
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +45,7 @@ class Judge:
         self._pty = pty
         self.filter_loaded = False
         self._scanner: StreamScanner | None = None
+        self._facts: Facts | None = None
         self._told: list[Denial] = []
         self._by_gate: set[str | None] = set()
 
@@ -82,6 +86,7 @@ class Judge:
             host=host_view(plan.sandbox.run_as),
             argv=self._argv,
             filter_loaded=self.filter_loaded,
+            filter_kills=plan.syscall_policy == "strict",
             landlock=self._bench.landlock,
             masks_refuse=False,
             host_root=self._bench.root and plan.sandbox.run_as is None,
@@ -98,22 +103,33 @@ class Judge:
         refusals = traffic.refusals if traffic is not None else []
         if not self._isolated or not (not quiet or protected or report.evidence or refusals):
             return [], []
-        scanner = self._scanner or self._make()
-        found = scanner.finish(
-            Facts(
-                outcome=outcome,
-                exit_code=report.exit_code,
-                signal=report.signal,
-                limit_hit="output" if outcome == "output_limit" else report.limit,
-                timed_out=ended_by == "timeout",
-                cancelled=ended_by == "cancelled",
-                setup_failure=report.lost,
-                cpu_s=report.usage.cpu_ms / 1000,
-                enforcement=enforcement,
-                protected=protected,
-                gate_events=tuple(map(gate_event, refusals)),
-                notified=named_connections(self._plan, report.evidence.connections),
-                lookups=report.evidence.lookups,
-            )
+        self._scanner = scanner = self._scanner or self._make()
+        self._facts = Facts(
+            outcome=outcome,
+            exit_code=report.exit_code,
+            signal=report.signal,
+            limit_hit="output" if outcome == "output_limit" else report.limit,
+            timed_out=ended_by == "timeout",
+            cancelled=ended_by == "cancelled",
+            setup_failure=report.lost,
+            cpu_s=report.usage.cpu_ms / 1000,
+            enforcement=enforcement,
+            protected=protected,
+            gate_events=tuple(map(gate_event, refusals)),
+            notified=named_connections(self._plan, report.evidence.connections),
+            lookups=report.evidence.lookups,
+            explained=report.evidence.explained,
+            refused=report.evidence.refused,
+            killed_calls=report.evidence.killed_calls,
         )
+        found = scanner.finish(self._facts)
         return found, [denial for denial in found if denial not in self._told]
+
+    def explanation(
+        self, asked: Asked | None, denials: list[Denial], evidence: Evidence
+    ) -> Explanation | None:
+        """After `finish`: what the command needs. None if nobody asked."""
+        if asked is None or self._scanner is None or self._facts is None:
+            return None
+        found = self._scanner.explain(self._facts, denials, asked)
+        return msgspec.structs.replace(found, truncated=evidence.truncated)

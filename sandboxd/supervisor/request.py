@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from sandboxd.denials import Asked
 from sandboxd.policy.plan import Plan
 from sandboxd.sandbox import PtyRequest
 from sandboxd.supervisor.pipes import Passed
@@ -29,7 +30,10 @@ class Listener(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ExecuteRequest:
-    """`owner`: whose connection it is; only that owner may use the id, unless it is detached."""
+    """`owner`: whose connection it is; only that owner may use the id, unless it is detached.
+
+    `explain`: what was asked for, to be completed by what the command turns out to need.
+    """
 
     argv: tuple[str, ...]
     plan: Plan
@@ -43,3 +47,4 @@ class ExecuteRequest:
     execution_id: str | None = None
     sandbox: str | None = None
     passed: Passed = NOTHING_PASSED
+    explain: Asked | None = None

@@ -8,6 +8,7 @@ import msgspec
 
 from sandboxd_proto.denial import Denial
 from sandboxd_proto.manifest import Manifest
+from sandboxd_proto.messages.explanation import Explanation
 from sandboxd_proto.wire import Reported, WireStruct
 
 Encoding = Literal["utf-8", "base64"]
@@ -82,7 +83,8 @@ class HostUsage(Reported, frozen=True, kw_only=True):
 
 
 class ExecuteResult(Reported, frozen=True, kw_only=True):
-    """`network_usage` is filled where the network goes through the gate (allow_hosts)."""
+    """`network_usage` is filled where the network goes through the gate (allow_hosts),
+    `explanation` with `explain`."""
 
     execution_id: str
     outcome: Outcome
@@ -96,6 +98,7 @@ class ExecuteResult(Reported, frozen=True, kw_only=True):
     backend: str
     enforcement: dict[str, Tier]
     network_usage: list[HostUsage] = msgspec.field(default_factory=list)
+    explanation: Explanation | None = None
 
 
 class Detached(Reported, frozen=True, kw_only=True):

@@ -36,7 +36,7 @@ static const struct call_shape shapes[] = {
     CWD(SYS_chdir, WANTED_ENTER, 0),
     AT(SYS_mkdirat, WANTED_CREATE, 0, 1),
     AT(SYS_unlinkat, WANTED_REMOVE, 0, 1),
-    {SYS_renameat2, WANTED_REMOVE, 0, 1, WANTED_CREATE, 2, 3},
+    {SYS_renameat2, WANTED_RENAME, 0, 1, WANTED_RENAME, 2, 3},
     {SYS_linkat, WANTED_LOOK, 0, 1, WANTED_CREATE, 2, 3},
     AT(SYS_symlinkat, WANTED_CREATE, 1, 2),
     AT(SYS_mknodat, WANTED_CREATE, 0, 1),
@@ -54,7 +54,7 @@ static const struct call_shape shapes[] = {
     AT(SYS_connect, WANTED_LOOK, NO_ARGUMENT, SOCKET_ADDRESS),
     AT(SYS_bind, WANTED_CREATE, NO_ARGUMENT, SOCKET_ADDRESS),
 #ifdef SYS_renameat
-    {SYS_renameat, WANTED_REMOVE, 0, 1, WANTED_CREATE, 2, 3},
+    {SYS_renameat, WANTED_RENAME, 0, 1, WANTED_RENAME, 2, 3},
 #endif
 #ifdef SYS_open /* the older half of x86-64's table */
     CWD(SYS_open, WANTS_BY_FLAGS, 0),
@@ -66,7 +66,7 @@ static const struct call_shape shapes[] = {
     CWD(SYS_mkdir, WANTED_CREATE, 0),
     CWD(SYS_rmdir, WANTED_REMOVE, 0),
     CWD(SYS_unlink, WANTED_REMOVE, 0),
-    {SYS_rename, WANTED_REMOVE, NO_ARGUMENT, 0, WANTED_CREATE, NO_ARGUMENT, 1},
+    {SYS_rename, WANTED_RENAME, NO_ARGUMENT, 0, WANTED_RENAME, NO_ARGUMENT, 1},
     {SYS_link, WANTED_LOOK, NO_ARGUMENT, 0, WANTED_CREATE, NO_ARGUMENT, 1},
     CWD(SYS_symlink, WANTED_CREATE, 1),
     CWD(SYS_mknod, WANTED_CREATE, 0),

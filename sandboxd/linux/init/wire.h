@@ -78,6 +78,7 @@ enum wanted {
     WANTED_REMOVE = 7,
     WANTED_CHANGE = 8,
     WANTED_PROBE = 9,
+    WANTED_RENAME = 10,
 };
 
 enum signal_scope {

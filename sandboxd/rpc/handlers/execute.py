@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sandboxd.denials import Asked
 from sandboxd.policy.plan import Plan
 from sandboxd.policy.resolve import moved, plan_for
 from sandboxd.rpc.call import Call
@@ -13,6 +14,7 @@ from sandboxd.supervisor.pipes import Passed
 from sandboxd.supervisor.request import NOTHING_PASSED, ExecuteRequest
 from sandboxd.supervisor.text import decode_base64
 from sandboxd_proto.errors import InvalidParams, NotFound, PolicyNotSupported
+from sandboxd_proto.manifest import manifest_to_dict
 from sandboxd_proto.messages.execute import Base64Data, Detached, ExecuteParams, ExecuteResult
 
 MAX_ARGUMENT = 128 * 1024 - 1  # the kernel's MAX_ARG_STRLEN
@@ -56,7 +58,13 @@ def _checked(call: Call, params: ExecuteParams, taken: Passed) -> ExecuteRequest
         execution_id=params.execution_id,
         sandbox=params.sandbox,
         passed=taken,
+        explain=_asked(params, plan) if params.explain else None,
     )
+
+
+def _asked(params: ExecuteParams, plan: Plan) -> Asked:
+    manifest = manifest_to_dict(params.manifest) if params.manifest is not None else {}
+    return Asked(manifest, plan.preset, plan.workspace)
 
 
 def _plan(call: Call, params: ExecuteParams) -> Plan:
@@ -106,8 +114,6 @@ def _check_later(params: ExecuteParams) -> None:
     """What the contract names and this daemon does not serve is refused, never ignored."""
     if params.session is not None:
         raise NotFound(f"there is no session {params.session!r}", field="session")
-    if params.explain:
-        raise PolicyNotSupported("this daemon has no explain mode", field="explain")
 
 
 def _stdin(params: ExecuteParams) -> bytes:

@@ -1,4 +1,4 @@
-"""Explain mode: every refused access is told exactly, and the command behaves as it does without."""
+"""Explain mode: every refused access is told, and the command behaves as it does without it."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def attempts(*calls: str) -> str:
         ("os.stat('/none')", ("ENOENT", Wanted.LOOK, "/none")),
         ("os.mkdir('/usr/d')", ("EROFS", Wanted.CREATE, "/usr/d")),
         ("os.unlink('/usr/bin/env')", ("EROFS", Wanted.REMOVE, "/usr/bin/env")),
-        ("os.rename('/usr/bin/env', '/usr/e')", ("EROFS", Wanted.CREATE, "/usr/e")),
-        ("os.rename('/usr/bin/env', '/usr/e')", ("EROFS", Wanted.REMOVE, "/usr/bin/env")),
+        ("os.rename('/usr/bin/env', '/usr/e')", ("EROFS", Wanted.RENAME, "/usr/e")),
+        ("os.rename('/usr/bin/env', '/usr/e')", ("EROFS", Wanted.RENAME, "/usr/bin/env")),
         ("os.symlink('/x', '/usr/link')", ("EROFS", Wanted.CREATE, "/usr/link")),
         ("os.chmod('/usr/bin/env', 0o755)", ("EROFS", Wanted.CHANGE, "/usr/bin/env")),
         ("os.utime('/usr/bin/env')", ("EROFS", Wanted.CHANGE, "/usr/bin/env")),
@@ -141,7 +141,10 @@ def test_a_stopped_job_stays_stopped_until_it_is_continued(inside: Init) -> None
 
 
 def test_killing_the_tree_works_while_it_is_traced(inside: Init) -> None:
-    storm = "import os\nwhile 1:\n if os.fork() == 0: os.path.exists('/none'); os._exit(0)\n os.wait()"
+    storm = (
+        "import os\nwhile 1:\n"
+        " if os.fork() == 0: os.path.exists('/none'); os._exit(0)\n os.wait()"
+    )
     command = inside.python(storm, flags=EXPLAIN)
     command.started()
     while not any(isinstance(m, wire.Refused) for m in command.messages):
@@ -162,7 +165,8 @@ def test_the_call_that_a_filter_killed_for_is_named(inside: Init) -> None:
     program = b"".join(
         struct.pack("<HBBI", *instruction)
         for instruction in (
-            (0x20, 0, 0, 0), (0x15, 0, 1, uname), (0x06, 0, 0, 0x80000000), (0x06, 0, 0, 0x7FFF0000),
+            (0x20, 0, 0, 0), (0x15, 0, 1, uname),
+            (0x06, 0, 0, 0x80000000), (0x06, 0, 0, 0x7FFF0000),
         )
     )  # fmt: skip
     with tempfile.TemporaryFile() as file:

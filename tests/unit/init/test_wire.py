@@ -158,7 +158,7 @@ LIES = [
     framed(86, text(b"")),
     framed(87, struct.pack("<I", 0)),
     framed(87, struct.pack("<I", 2**32 - 1)),
-    framed(87, struct.pack("<III", 1, 2, 10) + text(b"/a")),
+    framed(87, struct.pack("<III", 1, 2, 11) + text(b"/a")),
     framed(87, struct.pack("<III", 1, 4096, 1) + text(b"/a")),
     framed(87, struct.pack("<III", 1, 2, 1) + text(b"a")),
     framed(87, struct.pack("<III", 1, 2, 1) + text(b"/a\0b")),

@@ -1,0 +1,199 @@
+"""Needs and denials → an explanation: what was refused, and the smallest manifest that would do.
+
+Pure. The manifest has an entry for each need and no more; neighbours become their folder where that
+folder holds little else (folding.py). A secret is never proposed, only named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sandboxd.denials import remedies
+from sandboxd.denials.facts import Setting
+from sandboxd.denials.folding import folded, too_wide
+from sandboxd.denials.needs import KINDS, Need
+from sandboxd.denials.secrecy import homes_for, secret_reason
+from sandboxd.policy.plan import Access
+from sandboxd_proto.denial import Denial
+from sandboxd_proto.messages.explanation import Explanation, NeedAccess, NeedRow, NeedStatus
+
+_FIELDS: dict[Access, str] = {"read": "fs_read_allow", "write": "fs_write_allow"}
+_ACCESS: dict[str, NeedAccess] = {"network": "network", "syscall": "syscall", "process": "syscall"}
+_ORDER = ("needed", "secret", "refused", "optional")
+# What a client sends with every request, and what it leaves to the caller.
+_NOT_KEPT = ("env",)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The manifest of the request as it was sent, and what it was put on top of."""
+
+    manifest: dict[str, Any]
+    preset: str | None = None
+    workspace: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """A need with the path that would have to be granted for it; None: nothing can be."""
+
+    need: Need
+    grant: str | None
+    secret: str | None
+    note: str
+
+
+def explanation(
+    setting: Setting, needs: Iterable[Need], denials: Iterable[Denial], asked: Asked, *,
+    failed: bool, truncated: bool = False,
+) -> Explanation:  # fmt: skip
+    others = [d for d in denials if d.kind not in KINDS]
+    minded = _minded(list(needs), failed=failed and not others)
+    candidates = [_candidate(setting, need) for need in minded]
+    grants = _grants(setting, candidates)
+    rows = [_file_row(c, grants) for c in candidates] + [_other_row(d) for d in others]
+    missing: dict[str, Any] = {}
+    for access, field in _FIELDS.items():
+        entries = {c.grant: grants[access, c.grant] for c in candidates if _granted(c, access)}
+        if entries:
+            missing[field] = sorted(set(entries.values()))
+    missing |= _merged_remedies(setting, others)
+    return Explanation(
+        needs=sorted(rows, key=lambda row: _ORDER.index(row.status)),
+        secrets=sorted({c.need.path for c in candidates if c.secret}),
+        missing=missing,
+        manifest=_whole(setting, asked, missing),
+        preset=asked.preset,
+        workspace=asked.workspace,
+        truncated=truncated,
+    )
+
+
+def _minded(needs: list[Need], *, failed: bool) -> list[Need]:
+    """When nothing else explains a failure, what a program tried to read may be the reason."""
+    if not failed or any(need.weight == "needed" for need in needs):
+        return needs
+    telling = ("read", "exec", "enter")
+    return [replace(n, weight="needed") if n.wanted in telling else n for n in needs]
+
+
+def _candidate(setting: Setting, need: Need) -> _Candidate:
+    secret = secret_reason(setting, need.at)
+    if secret is not None:
+        return _Candidate(need, None, secret, secret)
+    if need.at.protected is not None:
+        note = "protected: it can run code outside the sandbox later. No manifest allows it"
+        return _Candidate(need, None, None, note)
+    remedy = _remedy(setting, need)
+    if remedy is None:
+        return _Candidate(need, None, None, _why_not(setting, need))
+    (entry,) = remedy[_FIELDS[need.access]]
+    return _Candidate(need, entry, None, "")
+
+
+def _remedy(setting: Setting, need: Need) -> remedies.Remedy | None:
+    if need.access == "read":
+        return remedies.allow_read(setting, need.path)
+    return remedies.allow_write(setting, need.path, in_folder=need.operation.in_folder)
+
+
+def _why_not(setting: Setting, need: Need) -> str:
+    if not setting.host.permits(need.path, need.access):
+        return f"this user may not {need.access} it outside the sandbox either"
+    missing = remedies.first_missing(setting.host, need.path)
+    if missing is not None:
+        return f"the folder around it is too wide to allow: make {missing} first, then allow that"
+    return "the folder around it is too wide to allow"
+
+
+def _granted(candidate: _Candidate, access: Access) -> bool:
+    need = candidate.need
+    return candidate.grant is not None and need.access == access and need.weight == "needed"
+
+
+def _grants(
+    setting: Setting, candidates: list[_Candidate]
+) -> dict[tuple[Access, str | None], str]:
+    """(access, path to grant) → entry of the manifest. What may be written may be read."""
+    writes = _folded(setting, [c.grant for c in candidates if _granted(c, "write")], "write")
+    reads = [c.grant for c in candidates if _granted(c, "read")]
+    found: dict[tuple[Access, str | None], str] = {("write", p): e for p, e in writes.items()}
+    found |= {("read", p): e for p, e in _folded(setting, reads, "read").items()}
+    return found
+
+
+def _folded(setting: Setting, paths: list[str | None], access: Access) -> dict[str, str]:
+    def wide(folder: str) -> bool:
+        return too_wide(folder, homes_for(setting, folder)) or not setting.host.permits(
+            folder, access
+        )
+
+    return folded([path for path in paths if path is not None], wide)
+
+
+def _file_row(candidate: _Candidate, grants: dict[tuple[Access, str | None], str]) -> NeedRow:
+    need = candidate.need
+    status: NeedStatus = "secret" if candidate.secret else need.weight
+    if candidate.grant is None and not candidate.secret and need.weight == "needed":
+        status = "refused"
+    return NeedRow(
+        access=need.access,
+        target=need.path,
+        operation=need.operation.name,
+        status=status,
+        grant=grants.get((need.access, candidate.grant)) if status == "needed" else None,
+        note=candidate.note,
+    )
+
+
+def _other_row(denial: Denial) -> NeedRow:
+    return NeedRow(
+        access=_ACCESS.get(denial.kind, "limit"),
+        target=denial.target or denial.kind,
+        operation=denial.operation,
+        status="needed" if denial.remedy else "refused",
+        note="" if denial.remedy else denial.message,
+    )
+
+
+def _merged_remedies(setting: Setting, denials: list[Denial]) -> dict[str, Any]:
+    """The remedies of what is not a file, as one: hosts together, the higher limit of two."""
+    found: dict[str, Any] = {}
+    hosts: dict[str, None] = {}
+    for denial in denials:
+        for field, value in (denial.remedy or {}).items():
+            if field == "network" and isinstance(value, dict):
+                hosts |= dict.fromkeys(value["hosts"])
+            elif isinstance(value, int | float) and field in found:
+                found[field] = max(found[field], value)
+            elif field != "syscall_policy" or found.get(field) != "inherit":
+                found[field] = value
+    if hosts and "network" not in found:
+        found["network"] = {"kind": "allow_hosts", "hosts": list(hosts)}
+    return found
+
+
+def _whole(setting: Setting, asked: Asked, missing: dict[str, Any]) -> dict[str, Any]:
+    """A manifest that stands alone: what was asked for, the preset's own values, and the rest."""
+    plan = setting.plan
+    network = plan.sandbox.network
+    whole: dict[str, Any] = {
+        "base": plan.sandbox.base,
+        "network": {"kind": network.kind, "hosts": list(network.hosts)} if network.hosts
+        else {"kind": network.kind},
+        "syscall_policy": plan.syscall_policy,
+    }  # fmt: skip
+    whole |= {k: v for k, v in asked.manifest.items() if k not in _NOT_KEPT and v != "none"}
+    if asked.preset is not None and asked.workspace is not None:
+        writable = setting.layout.writable(setting.host.canonical(asked.workspace))
+        field = "fs_write_allow" if writable else "fs_read_allow"
+        whole[field] = _union(whole.get(field), [asked.workspace])
+    for field, value in missing.items():
+        whole[field] = _union(whole.get(field), value) if isinstance(value, list) else value
+    return whole
+
+
+def _union(before: list[str] | None, more: list[str]) -> list[str]:
+    return list(dict.fromkeys([*(before or []), *more]))
