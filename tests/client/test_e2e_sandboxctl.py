@@ -58,6 +58,13 @@ def running(marker: str) -> list[str]:
     return found
 
 
+def appeared(marker: str) -> bool:
+    deadline = time.monotonic() + 10
+    while not running(marker) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return bool(running(marker))
+
+
 def gone(marker: str) -> bool:
     deadline = time.monotonic() + 10
     while running(marker) and time.monotonic() < deadline:
@@ -118,7 +125,7 @@ def test_interrupts_and_termination(real):
     assert process.returncode == 9
     process = real.start("run", "--", "sh", "-c", "trap '' INT; echo up; sleep 7531")
     assert process.stdout.readline() == b"up\n"
-    assert running("7531")
+    assert appeared("7531")
     process.send_signal(signal.SIGINT)
     time.sleep(0.2)
     assert process.poll() is None
@@ -128,6 +135,7 @@ def test_interrupts_and_termination(real):
     assert gone("7531")
     process = real.start("run", "--", "sh", "-c", "echo up; sleep 7532")
     process.stdout.readline()
+    assert appeared("7532")
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=30)
     assert process.returncode == 143
@@ -137,6 +145,7 @@ def test_interrupts_and_termination(real):
 def test_a_killed_sandboxctl_leaves_nothing_running(real):
     process = real.start("run", "--", "sh", "-c", "echo up; sleep 7533")
     process.stdout.readline()
+    assert appeared("7533")
     process.kill()
     process.communicate()
     assert gone("7533")
@@ -179,6 +188,7 @@ def test_a_second_interrupt_in_a_terminal_kills(real, screen):
     shown.until_raw()
     shown.type(b"\x03")
     shown.until(b"^C")
+    assert appeared("7534")
     shown.type(b"\x03")
     assert shown.end() == 130
     assert shown.mode() == shown.before
@@ -217,6 +227,7 @@ def test_detached_executions_can_be_listed_waited_for_and_killed(real, client, w
     short = client.start(["sh", "-c", "echo kept"], **options)
     assert client.wait(short.execution_id).stdout.data == "kept\n"
     long = client.start(["sleep", "7535"], **options)
+    assert appeared("7535")
     client.close()
     assert long.execution_id in real("ps").stdout.decode()
     assert real("kill", long.execution_id).returncode == 0
@@ -239,7 +250,7 @@ def test_the_blocking_client(client, workspace):
         events = list(execution)
     assert [type(event) for event in events] == [Started, Output, Exited]
     with client.stream(["sleep", "7536"], **options) as execution:
-        pass
+        assert appeared("7536")
     assert execution.result.outcome == "cancelled"
     assert gone("7536")
     assert "execute" in {method["name"] for method in client.discover()["methods"]}
