@@ -13,16 +13,28 @@ import pytest
 from sandboxd.config import BACKENDS
 
 from support.daemon import Daemon, running_daemon
+from support.engine import shared_engine
 from support.requirements import promised
 
-ALL = tuple(name for name in BACKENDS if name != "auto")
+# A backend that runs in two ways is two here: what holds must hold in both.
+ATTACHED = "docker-attach"
+ALL = (*(name for name in BACKENDS if name != "auto"), ATTACHED)
 # Those whose commands run on this kernel, below our init, behind walls of its making.
-LINUX = ("bubblewrap", "landlock")
+LINUX = ("bubblewrap", "landlock", "docker")
+
+
+def product_name(name: str) -> str:
+    """What the daemon calls it."""
+    return "docker" if name == ATTACHED else name
 
 
 def environment(name: str) -> dict[str, str]:
     """What makes a daemon use this backend and no other. `none` needs its second key."""
-    keys = {"SANDBOXD_BACKEND": name}
+    keys = {"SANDBOXD_BACKEND": product_name(name)}
+    if keys["SANDBOXD_BACKEND"] == "docker":
+        engine = shared_engine()
+        keys["DOCKER_HOST"] = engine.url if engine else "unix:///nonexistent/engine.sock"
+        keys["SANDBOXD_DOCKER_WAY"] = "attach" if name == ATTACHED else "init"
     return {**keys, "SANDBOXD_ALLOW_NO_SANDBOX": "1"} if name == "none" else keys
 
 
@@ -32,10 +44,10 @@ def running_backend(
 ) -> Iterator[Daemon]:
     """A daemon that uses `name`, after `status` said that it works here."""
     with running_daemon(env={**environment(name), **(env or {})}, **options) as daemon:
-        reason = unavailable(daemon, name)
+        reason = unavailable(daemon, product_name(name))
         if reason is None:
             yield daemon
-        elif name in promised():
+        elif product_name(name) in promised():
             pytest.fail(f"{name} is in SANDBOXD_TEST_REQUIRE and: {reason}", pytrace=False)
         else:
             pytest.skip(f"{name} does not work here: {reason}")

@@ -176,7 +176,7 @@ class Engine:
                 return await ask(docker)
         except aiodocker.DockerError as error:
             if error.status == NO_CONNECTION:
-                raise self.unreachable(str(error.message)) from None
+                raise self.unreachable(_why(str(error.message))) from None
             raise EngineError(error.status, str(error.message)) from None
         except (TimeoutError, asyncio.TimeoutError):
             raise self.unreachable(f"no answer in {timeout_s:g} s") from None
@@ -211,3 +211,8 @@ class Engine:
             remedy="start the engine (systemctl start docker), or set DOCKER_HOST; "
             "or set SANDBOXD_BACKEND=auto for the local sandbox",
         )
+
+
+def _why(said: str) -> str:
+    """aiodocker and aiohttp each put their own words around the fact, in brackets."""
+    return said.replace("]", "").rpartition("[")[2] or said
