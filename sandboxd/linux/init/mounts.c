@@ -4,7 +4,8 @@
  * A rename on the host over a path that is a mount point inside detaches the mount: what it masked
  * or protected lies open. New host mounts show up below a bind. The kernel marks mountinfo with
  * POLLPRI after each change. Compared are the fields that say what is mounted where, and how: mount
- * id, parent id, root, mount point and the options of the mount.
+ * id, parent id, root, mount point and the options of the mount. What another mount of ours covers
+ * cannot be reached from inside and may come and go: containers of the host below our private /tmp.
  */
 #include "init.h"
 
@@ -131,6 +132,25 @@ static bool same(const struct mount *a, const struct mount *b)
            strcmp(a->point, b->point) == 0 && strcmp(a->options, b->options) == 0;
 }
 
+static bool is_below(const char *point, const char *folder)
+{
+    size_t length = strlen(folder);
+    return strncmp(point, folder, length) == 0 && point[length] == '/';
+}
+
+/* On the same parent, a mount hides everything further down; and so what is mounted on that. */
+static bool covered(const struct mount_table *table, const struct mount *mount)
+{
+    for (size_t depth = 0; mount != NULL && depth <= table->count; depth++) {
+        for (size_t i = 0; i < snapshot.count; i++)
+            if (strcmp(snapshot.mounts[i].parent, mount->parent) == 0 &&
+                is_below(mount->point, snapshot.mounts[i].point))
+                return true;
+        mount = find(table, mount->parent);
+    }
+    return false;
+}
+
 /* mountinfo writes space, tab, newline and backslash as a backslash and three octal digits. */
 static const char *readable(const char *point)
 {
@@ -160,10 +180,11 @@ const char *mounts_changed(int mountinfo)
     if (!read_table(mountinfo, &now))
         return "/proc/self/mountinfo";
     for (size_t i = 0; i < snapshot.count && what == NULL; i++)
-        if (!same(&snapshot.mounts[i], find(&now, snapshot.mounts[i].id)))
+        if (!same(&snapshot.mounts[i], find(&now, snapshot.mounts[i].id)) &&
+            !covered(&snapshot, &snapshot.mounts[i]))
             what = readable(snapshot.mounts[i].point);
     for (size_t i = 0; i < now.count && what == NULL; i++)
-        if (find(&snapshot, now.mounts[i].id) == NULL)
+        if (find(&snapshot, now.mounts[i].id) == NULL && !covered(&now, &now.mounts[i]))
             what = readable(now.mounts[i].point);
     free_table(&now);
     return what;

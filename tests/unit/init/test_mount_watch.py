@@ -121,6 +121,11 @@ def mount_on_host(init: Init, folder: Path) -> None:
     subprocess.run([*enter, "mount", "-t", "tmpfs", "none", str(folder)], check=True)
 
 
+def unmount_on_host(init: Init, folder: Path) -> None:
+    enter = ["nsenter", "--mount", "--target", str(init.process.pid), "--"]
+    subprocess.run([*enter, "umount", str(folder)], check=True)
+
+
 @pytest.mark.requires("root")
 def test_a_foreign_mount_ends_the_sandbox(shared: Place, workspace: Path) -> None:
     with ready_init(shared, flags=WATCH) as init:
@@ -138,3 +143,20 @@ def test_a_mount_that_is_not_below_a_bind_does_not(
         mount_on_host(init, tmp_path)
         for _ in range(5):
             assert init.exec("true").wait().code == 0
+
+
+@pytest.mark.requires("root")
+def test_a_mount_that_is_covered_by_ours_does_not(shared: Place, workspace: Path) -> None:
+    """Neither its coming nor its going: from inside nobody can get there."""
+    late = workspace / "folder" / "late"
+    late.mkdir()
+    (workspace / "seen").mkdir()
+    mounts = ("--bind", str(workspace), str(workspace), "--tmpfs", str(late.parent))
+    with ready_init(BelowSharedMounts(bwrap=True, minimal=True, mounts=mounts), flags=WATCH) as init:
+        for _ in range(2):
+            mount_on_host(init, late)
+            assert init.exec("true").wait().code == 0
+            unmount_on_host(init, late)
+            assert init.exec("true").wait().code == 0
+        mount_on_host(init, workspace / "seen")
+        assert init.receive() == wire.IsolationLost(str(workspace / "seen"))
