@@ -36,9 +36,18 @@ class Channel:
                 )
                 return data, _descriptors(ancillary)
             except BlockingIOError:
-                await anyio.wait_readable(self._sock)
+                if not await self._readable():
+                    return b"", []
             except OSError:
                 return b"", []
+
+    async def _readable(self) -> bool:
+        """False when the connection was closed on our side meanwhile."""
+        try:
+            await anyio.wait_readable(self._sock)
+        except (anyio.ClosedResourceError, OSError, ValueError):
+            return False
+        return True
 
     async def send(self, body: bytes) -> None:
         """Silently dropped once the connection is closed: there is nobody to tell."""

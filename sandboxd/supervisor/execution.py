@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import signal
-import struct
-import termios
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,6 +23,7 @@ from sandboxd.supervisor.pumps import CollectingPump, Pump, StreamingPump
 from sandboxd.supervisor.request import ExecuteRequest
 from sandboxd.supervisor.stdin import StdinFeed
 from sandboxd.traffic import Traffic
+from sandboxd.supervisor.window import set_size
 from sandboxd_proto.errors import InvalidParams, SandboxdError
 from sandboxd_proto.messages.execute import (
     Captured,
@@ -119,7 +117,7 @@ class Execution:
         self._early_size = (rows, cols)
         master = self._process.pty if self._process is not None else None
         if master is not None:
-            fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, cols, 0, 0))
+            set_size(master, rows, cols)
 
     def _catch_up(self, process: Process) -> None:
         for number in self._early_signals:

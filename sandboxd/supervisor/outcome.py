@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import signal
 from typing import Literal
 
 from sandboxd.policy.plan import Limits
 from sandboxd.sandbox import ExitReport
 from sandboxd_proto.messages.execute import Outcome
+
+# Linux's numbers: only Linux sandboxes report them.
+SIGXCPU, SIGXFSZ = 24, 25
 
 Ended = Literal["timeout", "cancelled", "output_limit"]
 
@@ -20,8 +22,8 @@ def outcome(report: ExitReport, limits: Limits, ended_by: Ended | None) -> Outco
         return ended_by
     if report.limit is not None:
         return report.limit
-    if report.signal == signal.SIGXCPU and limits.cpu_s is not None:
+    if report.signal == SIGXCPU and limits.cpu_s is not None:
         return "cpu"
-    if report.signal == signal.SIGXFSZ and limits.file_bytes is not None:
+    if report.signal == SIGXFSZ and limits.file_bytes is not None:
         return "file_size"
     return "signaled" if report.signal is not None else "exited"

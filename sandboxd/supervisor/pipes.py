@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -44,7 +45,7 @@ class Pipes:
             self.stderr_read, stderr = self._pipe()
         self.child = Stdio(stdin, stdout, stderr)
         for fd in (self.stdin_write, self.stdout_read, self.stderr_read):
-            if fd >= 0:
+            if fd >= 0 and sys.platform != "win32":
                 os.set_blocking(fd, False)
 
     def _own(self, fd: int | None) -> int | None:
