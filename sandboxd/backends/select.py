@@ -7,6 +7,7 @@ and without a sandbox nothing runs unless both keys are set.
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 
 from sandboxd.backends.interface import Available, Backend
 from sandboxd.backends.registry import Registry
@@ -35,28 +36,29 @@ def candidates(config: Config, registry: Registry) -> list[Backend]:
     return [registry[n] for n in names if permitted is None or n in permitted]
 
 
-def select(plan: Plan, config: Config, registry: Registry) -> list[Backend]:
-    """The backends that may run this plan, best first; never empty.
+def select(plan: Plan, config: Config, registry: Registry) -> Iterator[Backend]:
+    """The backends that may run this plan, best first; raises where there is none.
 
     Opening a sandbox is the probe: whoever opens one goes on to the next when it does not come up,
-    and raises `refusal` when none does. A backend that was named stands alone.
+    and raises `refusal` when none does. A backend that was named stands alone. A backend is asked
+    only when it is its turn: whether Landlock could take a plan costs more than a warm start.
     """
     name = plan.backend or (config.backend if config.backend != "auto" else None)
     if name is not None:
-        return [_named(name, config, registry)]
-    tried = candidates(config, registry)
-    able: list[Backend] = []
+        yield _named(name, config, registry)
+        return
+    able = False
     unsupported: PolicyNotSupported | None = None
-    for backend in tried:
+    for backend in candidates(config, registry):
         try:
             backend.enforcement(plan)
         except PolicyNotSupported as error:
             unsupported = unsupported or error
         else:
-            able.append(backend)
+            able = True
+            yield backend
     if not able:
         raise unsupported or refusal([])
-    return able
 
 
 async def working(plan: Plan, config: Config, registry: Registry) -> Backend:

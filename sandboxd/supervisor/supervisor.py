@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 
 import anyio
@@ -113,7 +113,7 @@ class Supervisor:
             place.running -= 1
             place.last_used = time.monotonic()
 
-    async def _take(self, able: list[Backend], plan: Plan) -> tuple[Backend, Held]:
+    async def _take(self, able: Iterable[Backend], plan: Plan) -> tuple[Backend, Held]:
         failures: list[SandboxUnavailable] = []
         for backend in able:
             try:
