@@ -18,16 +18,18 @@ from anyio.abc import TaskGroup
 
 from sandboxd.backends.docker.attached_process import AttachedProcess
 from sandboxd.backends.docker.container import Entry, Frame, create_body
-from sandboxd.backends.docker.engine import EngineError
+from sandboxd.backends.docker.engine import Body, EngineError, ImageFacts
 from sandboxd.backends.docker.lifetime import Containers
 from sandboxd.backends.docker.mounts import Mount
-from sandboxd.backends.docker.programs import refusal_to_run
+from sandboxd.backends.docker.programs import locate, refusal_to_run
 from sandboxd.linux.openat import unchanged
 from sandboxd.policy.plan import Limits, SandboxSpec
 from sandboxd.sandbox import Command, Process, Stdio
 from sandboxd_proto.errors import PolicyNotSupported
 
 log = logging.getLogger(__name__)
+MAX_LOCATED = 1024
+Key = tuple[str, str, str, str | None]
 
 
 class Attached:
@@ -37,6 +39,13 @@ class Attached:
         self.containers = containers
         self.tasks: TaskGroup | None = None
         self.engine_init = True
+        # Where a program is in an image, which never changes: (image, name, cwd, PATH) → path.
+        self.located: dict[Key, str] = {}
+
+    def remember(self, key: Key, program: str) -> None:
+        if len(self.located) >= MAX_LOCATED:
+            self.located.clear()
+        self.located[key] = program
 
     @asynccontextmanager
     async def sandbox(
@@ -81,13 +90,14 @@ class AttachedSandbox:
         tasks = self._way.tasks
         assert tasks is not None, "commands run while the daemon serves"
         engine = self._way.containers.engine
+        image = await engine.image(self._frame.image)
         entry = Entry(
-            argv=command.argv, env=command.env, cwd=command.cwd, stdin=True,
+            argv=await self._located(command, image.identity), env=command.env, cwd=command.cwd, stdin=True,
             tty=command.pty is not None, engine_init=self._way.engine_init, remove_at_end=False,
+            unset=_not_asked_for(command, image),
         )  # fmt: skip
-        frame = replace(self._frame, ulimits=_ulimits(command.limits), own_processes=1)
-        body = create_body(self._spec, self._mounts, entry, frame)
         async with AsyncExitStack() as stack:
+            body = self._body(command, entry)
             container = await stack.enter_async_context(self._way.containers.created(body))
             stream = await engine.attach(container, stdin=True, tty=entry.tty)
             stack.push_async_callback(stream.close)
@@ -100,6 +110,33 @@ class AttachedSandbox:
                     await engine.resize(container, command.pty.rows, command.pty.cols)
             self._made.push_async_exit(stack.pop_all())
         return process
+
+
+    async def _located(self, command: Command, image: str) -> tuple[str, ...]:
+        """In a container that is never started: the entry point cannot be changed afterwards."""
+        key = (image, command.argv[0], command.cwd, dict(command.env).get("PATH"))
+        program = self._way.located.get(key)
+        if program is None:
+            body = self._body(command, Entry(command.argv))
+            async with self._way.containers.created(body) as container:
+                program = await locate(self._way.containers.engine, container, command)
+            if not any(program.startswith(f"{mount.dest}/") for mount in self._mounts):
+                self._way.remember(key, program)
+        return (program, *command.argv[1:])
+
+    def _body(self, command: Command, entry: Entry) -> Body:
+        frame = replace(
+            self._frame, ulimits=_ulimits(command.limits),
+            own_processes=1 if entry.engine_init else 0,
+        )  # fmt: skip
+        return create_body(self._spec, self._mounts, entry, frame)
+
+
+def _not_asked_for(command: Command, image: ImageFacts) -> tuple[str, ...]:
+    """What image and engine would add to the environment. HOME stays: the runtime insists on it."""
+    asked = dict(command.env)
+    names = dict.fromkeys(("PATH", "HOSTNAME", "TERM", *image.variables))
+    return tuple(name for name in names if name not in asked)
 
 
 def _ulimits(limits: Limits) -> dict[str, int]:

@@ -7,7 +7,6 @@ read to the end whatever becomes of the reader, and every call on the way to the
 from __future__ import annotations
 
 import logging
-import os
 import signal
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -108,7 +107,7 @@ class AttachedProcess:
         self._drained.set()
 
     async def _inward(self) -> None:
-        with suppress(OSError, RuntimeError):
+        with suppress(OSError, RuntimeError, AssertionError):  # the stream may end at any time
             while data := await read_some(self._ends.stdin):
                 await self._stream.write_in(data)
         response = self._stream._resp

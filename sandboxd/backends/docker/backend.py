@@ -41,7 +41,7 @@ from sandboxd.linux.launch import LaunchFailed
 from sandboxd.policy.layout import Kind, Layout, Place
 from sandboxd.policy.plan import Limits, NetworkRule, Plan, RunAs, SandboxSpec
 from sandboxd.sandbox import Sandbox
-from sandboxd_proto.errors import SandboxdError, SandboxUnavailable
+from sandboxd_proto.errors import SandboxdError
 
 log = logging.getLogger(__name__)
 _TRIVIAL = SandboxSpec(base="minimal", network=NetworkRule("deny"), limits=Limits())

@@ -26,6 +26,7 @@ class Entry:
     argv: tuple[str, ...]
     env: tuple[tuple[str, str], ...] = ()
     cwd: str = "/"
+    unset: tuple[str, ...] = ()  # names that image and engine would set
     stdin: bool = False
     tty: bool = False
     remove_at_end: bool = True  # by the engine itself
@@ -51,7 +52,7 @@ def create_body(
         "Image": frame.image,
         "Entrypoint": list(entry.argv),
         "Cmd": [],
-        "Env": [f"{name}={value}" for name, value in entry.env],
+        "Env": [*(f"{name}={value}" for name, value in entry.env), *entry.unset],
         "WorkingDir": entry.cwd,
         "User": f"{frame.user.uid}:{frame.user.gid}",
         "Labels": dict(frame.labels),

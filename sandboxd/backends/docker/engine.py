@@ -6,7 +6,8 @@ with aiodocker's default of a hundred as many runs as that wait for each other f
 
 from __future__ import annotations
 
-import asyncio
+import base64
+import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -52,6 +53,14 @@ class Facts:
     userns_remap: bool
     security: tuple[str, ...]
     has_init: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ImageFacts:
+    """`variables`: the names of what it puts into every command's environment."""
+
+    identity: str
+    variables: tuple[str, ...]
 
 
 class Engine:
@@ -144,12 +153,31 @@ class Engine:
 
     async def has_image(self, image: str) -> bool:
         try:
-            await self._call(lambda docker: docker.images.inspect(image), SHORT_S)
+            await self.image(image)
         except EngineError as error:
             if error.status == 404:
                 return False
             raise
         return True
+
+    async def image(self, name: str) -> ImageFacts:
+        said = await self._call(lambda docker: docker.images.inspect(name), SHORT_S)
+        env = (said.get("Config") or {}).get("Env") or ()
+        return ImageFacts(str(said["Id"]), tuple(str(pair).partition("=")[0] for pair in env))
+
+    async def mode_of(self, container: str, path: str) -> int | None:
+        """The mode of a path in a container that need not run; None: there is no such path."""
+
+        async def ask(docker: aiodocker.Docker) -> int:
+            where = f"containers/{container}/archive"
+            async with docker._query(where, "HEAD", params={"path": path}) as answer:
+                told = base64.b64decode(answer.headers["X-Docker-Container-Path-Stat"])
+                return int(json.loads(told)["mode"])
+
+        try:
+            return await self._call(ask, SHORT_S)
+        except json.JSONDecodeError:
+            return None  # aiodocker wants to read the words of a refusal, and HEAD has none
 
     async def pull(self, image: str) -> None:
         await self._call(lambda docker: docker.images.pull(image), None)
@@ -178,7 +206,7 @@ class Engine:
             if error.status == NO_CONNECTION:
                 raise self.unreachable(_why(str(error.message))) from None
             raise EngineError(error.status, str(error.message)) from None
-        except (TimeoutError, asyncio.TimeoutError):
+        except TimeoutError:
             raise self.unreachable(f"no answer in {timeout_s:g} s") from None
         except (aiohttp.ClientError, OSError) as error:
             raise self.unreachable(str(error)) from None

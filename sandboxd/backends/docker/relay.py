@@ -72,11 +72,17 @@ class LocalEnds:
 
 
 async def read_some(fd: int) -> bytes:
+    """What is there, waiting for something if need be; empty at the end, and when it is closed."""
     while True:
         try:
             return os.read(fd, READ_SIZE)
         except BlockingIOError:
-            await anyio.wait_readable(fd)
+            try:
+                await anyio.wait_readable(fd)
+            except anyio.ClosedResourceError:
+                return b""
+        except OSError:
+            return b""
 
 
 async def write_all(fd: int, data: bytes) -> None:

@@ -23,8 +23,7 @@ from sandboxd.backends.docker.engine import Engine, EngineError
 from sandboxd.backends.docker.lifetime import Containers, new_name
 from sandboxd.backends.docker.mounts import Bind, Mount
 from sandboxd.backends.support import LinuxSupport
-from sandboxd.linux import confinement
-from sandboxd.linux import init_binary
+from sandboxd.linux import confinement, init_binary
 from sandboxd.linux import init_wire as wire
 from sandboxd.linux.init_sandbox import InitSandbox, SetupRefused
 from sandboxd.linux.launch import LaunchFailed
