@@ -28,7 +28,7 @@ def memory_bytes(daemon: Daemon) -> int:
 
 def commands(daemon: Daemon) -> list[Process]:
     """What runs for clients: not the sandboxes themselves, of which some wait ready for use."""
-    return [p for p in daemon.descendants() if p.name not in ("bwrap", "sandboxd-init")]
+    return [p for p in daemon.descendants() if p.name != "bwrap" and "sandboxd" not in p.name]
 
 
 def running(connection: Connection) -> None:

@@ -39,7 +39,8 @@ def _bubblewrap() -> bool:
     """The real thing: namespaces can be forbidden where the program is installed."""
     if shutil.which("bwrap") is None:
         return False
-    command = ["bwrap", "--unshare-all", "--ro-bind", "/", "/", "true"]
+    # A new /proc is the first thing that a container forbids.
+    command = ["bwrap", "--unshare-all", "--ro-bind", "/", "/", "--proc", "/proc", "true"]
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
