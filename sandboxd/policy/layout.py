@@ -59,6 +59,7 @@ class Host:
     resolv_conf: str | None = None  # canonical, when it lies outside /etc
     # (canonical path, name) of the files of /etc that say how host names are found
     name_files: tuple[tuple[str, str], ...] = ()
+    churning: tuple[str, ...] = ()
 
     @classmethod
     def current(cls, home: str) -> Host:
@@ -74,7 +75,8 @@ class Host:
         homes = {h for h in homes if not any(h.startswith(outer + "/") for outer in homes)}
         resolv = os.path.realpath("/etc/resolv.conf")
         outside = resolv if os.path.isfile(resolv) and not resolv.startswith("/etc/") else None
-        return cls(tuple(found), tuple(sorted(homes)), outside, _name_files())
+        churning = tuple(path for path in _CHURNING if os.path.isdir(path))
+        return cls(tuple(found), tuple(sorted(homes)), outside, _name_files(), churning)
 
 
 def _name_files() -> tuple[tuple[str, str], ...]:
@@ -84,6 +86,13 @@ def _name_files() -> tuple[tuple[str, str], ...]:
 
 # Without a resolv.conf the C library asks 127.0.0.1, which is what a sandbox's would say.
 NAME_FILES = ("hosts", "resolv.conf", "nsswitch.conf")
+# Container engines mount and unmount here all the time. A mount that appears in a sandbox ends it,
+# unless it is covered; and nothing in there is for a command to read.
+_CHURNING = (
+    "/var/lib/docker", "/var/lib/containerd", "/var/lib/containers", "/var/lib/kubelet",
+    "/var/lib/lxc", "/var/lib/machines",
+)  # fmt: skip
+
 _SYSTEM = (
     "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32",
     "/nix/store",  # programs of Nix machines live only here
@@ -144,7 +153,7 @@ def layout(spec: SandboxSpec, host: Host) -> Layout:
 def _base_places(spec: SandboxSpec, host: Host) -> list[Place]:
     private = [Place("/tmp", Kind.PRIVATE)]
     if spec.base == "host":
-        hidden = [Place(path, Kind.HIDDEN) for path in (*host.homes, "/run")]
+        hidden = [Place(path, Kind.HIDDEN) for path in (*host.homes, "/run", *host.churning)]
         places = [Place("/", Kind.SYSTEM), *private, Place("/var/tmp", Kind.PRIVATE), *hidden]
         if host.resolv_conf and spec.network.kind == "inherit":
             # /etc/resolv.conf often leads into /run, which is hidden: names would not resolve.
