@@ -106,9 +106,10 @@ class Verdict:
         return not self.worked
 
 
-def python(code: str) -> tuple[str, ...]:
+def python(*parts: str) -> tuple[str, ...]:
     """The command line of an attack in Python; see PRELUDE for what it may use."""
-    return (PYTHON, "-I", "-S", "-c", PRELUDE + textwrap.dedent(code))
+    code = "\n".join([PRELUDE, *map(textwrap.dedent, parts)])
+    return (PYTHON, "-I", "-S", "-c", code)
 
 
 def freely(program: Sequence[str], *args: object, **options: Any) -> Verdict:
