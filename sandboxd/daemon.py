@@ -7,7 +7,7 @@ import os
 import pwd
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 
@@ -83,7 +83,7 @@ def _parts(start: Start, listener: Listener) -> Iterator[Parts]:
     with ExitStack() as held:
         home = pwd.getpwuid(os.getuid()).pw_dir
         host = Host.current(home)
-        state = StateFolder(f"{listener.path}.state" if listener.path else None)
+        state = StateFolder(f"{listener.path}.state" if listener.made_here else None)
         held.callback(state.close)
         egress = EgressService(start.config.egress)
         support = _support(state, host, egress)
@@ -96,7 +96,7 @@ def _parts(start: Start, listener: Listener) -> Iterator[Parts]:
             caches_root=_caches_root(home),
         )
         bench = Bench(host=host, landlock=landlock_abi() > 0, root=os.getuid() == 0)
-        backends = registry(start.config, support, str(listener.sock.getsockname()))
+        backends = registry(start.config, support, listener.path)
         yield Parts(machine, backends, bench, egress)
 
 
@@ -111,8 +111,6 @@ def _support(state: StateFolder, host: Host, egress: EgressService) -> LinuxSupp
 
 def _own_folder(listener: Listener) -> str | None:
     """The socket's folder, where it is ours alone; a shared one is left to others."""
-    if listener.path is None:
-        return None
     folder = os.path.dirname(listener.path)
     return folder if os.path.basename(folder).startswith("sandboxd") else None
 
@@ -121,11 +119,7 @@ def _hidden(start: Start, listener: Listener, state: StateFolder) -> list[str]:
     """What no sandbox may see: socket, state and config (which may hold a key)."""
     hidden = [state.path, start.config_path]
     folder = _own_folder(listener)
-    if folder is not None:
-        hidden.append(folder)
-    elif listener.path is not None:
-        hidden += [listener.path, listener.path + ".lock"]
-    return hidden
+    return [*hidden, folder] if folder else [*hidden, listener.path, listener.path + ".lock"]
 
 
 def _programs() -> list[str]:
@@ -146,9 +140,18 @@ def _caches_root(home: str) -> str:
 
 
 async def _serve(start: Start, listener: Listener, parts: Parts, notifier: Notifier) -> None:
+    # Caught before anybody is told that we listen: a SIGTERM right after that ends us cleanly too.
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        await _serve_until(start, listener, parts, notifier, signals)
+
+
+async def _serve_until(
+    start: Start, listener: Listener, parts: Parts, notifier: Notifier,
+    signals: AsyncIterator[signal.Signals],
+) -> None:  # fmt: skip
     stop = anyio.Event()
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_stop_on_signal, stop)
+        tasks.start_soon(_stop_on, signals, stop)
         tasks.start_soon(notifier.watchdog)
         async with (
             parts.egress.running(),
@@ -160,8 +163,7 @@ async def _serve(start: Start, listener: Listener, parts: Parts, notifier: Notif
                 clients.start_soon(accept_all, listener.sock, service, clients)
                 if start.idle_exit_s is not None:
                     clients.start_soon(exit_when_idle, service, start.idle_exit_s)
-                where = listener.path or "a socket of systemd"
-                print(f"sandboxd is listening on {where}", flush=True)
+                print(f"sandboxd is listening on {listener.path}", flush=True)
                 notifier.say("READY=1")
                 await stop.wait()
                 notifier.say("STOPPING=1")
@@ -172,7 +174,6 @@ async def _serve(start: Start, listener: Listener, parts: Parts, notifier: Notif
     log.info("every child is gone; the daemon ends")
 
 
-async def _stop_on_signal(stop: anyio.Event) -> None:
-    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-        async for _ in signals:
-            stop.set()
+async def _stop_on(signals: AsyncIterator[signal.Signals], stop: anyio.Event) -> None:
+    async for _ in signals:
+        stop.set()

@@ -16,20 +16,26 @@ class ListenError(Exception):
 
 
 class Listener:
-    """Holds the lock for as long as it lives; `close` removes the socket that it made."""
+    """Holds the lock for as long as it lives; `close` removes the socket that it made.
 
-    def __init__(self, sock: socket.socket, path: str | None, lock: int | None) -> None:
+    Without a lock the socket is systemd's: it stays when we end.
+    """
+
+    def __init__(self, sock: socket.socket, lock: int | None) -> None:
         self.sock = sock
-        self.path = path
+        self.path = str(sock.getsockname())
         self._lock = lock
         sock.setblocking(False)
 
+    @property
+    def made_here(self) -> bool:
+        return self._lock is not None
+
     def close(self) -> None:
         self.sock.close()
-        if self.path is not None:
+        if self._lock is not None:
             with suppress(OSError):
                 os.unlink(self.path)
-        if self._lock is not None:
             os.close(self._lock)
 
 
@@ -51,12 +57,12 @@ def listen(path: str) -> Listener:
     except OSError as error:
         os.close(lock)
         raise ListenError(f"cannot listen on {path}: {os.strerror(error.errno or 0)}") from None
-    return Listener(sock, path, lock)
+    return Listener(sock, lock)
 
 
 def adopt(sock: socket.socket) -> Listener:
     """A socket that systemd listens on; it stays systemd's."""
-    return Listener(sock, None, None)
+    return Listener(sock, None)
 
 
 def _check_folder(folder: str) -> None:

@@ -1,0 +1,76 @@
+"""What systemd does with the daemon: it passes the socket, hears READY, and feeds on the watchdog.
+
+Done here as systemd does it (LISTEN_FDS, NOTIFY_SOCKET); the units in `systemd/` say the same.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.daemon import ROOT, scrubbed_env, stdout_of
+from support.rpc import Connection
+
+pytestmark = pytest.mark.requires("bubblewrap")
+
+# LISTEN_PID must be the pid of the process that gets the socket: the shell's, which becomes it.
+EXEC = 'exec 3<&"$1"; shift; LISTEN_PID=$$ LISTEN_FDS=1 exec "$@"'
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="sbxd-") as name:
+        yield Path(name)
+
+
+def test_an_activated_daemon_serves_the_socket_and_reports(folder: Path) -> None:
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(str(folder / "s"))
+    listening.listen()
+    notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    notify.bind(str(folder / "n"))
+    notify.settimeout(30)
+    (folder / "home").mkdir()
+    env = scrubbed_env(
+        folder / "home", {"NOTIFY_SOCKET": str(folder / "n"), "WATCHDOG_USEC": "200000"}
+    )
+    command = [sys.executable, "-m", "sandboxd"]
+    with listening, notify:
+        process = subprocess.Popen(
+            ["bash", "-c", EXEC, "systemd", str(listening.fileno()), *command],
+            env=env, cwd=ROOT, pass_fds=[listening.fileno()], stdout=subprocess.DEVNULL,
+        )  # fmt: skip
+        try:
+            heard = [notify.recv(1000).decode() for _ in range(4)]
+            assert "READY=1" in heard
+            assert heard.count("WATCHDOG=1") >= 2
+            with Connection(str(folder / "s")) as connection:
+                assert stdout_of(connection.call("execute", {"argv": ["echo", "hi"]})) == "hi\n"
+                # The command does not see the socket, although its path is systemd's.
+                look = {"argv": ["sh", "-c", f"test -S {folder}/s || echo masked"],
+                        "manifest": {"fs_read_allow": [str(folder)]}}  # fmt: skip
+                assert stdout_of(connection.call("execute", look)) == "masked\n"
+        finally:
+            process.terminate()
+            assert process.wait(30) == 0
+        while (word := notify.recv(1000)) != b"STOPPING=1":
+            assert word == b"WATCHDOG=1"
+    assert os.path.exists(folder / "s"), "the socket is systemd's"
+
+
+def test_a_socket_meant_for_another_process_is_left_alone(folder: Path) -> None:
+    (folder / "home").mkdir()
+    env = scrubbed_env(folder / "home", {"LISTEN_PID": "1", "LISTEN_FDS": "1"})
+    command = [sys.executable, "-m", "sandboxd", "--socket", str(folder / "own")]
+    process = subprocess.Popen(command, env=env, cwd=ROOT, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    with process.stdout as said:
+        assert str(folder / "own") in said.readline().decode()
+        process.terminate()
+        assert process.wait(30) == 0
