@@ -6,7 +6,7 @@ import argparse
 import time
 from collections.abc import Callable
 
-from bench import growth, memory, report, starting, streaming, sustained
+from bench import growth, memory, report, rows_docker, starting, streaming, sustained
 from bench.lines import Section, missed, plain
 from bench.place import FULL, QUICK, Place, made_place
 
@@ -17,6 +17,7 @@ PARTS: dict[str, Callable[[Place], Section]] = {
     "paths": growth.paths,
     "live": growth.live,
     "memory": memory.measured,
+    "docker": rows_docker.measured,
 }
 
 

@@ -64,6 +64,7 @@ class Docker:
         self._attached = Attached(self._containers)
         self._hollows = Hollows(support.state)
         self._facts: Facts | None = None
+        self._identity = ""
         self._way: Way | None = None if config.way == "auto" else config.way
         self._landlock_abi = kernel_abi()
         self._first = anyio.Lock()
@@ -95,12 +96,15 @@ class Docker:
             log.info("docker: %s", error.message)
 
     async def _met(self) -> Facts:
-        """The engine's facts; at the first meeting, what an earlier daemon left there is removed."""
+        """The engine's facts; at a meeting, what an earlier daemon left there is removed."""
         async with self._first:
             if self._facts is None:
                 with diagnosis.in_words(self._engine, self._config.image):
-                    self._facts = await self._engine.facts()
+                    facts = await self._engine.facts()
                     await self._containers.reap()
+                if facts.identity != self._identity and self._config.way == "auto":
+                    self._way = None  # another engine may need the other way
+                self._facts, self._identity = facts, facts.identity
             return self._facts
 
     # what every backend has

@@ -30,7 +30,7 @@ class Entry:
     stdin: bool = False
     tty: bool = False
     remove_at_end: bool = True  # by the engine itself
-    engine_init: bool = False  # the engine's own init as PID 1: an argv of ours would ignore SIGTERM
+    engine_init: bool = False  # of the engine's own, as PID 1: a command as PID 1 ignores SIGTERM
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,10 +54,7 @@ def shows_host_root(spec: SandboxSpec) -> bool:
 
 def container_layout(spec: SandboxSpec, host: Host) -> Layout:
     """The layout inside. Links that only a bind can stand for have become places of their own."""
-    if shows_host_root(spec):
-        whole = layout(spec, host)
-    else:
-        whole = _on_image(spec)
+    whole = layout(spec, host) if shows_host_root(spec) else _on_image(spec)
     links = [p for p in whole.places if p.kind is Kind.LINK and not _in_hollow(p, whole)]
     doubled = [place for link in links for place in _doubled(link, whole)]
     kept = [p for p in whole.places if p not in links]
