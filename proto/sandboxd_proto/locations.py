@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 import sys
-from collections.abc import Mapping
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 SOCKET_NAME = "sandboxd.sock"
 
@@ -17,6 +19,8 @@ def default_socket(env: Mapping[str, str] | None = None) -> str:
     if named:
         return named
     if sys.platform == "win32":
+        import getpass
+
         return rf"\\.\pipe\sandboxd-{getpass.getuser()}"
     runtime = env.get("XDG_RUNTIME_DIR")
     if runtime:
