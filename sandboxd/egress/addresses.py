@@ -22,7 +22,7 @@ _CGNAT = ipaddress.IPv4Network("100.64.0.0/10")
 _NAT64 = (ipaddress.IPv6Network("64:ff9b::/96"), ipaddress.IPv6Network("64:ff9b:1::/48"))
 _COMPATIBLE = ipaddress.IPv6Network("::/96")
 _ULA = ipaddress.IPv6Network("fc00::/7")
-_LOCALHOST = tuple(map(ipaddress.ip_address, ("127.0.0.1", "::1")))
+LOCALHOST = tuple(map(ipaddress.ip_address, ("127.0.0.1", "::1")))
 
 
 def special_class(address: Address) -> str | None:
@@ -72,7 +72,7 @@ class NamedAddresses:
         rules = tuple(rules)
         named = {rule.address for rule in rules if rule.address is not None}
         if any(rule.name == "localhost" for rule in rules):
-            named.update(_LOCALHOST)
+            named.update(LOCALHOST)
         self._named = frozenset(named)
         self._networks: Networks = tuple(map(ipaddress.ip_network, networks))
 

@@ -16,7 +16,7 @@ import anyio
 from sandboxd.egress.dial import Dialer, Unreachable
 from sandboxd.egress.http_head import Head, HeadMalformed
 from sandboxd.egress.http_relay import Requests, Rewrite, read_head, wants_upgrade
-from sandboxd.egress.opening import CLIENT_FIRST, FIRST_BYTES_S, Protocol, Target, recognised
+from sandboxd.egress.opening import CLIENT_FIRST, Protocol, Target, recognised
 from sandboxd.egress.refused import TLS_ALERT, Refused, http_answer, plain_answer
 from sandboxd.egress.relay import Activity, Ended, both, finish, pump
 from sandboxd.egress.streams import Inbound, reset, send_all
@@ -28,9 +28,13 @@ Greet = Callable[[], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
-class ByteLimits:
-    """Totals of one execution; None: unlimited."""
+class TalkLimits:
+    """`sent`, `received`: bytes of one execution, None: unlimited.
 
+    `opening_s`: how long a client may take to say whom it wants.
+    """
+
+    opening_s: float
     sent: int | None = None
     received: int | None = None
 
@@ -39,7 +43,7 @@ class Conversation:
     """`traffic`: of the execution whose connection it is."""
 
     def __init__(
-        self, inbound: Inbound, dialer: Dialer, traffic: Traffic, limits: ByteLimits
+        self, inbound: Inbound, dialer: Dialer, traffic: Traffic, limits: TalkLimits
     ) -> None:
         self.activity = Activity()
         self.target: Target | None = None
@@ -64,7 +68,7 @@ class Conversation:
             return
         if greet is not None:
             await greet()
-        with anyio.move_on_after(FIRST_BYTES_S) as in_time:
+        with anyio.move_on_after(self._limits.opening_s) as in_time:
             protocol = await recognised(self._inbound, target)
         if in_time.cancelled_caught or protocol == "nothing":
             return
@@ -116,7 +120,7 @@ class Conversation:
 
     async def _head(self, target: Target) -> Head:
         try:
-            head = await read_head(self._inbound)
+            head = await read_head(self._inbound, self._limits.opening_s)
         except HeadMalformed as error:
             raise refused_head(error, target) from None
         if head is None:
@@ -163,8 +167,9 @@ class Conversation:
 
     def _requests(self, server: socket.socket, rewrite: Rewrite, *, single: bool) -> Requests:
         return Requests(
-            self._inbound, server, rewrite, self._sent, self.activity, single=single
-        )
+            self._inbound, server, rewrite, self._sent, self.activity,
+            patience_s=self._limits.opening_s, single=single,
+        )  # fmt: skip
 
     # counting and ending
 

@@ -7,7 +7,7 @@ import socket
 
 import anyio
 
-from sandboxd.egress.addresses import NamedAddresses
+from sandboxd.egress.addresses import LOCALHOST, NamedAddresses
 from sandboxd.egress.opening import Target
 from sandboxd.egress.refused import Refused
 from sandboxd.egress.resolver import NotFound, Resolver
@@ -21,6 +21,14 @@ _SHARE = 3  # one address that does not answer may use up a third of the time
 
 class Unreachable(Exception):
     """The host is allowed, but there is no connection to it."""
+
+
+def _known(host: str) -> list[Address]:
+    """What needs no resolver; `localhost` is never anything else (RFC 6761)."""
+    address = literal(host)
+    if address is not None:
+        return [address]
+    return list(LOCALHOST) if host == "localhost" else []
 
 
 class Dialer:
@@ -40,8 +48,7 @@ class Dialer:
             raise Unreachable(str(error)) from None
 
     async def _addresses(self, target: Target) -> list[Address]:
-        address = literal(target.host)
-        found = [address] if address else await self._resolver.addresses(target.host)
+        found = _known(target.host) or await self._resolver.addresses(target.host)
         allowed: list[Address] = []
         refused: list[tuple[Address, str]] = []
         for one in found:

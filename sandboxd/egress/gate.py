@@ -21,7 +21,7 @@ from anyio.abc import TaskGroup
 
 from sandboxd.egress import dns_responder, proxy_variables
 from sandboxd.egress.book import PROXY, AddressBook
-from sandboxd.egress.conversation import ByteLimits, Conversation
+from sandboxd.egress.conversation import Conversation, TalkLimits
 from sandboxd.egress.dial import Dialer, Unreachable
 from sandboxd.egress.dns_responder import DnsResponder
 from sandboxd.egress.http_head import HeadMalformed
@@ -49,7 +49,7 @@ class GateLimits:
     idle_s: float
     total_s: float
     connections: int
-    bytes: ByteLimits
+    talk: TalkLimits
 
 
 @dataclass(slots=True, eq=False)
@@ -144,13 +144,14 @@ class Gate:
 
     async def _accept(self, listener: socket.socket, tasks: TaskGroup) -> None:
         while True:
+            await anyio.wait_readable(listener)
             # Without room nothing is accepted: further connections wait in the kernel's queue.
             await self._room.acquire()
-            try:
-                sock = await _accepted(listener)
-            except BaseException:
+            sock = _accepted(listener)
+            if sock is None:
                 self._room.release()
-                raise
+                await anyio.sleep(_BREATH_S)
+                continue
             live = _Live(anyio.CancelScope(), self.stranger(), time.monotonic())
             self._live.add(live)
             tasks.start_soon(self._connection, sock, live)
@@ -177,7 +178,9 @@ class Gate:
         if port == dns_responder.PORT:
             await self._dns.serve_tcp(inbound)
         elif address == PROXY and port == proxy_variables.PORT:
-            await ProxyServer(self, watch=lambda talk: _watch(live, talk)).serve(inbound)
+            patience_s = self._limits.talk.opening_s
+            server = ProxyServer(self, patience_s, watch=lambda talk: _watch(live, talk))
+            await server.serve(inbound)
         else:
             name = self._book.name_at(address) if isinstance(address, IPv4Address) else None
             if name is None and address.is_loopback and not self._rules.knows(str(address)):
@@ -200,7 +203,7 @@ class Gate:
             await conversation.refuse(error)
 
     def talk(self, inbound: Inbound, traffic: Traffic) -> Conversation:
-        return Conversation(inbound, self._dialer, traffic, self._limits.bytes)
+        return Conversation(inbound, self._dialer, traffic, self._limits.talk)
 
     # judging
 
@@ -255,18 +258,13 @@ def _last_activity(live: _Live) -> float:
     return live.began if live.conversation is None else live.conversation.activity.at
 
 
-async def _accepted(listener: socket.socket) -> socket.socket:
-    while True:
-        await anyio.wait_readable(listener)
-        try:
-            sock, _ = listener.accept()
-        except BlockingIOError:
-            continue
-        except OSError:
-            # No descriptors left, or the client has gone: neither may stop the gate.
-            await anyio.sleep(_BREATH_S)
-            continue
-        sock.setblocking(False)
-        with suppress(OSError):
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return sock
+def _accepted(listener: socket.socket) -> socket.socket | None:
+    """None: the client has gone already, or there are no descriptors left."""
+    try:
+        sock, _ = listener.accept()
+    except OSError:
+        return None
+    sock.setblocking(False)
+    with suppress(OSError):
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return sock

@@ -16,7 +16,6 @@ from sandboxd.egress.http_head import Head, HeadMalformed, head_end, parse
 from sandboxd.egress.relay import Activity, Count
 from sandboxd.egress.streams import Inbound, receive, send_all
 
-HEAD_S = 30.0
 MAX_LINE = 1024
 _SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[\x20-\x7e\t]*)?\Z")
 
@@ -24,18 +23,18 @@ _SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[\x20-\x7e\t]*)?\Z")
 Rewrite = Callable[[Head, bool], bytes]
 
 
-async def read_head(inbound: Inbound) -> Head | None:
+async def read_head(inbound: Inbound, patience_s: float) -> Head | None:
     """The next request's head; None at the end of the stream. HeadMalformed for anything else."""
     if not inbound.buffer and not await inbound.more():
         return None
     try:
-        with anyio.fail_after(HEAD_S):
+        with anyio.fail_after(patience_s):
             while (end := head_end(inbound.buffer)) < 0:
                 if not await inbound.more():
                     raise HeadMalformed("the request's header is cut off")
     except TimeoutError:
         raise HeadMalformed(
-            f"the request's header took longer than {HEAD_S:g} s", "408 Request Timeout"
+            f"the request's header took longer than {patience_s:g} s", "408 Request Timeout"
         ) from None
     return parse(inbound.taken(end))
 
@@ -51,13 +50,14 @@ class Requests:
 
     def __init__(
         self, inbound: Inbound, server: socket.socket, rewrite: Rewrite, count: Count,
-        activity: Activity, *, single: bool,
+        activity: Activity, *, patience_s: float, single: bool,
     ) -> None:  # fmt: skip
         self._inbound = inbound
         self._server = server
         self._rewrite = rewrite
         self._count = count
         self._activity = activity
+        self._patience_s = patience_s
         self._single = single
         self.answered = anyio.Event()
         self.switched = False
@@ -76,7 +76,7 @@ class Requests:
             if self._single:
                 await self._inbound.more()  # the end, or a request that does not belong here
                 return False
-            following = await read_head(self._inbound)
+            following = await read_head(self._inbound, self._patience_s)
             first = False
         return False
 

@@ -14,7 +14,6 @@ from sandboxd.traffic import Refusal
 
 # The client speaks first here, so nothing is connected before it has said whom it wants.
 CLIENT_FIRST = frozenset({80, 443})
-FIRST_BYTES_S = 30.0
 _SSH = b"SSH-"
 _HTTP2 = b"PRI * HTTP/2.0"
 

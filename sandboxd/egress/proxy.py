@@ -18,7 +18,7 @@ from sandboxd.egress.conversation import Conversation
 from sandboxd.egress.dial import Unreachable
 from sandboxd.egress.http_head import Head, HeadMalformed, split_authority
 from sandboxd.egress.http_relay import Rewrite, read_head, wants_upgrade
-from sandboxd.egress.opening import FIRST_BYTES_S, Target, shown_host
+from sandboxd.egress.opening import Target, shown_host
 from sandboxd.egress.refused import Refused, plain_answer
 from sandboxd.egress.streams import Inbound, send_all
 from sandboxd.egress.verdicts import Verdict
@@ -52,12 +52,15 @@ class Doorkeeper(Protocol):
 
 
 class ProxyServer:
-    def __init__(self, door: Doorkeeper, *, watch: Callable[[Conversation], None]) -> None:
+    def __init__(
+        self, door: Doorkeeper, patience_s: float, *, watch: Callable[[Conversation], None]
+    ) -> None:
         self._door = door
+        self._patience_s = patience_s
         self._watch = watch
 
     async def serve(self, inbound: Inbound) -> None:
-        with anyio.move_on_after(FIRST_BYTES_S):
+        with anyio.move_on_after(self._patience_s):
             if not await inbound.more():
                 return
         if not inbound.buffer:
@@ -72,7 +75,7 @@ class ProxyServer:
     async def _http(self, inbound: Inbound) -> None:
         nobody = self._door.talk(inbound, self._door.stranger())
         try:
-            head = await read_head(inbound)
+            head = await read_head(inbound, self._patience_s)
             if head is None:
                 return
             is_tunnel = head.method == "CONNECT"
@@ -137,7 +140,7 @@ class ProxyServer:
 
     async def _socks(self, inbound: Inbound) -> None:
         try:
-            with anyio.fail_after(FIRST_BYTES_S):
+            with anyio.fail_after(self._patience_s):
                 user, secret = await socks.greeted(inbound)
                 traffic = self._door.owner(user, secret)
                 await socks.answer_login(inbound, accepted=traffic is not None)

@@ -12,7 +12,7 @@ from anyio.abc import TaskGroup
 
 from sandboxd.config import Egress as EgressConfig
 from sandboxd.egress.addresses import NamedAddresses
-from sandboxd.egress.conversation import ByteLimits
+from sandboxd.egress.conversation import TalkLimits
 from sandboxd.egress.dial import Dialer
 from sandboxd.egress.gate import Ask, Gate, GateLimits
 from sandboxd.egress.listeners import wishes
@@ -64,7 +64,7 @@ class EgressService:
             Dialer(self._resolver, named, config.connect_secs),
             GateLimits(
                 config.idle_secs, config.total_secs, config.max_connections,
-                ByteLimits(config.max_sent_bytes, config.max_received_bytes),
+                TalkLimits(config.connect_secs, config.max_sent_bytes, config.max_received_bytes),
             ),
             self.ask,
         )  # fmt: skip
