@@ -89,13 +89,7 @@ def found(examiner: Examiner, facts: Facts, complaints: Iterable[Denial]) -> lis
 
 def denials(setting: Setting, needs: Iterable[Need]) -> list[Denial]:
     minded = [need for need in needs if need.weight == "needed"]
-    written = {need.path for need in minded if need.access == "write"}
-    told = [
-        filesystem.told(setting, need.at, need.operation, need.layer)
-        for need in minded
-        # What is written was looked at before.
-        if need.access == "write" or need.path not in written
-    ]
+    told = [filesystem.told(setting, n.at, n.operation, n.layer) for n in minded]
     return told[:MAX_DENIALS]
 
 
@@ -150,12 +144,13 @@ def _meant(
 
 
 def _without_ways(needs: dict[tuple[str, Access], Need]) -> Iterator[Need]:
-    """Without the folders that were to be made on the way to something that is needed itself."""
+    """Without what was only on the way to something that is written: folders to be made or looked
+    at, and the look at the thing itself."""
     writes = [path for path, access in needs if access == "write"]
     for (path, access), need in needs.items():
-        on_the_way = need.wanted == "create" and need.at.on_host
+        way = access == "read" or (need.wanted == "create" and need.at.on_host)
         inner = path.rstrip("/") + "/"
-        if access == "write" and on_the_way and any(w.startswith(inner) for w in writes):
+        if way and any(w.startswith(inner) or (w == path and access == "read") for w in writes):
             continue
         yield need
 

@@ -58,3 +58,22 @@ def usual_hosts(command: Simple) -> tuple[str, ...]:
     if name == "python" and command.words[:2] == ("-m", "pip"):
         name = "pip"
     return _USUAL_HOSTS.get(name, ())
+
+
+# Programs that look for a newer version of themselves, whatever they were started for, and the
+# first words after which they need the network for their work.
+_UPDATE_CHECKERS: dict[str, frozenset[str]] = {
+    "npm": frozenset(
+        {"install", "i", "ci", "add", "update", "up", "view", "info", "audit", "publish", "search",
+         "outdated", "exec", "login", "ping", "pack", "fund", "install-test", "it", "create"}
+    ),
+    "npx": frozenset(),
+}  # fmt: skip
+
+
+def checks_for_updates(command: Simple) -> bool:
+    """Whether a lookup may be no more than that: nothing that the command is for was refused."""
+    work = _UPDATE_CHECKERS.get(command.program)
+    if work is None:
+        return False
+    return not (set(command.words) & work) or "--offline" in command.words

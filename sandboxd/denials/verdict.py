@@ -8,7 +8,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterable, Iterator
 
-from sandboxd.denials import limits, needs, network, remedies, syscalls
+from sandboxd.denials import limits, needs, network, programs, remedies, syscalls
 from sandboxd.denials.deduced import STEPS, command_hosts, has_kind
 from sandboxd.denials.examiner import Examiner
 from sandboxd.denials.facts import Facts, Setting
@@ -126,9 +126,10 @@ def _connections(examiner: Examiner, facts: Facts, found: list[Denial]) -> Itera
     """What the kernel reported. A query to a name server stands for the host it was about."""
     setting = examiner.setting
     asked = False
+    aside = any(map(programs.checks_for_updates, examiner.command.simple))
     if setting.plan.sandbox.network.kind == "deny":
         # With allowed hosts the daemon's own responder answers, and reports what it refuses.
-        for name in facts.lookups[:MAX_STRONG]:
+        for name in () if aside else facts.lookups[:MAX_STRONG]:
             end = network.Endpoint(name)
             if network.refused(setting, end):
                 yield network.denial(setting, end, operation="lookup", evidence="kernel")
@@ -139,6 +140,5 @@ def _connections(examiner: Examiner, facts: Facts, found: list[Denial]) -> Itera
         elif network.refused(setting, end):
             yield network.denial(setting, end, evidence="kernel")
     if asked and setting.network_restricted and not (facts.lookups or has_kind(found, "network")):
-        hosts = command_hosts(examiner) or [None]
-        for host in hosts:
+        for host in command_hosts(examiner) or ([] if aside else [None]):
             yield network.denial(setting, host, operation="lookup", evidence="kernel")

@@ -100,6 +100,7 @@ class Judge:
     ) -> tuple[list[Denial], list[Denial]]:  # fmt: skip
         """(all denials, those that were not told yet)."""
         quiet = self._scanner is None and outcome == "exited" and report.exit_code == 0
+        quiet = quiet and not self._names_a_mask()
         refusals = traffic.refusals if traffic is not None else []
         if not self._isolated or not (not quiet or protected or report.evidence or refusals):
             return [], []
@@ -124,6 +125,10 @@ class Judge:
         )
         found = scanner.finish(self._facts)
         return found, [denial for denial in found if denial not in self._told]
+
+    def _names_a_mask(self) -> bool:
+        """A masked file reads as empty: such a command succeeds and says nothing."""
+        return any(m.path in word for m in self._plan.sandbox.masks for word in self._argv)
 
     def explanation(
         self, asked: Asked | None, denials: list[Denial], evidence: Evidence
