@@ -1,8 +1,8 @@
 """A small Internet in a network namespace: hosts with public addresses, names, and what they serve.
 
-Run in a namespace of its own: `internet.py FOLDER` puts the addresses on the loopback device, serves,
-prints one line and ends when its stdin is closed. FOLDER holds certificates and repositories, and
-gets `seen`, one line for each connection that was accepted: what the gate let through.
+Run in a namespace of its own: `internet.py FOLDER` puts the addresses on the loopback device,
+serves, prints one line and ends when its stdin is closed. FOLDER holds certificates and
+repositories, and gets `seen`, one line for each connection: what the gate let through.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -59,8 +60,6 @@ class Web(http.server.BaseHTTPRequestHandler):
             self._git(body)
         else:
             self._answer(f"{self.headers['Host']} got {len(body)}\n".encode())
-
-    do_PUT = do_POST
 
     def _body(self) -> bytes:
         if self.headers.get("Transfer-Encoding") != "chunked":
@@ -191,10 +190,8 @@ class Internet:
 
         def serve(sock: socket.socket) -> None:
             with sock:
-                try:
+                with suppress(OSError):
                     talk(sock)
-                except OSError:
-                    pass
 
         def loop() -> None:
             while True:

@@ -1,0 +1,136 @@
+"""What strangers send, at any length and in any pieces: read exactly, or not at all."""
+
+from __future__ import annotations
+
+import ssl
+import struct
+from contextlib import suppress
+from functools import cache
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sandboxd.egress import client_hello, dns_wire, http_head
+
+
+@cache
+def _hello(name: str | None) -> bytes:
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    into, outof = ssl.MemoryBIO(), ssl.MemoryBIO()
+    talk = context.wrap_bio(into, outof, server_hostname=name)
+    with suppress(ssl.SSLWantReadError):
+        talk.do_handshake()
+    return outof.read()
+
+
+@pytest.mark.parametrize("name", ["example.org", None])
+def test_the_server_name_of_a_real_hello(name: str | None) -> None:
+    assert client_hello.parse(_hello(name)).server_name == name
+
+
+@settings(deadline=None)
+@given(st.integers(1, 60))
+def test_a_hello_in_records_of_any_size_is_the_same(size: int) -> None:
+    message = _hello("example.org")[5:]
+    pieces = [message[at : at + size] for at in range(0, len(message), size)]
+    data = b"".join(b"\x16\x03\x01" + struct.pack("!H", len(p)) + p for p in pieces)
+    assert client_hello.parse(data).server_name == "example.org"
+
+
+def test_a_hello_that_is_not_all_there_is_incomplete_at_every_byte() -> None:
+    data = _hello("example.org")
+    for end in range(len(data)):
+        with pytest.raises(client_hello.HelloIncomplete):
+            client_hello.parse(data[:end])
+
+
+def test_two_server_names_are_refused() -> None:
+    entry = b"\0" + struct.pack("!H", 1) + b"a"
+    names = struct.pack("!H", 2 * len(entry)) + entry * 2
+    extension = struct.pack("!HH", 0, len(names)) + names
+    body = b"\3\3" + bytes(32) + b"\0" + b"\0\2\x13\1" + b"\1\0"
+    body += struct.pack("!H", len(extension)) + extension
+    message = b"\1" + len(body).to_bytes(3, "big") + body
+    with pytest.raises(client_hello.HelloMalformed, match="more than one"):
+        client_hello.parse(b"\x16\3\1" + struct.pack("!H", len(message)) + message)
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=400))
+def test_no_bytes_break_the_hello_parser(data: bytes) -> None:
+    for prefix in (b"", b"\x16\x03\x01", _hello("example.org")[:60]):
+        with suppress(client_hello.HelloMalformed, client_hello.HelloIncomplete):
+            client_hello.parse(prefix + data)
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=300))
+def test_no_bytes_break_the_dns_parsers(data: bytes) -> None:
+    head = struct.pack("!HHHHHH", 1, 0x8180, 1, 2, 0, 0) + b"\1a\0\0\1\0\1"
+    for message in (data, head + data):
+        with suppress(dns_wire.DnsMalformed):
+            dns_wire.parse_question(message)
+        with suppress(dns_wire.DnsMalformed):
+            dns_wire.parse_reply(message, 1, "a", dns_wire.A)
+
+
+def test_pointers_that_lead_in_circles_are_refused() -> None:
+    message = struct.pack("!HHHHHH", 1, 0x100, 1, 0, 0, 0) + b"\xc0\x0c\0\1\0\1"
+    with pytest.raises(dns_wire.DnsMalformed):
+        dns_wire.parse_question(message)
+
+
+def test_an_answer_follows_aliases_and_nothing_else() -> None:
+    question = dns_wire.encode_name("a.test") + b"\0\1\0\1"
+    alias = dns_wire.encode_name("b.test")
+    records = (
+        (b"\xc0\x0c", 5, alias),
+        (alias, 1, bytes((93, 184, 216, 34))),
+        (dns_wire.encode_name("c.test"), 1, bytes((127, 0, 0, 1))),
+    )
+    message = struct.pack("!HHHHHH", 9, 0x8180, 1, len(records), 0, 0) + question
+    for owner, kind, data in records:
+        message += owner + struct.pack("!HHIH", kind, 1, 5, len(data)) + data
+    reply = dns_wire.parse_reply(message, 9, "a.test", dns_wire.A)
+    assert [str(a) for a in reply.addresses] == ["93.184.216.34"]
+    with pytest.raises(dns_wire.DnsMalformed):
+        dns_wire.parse_reply(message, 8, "a.test", dns_wire.A)
+    with pytest.raises(dns_wire.DnsMalformed):
+        dns_wire.parse_reply(message, 9, "z.test", dns_wire.A)
+
+
+def test_a_head_is_read_and_rendered() -> None:
+    raw = b"GET /a?b HTTP/1.1\r\nHost: example.org\r\nX-Y:  z \r\n\r\n"
+    head = http_head.parse(raw)
+    assert (head.method, head.target, head.length, head.all("x-y")) == ("GET", "/a?b", 0, ["z"])
+    assert head.rendered("/c", {"host"}) == b"GET /c HTTP/1.1\r\nX-Y: z\r\n\r\n"
+    assert http_head.head_end(raw + b"more") == len(raw)
+    assert http_head.head_end(raw[:-1]) == -1
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=200))
+def test_no_bytes_break_the_head_parser(data: bytes) -> None:
+    for raw in (data + b"\r\n\r\n", b"GET / HTTP/1.1\r\n" + data + b"\r\n\r\n"):
+        with suppress(http_head.HeadMalformed):
+            head = http_head.parse(raw)
+            # What is passed on is what was understood.
+            assert http_head.parse(head.rendered(head.target, frozenset())).fields == head.fields
+
+
+@pytest.mark.parametrize(
+    ("start", "is_http"),
+    [
+        (b"GET / HTTP/1.1\r\n", True),
+        (b"\r\n\r\nget /x http/1.1\n", True),
+        (b"GET /x", None),
+        (b"", None),
+        (b"EHLO example.org\r\n", False),
+        (b"AMQP\x00\x00\x09\x01", False),
+        (b"\x00\x00\x00\x08\x04\xd2\x16\x2f", False),
+    ],
+)
+def test_http_is_told_from_other_protocols(start: bytes, is_http: bool | None) -> None:
+    assert http_head.looks_like_http(start) is is_http
