@@ -4,7 +4,9 @@
 #   make test     the whole suite (as root: as an unprivileged user, and the isolation tests as root)
 #   make test-vm  limits by cgroup v2, in a virtual machine with systemd (as root; slow)
 #   make lint     ruff, mypy for linux, darwin and win32, import-linter
-#   make bench    side-by-side measurements, printed as ratios
+#   make bench    side-by-side measurements, printed as ratios (BENCH=--quick: about a minute)
+#   make bench-peers  the same command in other sandboxes, installed into a temporary folder
+#   make soak     clients at work for SECONDS (300); fails when the daemon grows
 #   make install  .venv with .venv/bin/sandboxd and .venv/bin/sandboxctl
 
 SHELL := /bin/bash
@@ -54,6 +56,12 @@ lint: install
 
 bench: install
 	@PYTHONPATH=tests $(PYTHON_IN) -m bench.run $(BENCH)
+
+bench-peers: install
+	@PYTHONPATH=tests $(PYTHON_IN) -m bench.run_peers $(BENCH)
+
+soak: install
+	@PYTHONPATH=tests $(PYTHON_IN) -m bench.soak --seconds $(or $(SECONDS),300)
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build
