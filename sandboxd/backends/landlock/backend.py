@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import time
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 
@@ -44,6 +45,8 @@ from sandboxd.sandbox import Command, Sandbox
 from sandboxd_proto.errors import PolicyNotSupported, SandboxUnavailable
 
 log = logging.getLogger(__name__)
+FRESH_S = 1.0
+KNOWN_MAX = 32
 _TRIVIAL = SandboxSpec(base="minimal", network=NetworkRule("deny"))
 # Not ptmx and /dev/pts, where the user's own terminals are, and not /dev/shm, which is shared.
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")
@@ -58,6 +61,7 @@ class Landlock:
         own = OwnPaths.current((), [bwrap.path] if bwrap else [])
         self._own_code = frozenset(own.read_only)
         self._warned = False
+        self._known: dict[SandboxSpec, tuple[float, Rules]] = {}
 
     async def probe(self) -> Probe:
         """A command that must be refused a write, and must not be refused another."""
@@ -158,6 +162,18 @@ class Landlock:
         )
 
     def _rules(self, spec: SandboxSpec) -> Rules:
+        """Asked several times for one request, and each time means listing folders."""
+        now = time.monotonic()
+        known = self._known.get(spec)
+        if known is not None and now - known[0] < FRESH_S and known[1].unchanged():
+            return known[1]
+        if len(self._known) >= KNOWN_MAX:
+            self._known.clear()
+        made = self._made_rules(spec)
+        self._known[spec] = (now, made)
+        return made
+
+    def _made_rules(self, spec: SandboxSpec) -> Rules:
         around = Surroundings(
             own_code=self._own_code,
             root=os.getuid() == 0 and spec.run_as is None,

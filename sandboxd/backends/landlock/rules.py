@@ -193,10 +193,13 @@ def _changed_at(path: str) -> int:
 
 def _private(path: str) -> Iterator[str]:
     """What in a folder of the curated /etc is not for everybody (keys beside certificates)."""
-    for folder, folders, files in os.walk(path):
-        for name in (*folders, *files):
-            inner = os.path.join(folder, name)
-            mode = os.lstat(inner).st_mode
-            if not stat.S_ISLNK(mode) and not mode & stat.S_IROTH:
-                folders[:] = [other for other in folders if other != name]
-                yield inner
+    try:
+        with os.scandir(path) as found:
+            inner = [entry for entry in found if not entry.is_symlink()]
+    except OSError:
+        return
+    for entry in inner:
+        if not entry.stat(follow_symlinks=False).st_mode & stat.S_IROTH:
+            yield entry.path
+        elif entry.is_dir(follow_symlinks=False):
+            yield from _private(entry.path)
