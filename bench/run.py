@@ -6,7 +6,7 @@ import argparse
 import time
 from collections.abc import Callable
 
-from bench import growth, memory, report, rows_docker, starting, streaming, sustained
+from bench import growth, memory, report, rows_docker, rows_egress, starting, streaming, sustained
 from bench.lines import Section, missed, plain
 from bench.place import FULL, QUICK, Place, made_place
 
@@ -18,6 +18,7 @@ PARTS: dict[str, Callable[[Place], Section]] = {
     "live": growth.live,
     "memory": memory.measured,
     "docker": rows_docker.measured,
+    "egress": rows_egress.measured,
 }
 
 
