@@ -189,9 +189,8 @@ class Internet:
         listener = socket.create_server((address, port))
 
         def serve(sock: socket.socket) -> None:
-            with sock:
-                with suppress(OSError):
-                    talk(sock)
+            with sock, suppress(OSError):
+                talk(sock)
 
         def loop() -> None:
             while True:

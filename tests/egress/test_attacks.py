@@ -134,10 +134,12 @@ def test_a_later_request_for_another_host_does_not_pass(run: Runner, net: Net) -
         "GET / HTTP/1.1\\r\\nHost : other.test\\r\\n\\r\\n",
         "GET / HTTP/1.1\\r\\nHost: example.test\\r\\n x: other.test\\r\\n\\r\\n",
         "POST / HTTP/1.1\\r\\nHost: example.test\\r\\nContent-Length: 4\\r\\n"
-        "Transfer-Encoding: chunked\\r\\n\\r\\n0\\r\\n\\r\\nGET / HTTP/1.1\\r\\nHost: other.test\\r\\n\\r\\n",
+        "Transfer-Encoding: chunked\\r\\n\\r\\n0\\r\\n\\r\\n"
+        "GET / HTTP/1.1\\r\\nHost: other.test\\r\\n\\r\\n",
         "POST / HTTP/1.1\\r\\nHost: example.test\\r\\nContent-Length: 1\\r\\n"
         "Content-Length: 40\\r\\n\\r\\nx",
-        "POST / HTTP/1.1\\r\\nHost: example.test\\r\\nTransfer-Encoding: xchunked\\r\\n\\r\\n0\\r\\n\\r\\n",
+        "POST / HTTP/1.1\\r\\nHost: example.test\\r\\nTransfer-Encoding: xchunked\\r\\n\\r\\n"
+        "0\\r\\n\\r\\n",
         "PRI * HTTP/2.0\\r\\n\\r\\nSM\\r\\n\\r\\n",
     ],
 )

@@ -29,9 +29,10 @@ def test_a_header_that_never_ends_is_cut_off(start_in_net: Start, net: Net) -> N
 import socket, time
 s = socket.create_connection(('example.test', 80)); s.settimeout(30)
 try:
-    for i in range(200): s.sendall(b'GET / HTTP/1.1\\r\\n' if i == 0 else b'x: y\\r\\n'); time.sleep(.05)
+    s.sendall(b'GET / HTTP/1.1\\r\\n')
+    for i in range(200): s.sendall(b'x: y\\r\\n'); time.sleep(.05)
     print(s.recv(12))
-except OSError: print(s.recv(12) if False else 'cut')
+except OSError: print('cut')
 """
     with daemon.connect() as connection:
         result = Runner(connection, net).python(code, "example.test")
@@ -124,7 +125,9 @@ print(sorted(map(int, got)) == list(range(40)))
     assert out(result) == "True\n", result
 
 
-def test_a_sender_is_held_back_by_a_reader_that_does_not_read(run: Runner, gate_daemon: Daemon) -> None:
+def test_a_sender_is_held_back_by_a_reader_that_does_not_read(
+    run: Runner, gate_daemon: Daemon
+) -> None:
     """A server sends without end, the client reads nothing: the daemon's memory stays as it is."""
     code = """
 import socket, time

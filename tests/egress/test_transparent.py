@@ -64,8 +64,8 @@ def test_git_clones_over_ssh(run: Runner, net: Net) -> None:
 
 def test_python_and_node_reach_it(run: Runner, net: Net) -> None:
     code = (
-        "import ssl, urllib.request as u; c = ssl.create_default_context(cafile=%r); "
-        "print(u.urlopen('https://example.test/py', context=c).read().decode(), end='')" % net.ca
+        f"import ssl, urllib.request as u; c = ssl.create_default_context(cafile={net.ca!r}); "
+        "print(u.urlopen('https://example.test/py', context=c).read().decode(), end='')"
     )
     assert out(run.python(code, "example.test")) == "example.test /py\n"
     script = (
@@ -159,7 +159,8 @@ def test_an_upgraded_connection_goes_on_as_it_is(run: Runner) -> None:
     code = """
 import socket
 s = socket.create_connection(('example.test', 80))
-s.sendall(b'GET / HTTP/1.1\\r\\nHost: example.test\\r\\nConnection: Upgrade\\r\\nUpgrade: echo\\r\\n\\r\\n')
+s.sendall(b'GET / HTTP/1.1\\r\\nHost: example.test\\r\\n')
+s.sendall(b'Connection: Upgrade\\r\\nUpgrade: echo\\r\\n\\r\\n')
 got = b''
 while b'\\r\\n\\r\\n' not in got: got += s.recv(4096)
 s.sendall(b'\\x81\\x05hello'); print(got[:12], s.recv(100))
