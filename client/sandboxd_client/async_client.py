@@ -24,6 +24,7 @@ from sandboxd_client.options import (
     SandboxOptions,
     StreamOptions,
     execute_params,
+    passed,
     plain,
     write_params,
 )
@@ -105,16 +106,17 @@ class AsyncClient:
         self, argv: Sequence[str], **options: Unpack[ExecuteOptions]
     ) -> ExecuteResult:
         """Run a command to its end; the result has its output. Cancelled, it ends the command."""
-        return await self._ask("execute", execute_params(argv, options), ExecuteResult)
+        params = execute_params(argv, options)
+        return await self._ask("execute", params, ExecuteResult, passed(options))
 
     async def start(self, argv: Sequence[str], **options: Unpack[ExecuteOptions]) -> Detached:
         """Run a command that survives this connection; `wait` gives its result."""
         params = {**execute_params(argv, options), "detach": True}
-        return await self._ask("execute", params, Detached)
+        return await self._ask("execute", params, Detached, passed(options))
 
     def stream(self, argv: Sequence[str], **options: Unpack[StreamOptions]) -> AsyncExecution:
         """A context manager: the running command, whose events can be iterated over."""
-        return AsyncExecution(self, execute_params(argv, options))
+        return AsyncExecution(self, execute_params(argv, options), passed(options))
 
     async def execution_wait(self, execution_id: str) -> ExecuteResult:
         return await self._ask("execution/wait", {"execution_id": execution_id}, ExecuteResult)
@@ -160,9 +162,11 @@ class AsyncClient:
 
     # one connection, many callers
 
-    async def _ask(self, method: str, params: Any, result_type: type[R] | Any) -> R:
+    async def _ask(
+        self, method: str, params: Any, result_type: type[R] | Any, passed: Sequence[int] = ()
+    ) -> R:
         call, line = self._talk.request(method, params, result_type)
-        await self._put(line)
+        await self._put(line, passed)
         try:
             await self._until(call)
         except BaseException:
@@ -172,25 +176,29 @@ class AsyncClient:
         result: R = call.result()
         return result
 
-    async def _put(self, line: bytes) -> None:
+    async def _put(self, line: bytes, passed: Sequence[int] = ()) -> None:
         """Send all of it, even when the caller is cancelled meanwhile."""
         if self._stream is None:
             raise RuntimeError("the client is not connected: use `async with`")
         with anyio.move_on_after(_SEND_LIMIT_S, shield=True) as limit:
             try:
                 async with self._sending:
+                    if passed:
+                        # One byte: anyio does not tell how much of a message was sent with them.
+                        await self._stream.send_fds(line[:1], list(passed))
+                        line = line[1:]
                     await self._stream.send(line)
             except (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
                 self._lose("the connection to the daemon broke")
         if limit.cancelled_caught:
             self._lose("the daemon does not read what it is sent")
 
-    async def _follow(self, params: dict[str, Any]) -> Feed:
+    async def _follow(self, params: dict[str, Any], passed: Sequence[int]) -> Feed:
         """Start a streaming execution whose events go to the feed that is answered."""
         call, line = self._talk.request("execute", params, ExecuteResult)
         feed = Feed(params["execution_id"], call, self._unread_limit)
         self._talk.follow(feed)
-        await self._put(line)
+        await self._put(line, passed)
         return feed
 
     def _unfollow(self, feed: Feed) -> None:

@@ -28,15 +28,16 @@ class AsyncExecution:
     still runs, and returns when its whole process tree is gone.
     """
 
-    def __init__(self, client: AsyncClient, params: dict[str, Any]) -> None:
+    def __init__(self, client: AsyncClient, params: dict[str, Any], passed: list[int]) -> None:
         self._client = client
+        self._passed = passed
         self._params = {**params, "stream": True}
         self._params.setdefault("execution_id", new_id())
         self.execution_id: str = self._params["execution_id"]
         self._open: Feed | None = None
 
     async def __aenter__(self) -> AsyncExecution:
-        self._open = await self._client._follow(self._params)
+        self._open = await self._client._follow(self._params, self._passed)
         try:
             await self._client._until(self._feed)
             if self._feed.call.failed:

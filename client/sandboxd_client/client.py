@@ -15,7 +15,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
-from sandboxd_client import __version__, autostart, transport
+from sandboxd_client import __version__, autostart, descriptors, transport
 from sandboxd_client.conversation import UNREAD_LIMIT, Awaited, Call, Conversation, Feed
 from sandboxd_client.errors import Unread
 from sandboxd_client.execution import Execution
@@ -25,6 +25,7 @@ from sandboxd_client.options import (
     SandboxOptions,
     StreamOptions,
     execute_params,
+    passed,
     plain,
     write_params,
 )
@@ -97,16 +98,17 @@ class Client:
 
     def execute(self, argv: Sequence[str], **options: Unpack[ExecuteOptions]) -> ExecuteResult:
         """Run a command to its end; the result has its output. Ctrl-C here ends the command too."""
-        return self._ask("execute", execute_params(argv, options), ExecuteResult)
+        params = execute_params(argv, options)
+        return self._ask("execute", params, ExecuteResult, passed(options))
 
     def start(self, argv: Sequence[str], **options: Unpack[ExecuteOptions]) -> Detached:
         """Run a command that survives this connection; `wait` gives its result."""
         params = {**execute_params(argv, options), "detach": True}
-        return self._ask("execute", params, Detached)
+        return self._ask("execute", params, Detached, passed(options))
 
     def stream(self, argv: Sequence[str], **options: Unpack[StreamOptions]) -> Execution:
         """A context manager: the running command, whose events can be iterated over."""
-        return Execution(self, execute_params(argv, options))
+        return Execution(self, execute_params(argv, options), passed(options))
 
     def execution_wait(self, execution_id: str) -> ExecuteResult:
         return self._ask("execution/wait", {"execution_id": execution_id}, ExecuteResult)
@@ -152,8 +154,10 @@ class Client:
 
     # one connection, many callers
 
-    def _ask(self, method: str, params: Any, result_type: type[R] | Any) -> R:
-        call = self._send(method, params, result_type)
+    def _ask(
+        self, method: str, params: Any, result_type: type[R] | Any, passed: Sequence[int] = ()
+    ) -> R:
+        call = self._send(method, params, result_type, passed)
         try:
             self._until(call)
         except BaseException:
@@ -163,16 +167,17 @@ class Client:
         result: R = call.result()
         return result
 
-    def _send(self, method: str, params: Any, result_type: Any) -> Call[Any]:
+    def _send(self, method: str, params: Any, result_type: Any, passed: Sequence[int]) -> Call[Any]:
         with self._turn:
             call, line = self._talk.request(method, params, result_type)
-        self._put(line)
+        self._put(line, passed)
         return call
 
-    def _put(self, line: bytes) -> None:
+    def _put(self, line: bytes, passed: Sequence[int] = ()) -> None:
         try:
             with self._sending:
-                self._sock.sendall(line)
+                sent = descriptors.send(self._sock, line, passed) if passed else 0
+                self._sock.sendall(line[sent:] if sent else line)
         except OSError as error:
             with self._turn:
                 self._talk.lose(f"the connection to the daemon broke: {error.strerror}")
@@ -183,13 +188,13 @@ class Client:
             line = self._talk.cancel_request(call)
         self._put(line)
 
-    def _follow(self, params: dict[str, Any]) -> Feed:
+    def _follow(self, params: dict[str, Any], passed: Sequence[int]) -> Feed:
         """Start a streaming execution whose events go to the feed that is answered."""
         with self._turn:
             call, line = self._talk.request("execute", params, ExecuteResult)
             feed = Feed(params["execution_id"], call, self._unread_limit)
             self._talk.follow(feed)
-        self._put(line)
+        self._put(line, passed)
         return feed
 
     def _unfollow(self, feed: Feed) -> None:

@@ -47,7 +47,7 @@ def engine_url(named: str | None, env: Mapping[str, str]) -> str:
 def import_image(url: str, tag: str, tar: IO[bytes], env: Mapping[str, str]) -> str:
     """The image's id. CannotBuild with the engine's own words when it refuses."""
     repository, _, version = tag.rpartition(":")
-    changes = quote('ENV PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin')
+    changes = quote("ENV PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin")
     path = f"/images/create?fromSrc=-&repo={quote(repository or tag)}"
     path += f"&tag={quote(version if repository else 'latest')}&changes={changes}"
     size = tar.seek(0, os.SEEK_END)

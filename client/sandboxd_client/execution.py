@@ -31,15 +31,16 @@ class Execution:
     still runs, and returns when its whole process tree is gone.
     """
 
-    def __init__(self, client: Client, params: dict[str, Any]) -> None:
+    def __init__(self, client: Client, params: dict[str, Any], passed: list[int]) -> None:
         self._client = client
+        self._passed = passed
         self._params = {**params, "stream": True}
         self._params.setdefault("execution_id", new_id())
         self.execution_id: str = self._params["execution_id"]
         self._open: Feed | None = None
 
     def __enter__(self) -> Execution:
-        self._open = self._client._follow(self._params)
+        self._open = self._client._follow(self._params, self._passed)
         try:
             self._client._until(self._feed)
             if self._feed.call.failed:

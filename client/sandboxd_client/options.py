@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import msgspec
 
-from sandboxd_client import payload
+from sandboxd_client import descriptors, payload
 from sandboxd_proto.manifest import Manifest, manifest_from, manifest_to_dict
 from sandboxd_proto.messages.execute import PtySize
+
+if TYPE_CHECKING:
+    from sandboxd_client.descriptors import Descriptors
 
 ManifestLike = Manifest | Mapping[str, Any]
 
 
 class ExecuteOptions(TypedDict, total=False):
-    """The optional params of `execute`, by their names on the wire."""
+    """The optional params of `execute`, by their names on the wire.
+
+    `fds`: pipes or sockets of yours that become the command's stdin, stdout or stderr, as numbers
+    or objects with `fileno()`. They stay yours: close them when the command has been started.
+    """
 
     cwd: str | None
     preset: str | None
@@ -27,6 +34,7 @@ class ExecuteOptions(TypedDict, total=False):
     session: str | None
     backend: str | None
     explain: bool
+    fds: Descriptors | None
     execution_id: str | None
 
 
@@ -60,6 +68,12 @@ def execute_params(argv: Sequence[str], options: Mapping[str, Any]) -> dict[str,
     return {"argv": list(argv), **plain(options)}
 
 
+def passed(options: Mapping[str, Any]) -> list[int]:
+    """The descriptors to send with the request."""
+    fds = options.get("fds")
+    return descriptors.numbers(fds) if fds else []
+
+
 def plain(options: Mapping[str, Any]) -> dict[str, Any]:
     """Only what was said, as JSON values."""
     return {name: _value(name, item) for name, item in options.items() if item is not None}
@@ -76,6 +90,8 @@ def _value(name: str, item: Any) -> Any:
         # A misspelt field fails here, before anything is sent.
         manifest = item if isinstance(item, Manifest) else manifest_from(dict(item))
         return manifest_to_dict(manifest)
+    if name == "fds":
+        return descriptors.indexes(item)
     if name == "stdin" and isinstance(item, bytes):
         return {"base64": payload.base64(item)}
     return msgspec.to_builtins(item)

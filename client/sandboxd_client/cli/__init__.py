@@ -41,6 +41,11 @@ def _dispatch(arguments: list[str]) -> int:
         from sandboxd_client.cli import run
 
         return run.main(rest)
+    if name == "sandbox" and rest[:1] == ["run"] and sys.platform != "win32":
+        from sandboxd_client.cli import run
+        from sandboxd_client.cli.table import SANDBOX_RUN
+
+        return run.main(rest[1:], SANDBOX_RUN)
     if name in ("--version", "-V"):
         from sandboxd_client import __version__
 
@@ -76,9 +81,18 @@ def _other(name: str, rest: list[str]) -> int:
     from sandboxd_client.cli.parse import UsageError, parse
     from sandboxd_client.cli.table import COMMANDS
 
+    module, action = name, "main"
+    if name == "sandbox":
+        action = rest.pop(0) if rest else "--help"
+        name = f"{name} {action}"
+        if action in ("--help", "-h"):
+            from sandboxd_client.cli.help import group
+
+            print(group(module), end="")
+            return 0
     command = COMMANDS.get(name)
-    if name == "run":
-        raise UsageError("run needs a Unix system", "use a client library here")
+    if name in ("run", "sandbox run", "shell", "explain") and sys.platform == "win32":
+        raise UsageError(f"{name} needs a Unix system", "use a client library here")
     if command is None:
         from sandboxd_client.cli.help import unknown_command
 
@@ -89,7 +103,8 @@ def _other(name: str, rest: list[str]) -> int:
 
         print(page(command), end="")
         return 0
-    code: int = import_module(f"sandboxd_client.cli.{name}").main(options)
+    perform = getattr(import_module(f"sandboxd_client.cli.{module}"), action)
+    code: int = perform(options)
     if sys.stdout is not None:
         sys.stdout.flush()
     return code

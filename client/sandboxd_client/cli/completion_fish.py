@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from sandboxd_client.cli.table import COMMANDS, Command, Flag
+from sandboxd_client.cli.table import COMMANDS, LISTED, Command, Flag
 
 _HEAD = """\
 # sandboxctl completion for fish: sandboxctl completion fish | source
-function __sandboxctl_executions
-    sandboxctl ps 2>/dev/null | sed 1d | cut -d' ' -f1
+function __sandboxctl_ids
+    sandboxctl $argv 2>/dev/null | sed 1d | cut -d' ' -f1
 end
 complete -c sandboxctl -f
+complete -c sandboxctl -n __fish_use_subcommand -a sandbox -d 'sandboxes for many commands'
 """
 
 
@@ -19,17 +20,27 @@ def fish() -> str:
 
 def _command(command: Command) -> str:
     lines = [
-        f"-n __fish_use_subcommand -a {command.name} -d {_quoted(command.summary)}",
+        _named(command),
         *(_flag(command, flag) for flag in command.flags),
         f"{_when(command)} -l help -d 'show help'",
     ]
     if command.greedy:
-        lines.append(f"{_when(command)} -xa '(__fish_complete_subcommand --fcs-skip=2)'")
+        skip = 4 if command.completes else 2
+        lines.append(f"{_when(command)} -xa '(__fish_complete_subcommand --fcs-skip={skip})'")
     if command.choices:
         lines.append(f"{_when(command)} -xa {_quoted(' '.join(command.choices))}")
-    if command.completes == "execution":
-        lines.append(f"{_when(command)} -xa '(__sandboxctl_executions)'")
+    if command.completes in LISTED:
+        lines.append(f"{_when(command)} -xa '(__sandboxctl_ids {LISTED[command.completes]})'")
     return "".join(f"complete -c sandboxctl {line}\n" for line in lines)
+
+
+def _named(command: Command) -> str:
+    group, _, action = command.name.partition(" ")
+    if not action:
+        return f"-n __fish_use_subcommand -a {group} -d {_quoted(command.summary)}"
+    others = " ".join(name.partition(" ")[2] for name in COMMANDS if name.startswith(f"{group} "))
+    when = f"__fish_seen_subcommand_from {group}; and not __fish_seen_subcommand_from {others}"
+    return f"-n '{when}' -a {action} -d {_quoted(command.summary)}"
 
 
 def _flag(command: Command, flag: Flag) -> str:
@@ -38,13 +49,19 @@ def _flag(command: Command, flag: Flag) -> str:
         return line
     if flag.choices:
         return f"{line} -xa {_quoted(' '.join(flag.choices))}"
+    if flag.completes in LISTED:
+        return f"{line} -xa '(__sandboxctl_ids {LISTED[flag.completes]})'"
     if flag.completes == "dir":
         return f"{line} -xa '(__fish_complete_directories)'"
     return f"{line} -rF" if flag.completes == "file" else f"{line} -x"
 
 
 def _when(command: Command) -> str:
-    return f"-n '__fish_seen_subcommand_from {command.name}'"
+    group, _, action = command.name.partition(" ")
+    if action:
+        seen = f"__fish_seen_subcommand_from {group}; and __fish_seen_subcommand_from {action}"
+        return f"-n '{seen}'"
+    return f"-n '__fish_seen_subcommand_from {group}; and not __fish_seen_subcommand_from sandbox'"
 
 
 def _quoted(text: str) -> str:

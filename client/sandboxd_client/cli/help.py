@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from sandboxd_client.cli.table import COMMANDS, Command, Flag
 
 EXIT_CODES = """\
-exit codes of run:
+exit codes:
   the command's own, or 128+n when signal n ended it
   124  its --timeout passed
   125  it was refused, the daemon failed, or a limit or lost isolation ended it without a signal
@@ -19,7 +19,7 @@ exit codes of run:
 
 
 def overview() -> str:
-    rows = "".join(f"  {command.name:<11}{command.summary}\n" for command in COMMANDS.values())
+    rows = "".join(f"  {command.name:<17}{command.summary}\n" for command in COMMANDS.values())
     return (
         "sandboxctl: run commands in a sandbox that says what it denied\n\n"
         "usage: sandboxctl COMMAND [OPTION…]\n"
@@ -29,12 +29,19 @@ def overview() -> str:
     )
 
 
+def group(name: str) -> str:
+    """What there is to do with one kind of thing."""
+    found = [c for c in COMMANDS.values() if c.name.startswith(f"{name} ")]
+    rows = "".join(f"  {c.name:<17}{c.summary}\n" for c in found)
+    return f"usage: sandboxctl {name} ACTION [OPTION…]\n\n{rows}"
+
+
 def page(command: Command) -> str:
     usage = f"usage: sandboxctl {command.name} [OPTION…] {command.operand}".rstrip()
     text = f"{command.summary}\n\n{usage}\n"
     if command.flags:
         text += "\noptions:\n" + "".join(map(_row, command.flags))
-    if command.name == "run":
+    if command.greedy:
         text += f"\n{EXIT_CODES}"
     return text
 
@@ -50,6 +57,8 @@ def unknown_command(name: str) -> str:
     near = get_close_matches(name, COMMANDS, n=1, cutoff=0.7)
     if near:
         return f"did you mean {near[0]}?"
+    if name.startswith("sandbox "):
+        return "see sandboxctl sandbox --help"
     return f"to run it in a sandbox: sandboxctl run -- {name}"
 
 

@@ -1,8 +1,12 @@
-"""`--manifest FILE`: its [sandbox] table, with its paths meant from the file's own folder."""
+"""`--manifest FILE`: its [sandbox] table, with its paths meant from the file's own folder.
+
+A [run] table may say which preset, for which workspace, the manifest is put on top of.
+"""
 
 from __future__ import annotations
 
 import os
+import tomllib
 from typing import Any
 
 from sandboxd_client.cli.place import resolve
@@ -13,12 +17,7 @@ from sandboxd_proto.manifest import manifest_from_toml, manifest_to_dict
 def read_manifest(name: str) -> dict[str, Any]:
     path = resolve(name)
     try:
-        with open(path, encoding="utf-8") as file:
-            text = file.read()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ManifestInvalid(f"the manifest {name} cannot be read: {error}") from None
-    try:
-        manifest = manifest_to_dict(manifest_from_toml(text))
+        manifest = manifest_to_dict(manifest_from_toml(_text(name)))
     except ManifestInvalid as error:
         raise ManifestInvalid(
             f"{name}: {error.message}", field=error.field, remedy=error.remedy
@@ -27,3 +26,28 @@ def read_manifest(name: str) -> dict[str, Any]:
         if field in manifest:
             manifest[field] = [resolve(item, os.path.dirname(path)) for item in manifest[field]]
     return manifest
+
+
+def read_run(name: str) -> dict[str, str]:
+    """`preset` and `workspace` of the [run] table, as far as they are there."""
+    table: Any = tomllib.loads(_text(name)).get("run", {})
+    known = isinstance(table, dict) and all(
+        key in ("preset", "workspace") and isinstance(value, str) for key, value in table.items()
+    )
+    if not known:
+        raise ManifestInvalid(
+            f"{name}: the [run] table is not valid", field="run",
+            remedy="it may have a preset and a workspace, each a string",
+        )  # fmt: skip
+    found: dict[str, str] = dict(table)
+    if "workspace" in found:
+        found["workspace"] = resolve(found["workspace"], os.path.dirname(resolve(name)))
+    return found
+
+
+def _text(name: str) -> str:
+    try:
+        with open(resolve(name), encoding="utf-8") as file:
+            return file.read()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ManifestInvalid(f"the manifest {name} cannot be read: {error}") from None

@@ -20,6 +20,10 @@ _ENDED = {
     "output_limit": "it printed more than it may",
     "isolation_lost": "the sandbox around it was changed from outside",
 }
+_BLIND = (
+    "it failed, and whether a file was denied is not known: its stdout and stderr are one pipe, "
+    "which only its reader sees (to know, keep stderr apart: leave out 2>&1)"
+)
 _PLAIN = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-:@%+="
 _VERBS = {
     "filesystem_read": "reading",
@@ -41,8 +45,11 @@ def exit_code(result: dict[str, Any]) -> int:
     return SIGNALED + signal if isinstance(signal, int) else REFUSED
 
 
-def remarks(result: dict[str, Any]) -> list[str]:
-    """The lines to print after the command: how it was ended, and what was denied."""
+def remarks(result: dict[str, Any], *, blind: bool = False) -> list[str]:
+    """The lines to print after the command: how it was ended, and what was denied.
+
+    `blind`: the daemon did not see what the command printed.
+    """
     outcome, denials = str(result.get("outcome")), result.get("denials") or []
     lines = []
     # A limit that ended the command is among the denials, with what would raise it.
@@ -50,6 +57,8 @@ def remarks(result: dict[str, Any]) -> list[str]:
         lines.append(f"the command was ended: {_ENDED[outcome]}")
     if denials:
         lines.append(_denied(denials))
+    elif blind and outcome == "exited" and result.get("exit_code"):
+        lines.append(_BLIND)
     return lines
 
 
@@ -65,8 +74,8 @@ def _denied(denials: list[dict[str, Any]]) -> str:
 def _what(denial: dict[str, Any]) -> str:
     kind, target = str(denial.get("kind")), denial.get("target")
     if not target:
-        return _one_line(str(denial.get("message") or kind))
-    return _one_line(f"{_VERBS.get(kind, kind)} {target}")
+        return one_line(str(denial.get("message") or kind))
+    return one_line(f"{_VERBS.get(kind, kind)} {target}")
 
 
 def allowing(remedy: Any) -> list[str]:
@@ -90,7 +99,7 @@ def _flags(field: str, value: Any) -> list[str]:
         value = value["secs"]
     if name:
         return [f"{name} {quoted(str(value))}"]
-    return [_one_line(f"(manifest: {field} = {value})")]
+    return [one_line(f"(manifest: {field} = {value})")]
 
 
 _NAMED = {
@@ -107,9 +116,9 @@ def quoted(word: str) -> str:
     """For pasting into a shell. What the command chose cannot end the quotes or move the cursor."""
     if word and not word.strip(_PLAIN):
         return word
-    return "'" + _one_line(word).replace("'", "'\\''") + "'"
+    return "'" + one_line(word).replace("'", "'\\''") + "'"
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str) -> str:
     """Control characters shown, not sent: a denied path may hold an escape sequence."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

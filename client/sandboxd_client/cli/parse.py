@@ -96,7 +96,7 @@ def _checked(flag: Flag, value: str) -> str:
 
 
 def _check_operands(command: Command, options: Options) -> None:
-    if command.operand and not options.operands:
+    if command.operand and not command.optional and not options.operands:
         raise UsageError(
             f"{command.name} needs {command.operand}", f"see sandboxctl {command.name} --help"
         )

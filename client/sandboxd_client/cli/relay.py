@@ -12,7 +12,7 @@ import time
 
 assert sys.platform != "win32"
 
-from sandboxd_client import payload  # noqa: E402 - after the platform is known
+from sandboxd_client import descriptors, payload  # noqa: E402 - after the platform is known
 from sandboxd_client.cli import signals, terminal  # noqa: E402
 from sandboxd_client.cli.interrupts import Interrupts  # noqa: E402
 from sandboxd_client.handshake import lost, unwrap  # noqa: E402
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from sandboxd_client.cli.input import Input
     from sandboxd_client.cli.output import Output
+    from sandboxd_client.cli.streams import Streams
     from sandboxd_client.cli.terminal import RawMode
 
 READ_BYTES = 256 * 1024
@@ -56,7 +57,11 @@ class Relay:
         raw: RawMode | None,
         pty: bool,
         streams: bool,
+        own: Streams | None = None,
+        keys_kill: bool = True,
     ) -> None:
+        """`streams`: the daemon tells events. `own`: descriptors of ours that go with the request.
+        `keys_kill`: Ctrl-C twice kills a program in a terminal that does not take it."""
         sock.setblocking(False)
         self._sock = sock
         self._execution_id = execution_id
@@ -66,6 +71,9 @@ class Relay:
         self._pty = pty
         self._size = terminal.size() if pty else terminal.DEFAULT_SIZE
         self._interrupts = Interrupts()
+        self._own = own
+        self._unsent = own.descriptors if own is not None else []
+        self._keys_kill = keys_kill
         self._lines = LineBuffer()
         self._outgoing = bytearray()
         self._next_id = _WRITE_ID + 1
@@ -142,7 +150,7 @@ class Relay:
     def _exchange(self, events: int) -> None:
         try:
             if self._outgoing and events & _OUT:
-                del self._outgoing[: self._sock.send(self._outgoing)]
+                self._send_some()
             if events & (_IN | _BAD):
                 data = self._sock.recv(READ_BYTES)
                 if not data:
@@ -156,6 +164,14 @@ class Relay:
         except (ValueError, RecursionError) as error:
             raise lost(f"its message cannot be read: {error}") from None
 
+    def _send_some(self) -> None:
+        """The descriptors go with the first byte, which is that of `execute`."""
+        if self._unsent:
+            del self._outgoing[: descriptors.send(self._sock, self._outgoing, self._unsent)]
+            self._unsent = []
+        else:
+            del self._outgoing[: self._sock.send(self._outgoing)]
+
     def _message(self, message: dict[str, Any]) -> None:
         method = message.get("method")
         if method == "execution/output":
@@ -166,6 +182,8 @@ class Relay:
             self._output.add(2 if params["stream"] == "stderr" else 1, data)
         elif method == "execution/started":
             self._started = True
+            if self._own is not None:
+                self._own.let_go()
             self._resumed()
         elif method is None and message.get("id") == _EXECUTE_ID:
             self._answer = message
@@ -192,7 +210,7 @@ class Relay:
         if not data:
             self._about("close_stdin")
             return
-        if self._pty and self._interrupts.typed(data):
+        if self._pty and self._keys_kill and self._interrupts.typed(data):
             self._cancel(128 + signals.INT)
             return
         source.in_flight = True
@@ -247,6 +265,6 @@ class Relay:
         """As much as the socket takes now: enough before we stop or leave."""
         try:
             while self._outgoing:
-                del self._outgoing[: self._sock.send(self._outgoing)]
+                self._send_some()
         except OSError:
             return

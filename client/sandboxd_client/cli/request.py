@@ -7,6 +7,7 @@ import os
 from sandboxd_client.cli.amounts import count, seconds, size_bytes
 from sandboxd_client.cli.parse import Options, UsageError
 from sandboxd_client.cli.place import here, resolve, workspace
+from sandboxd_client.cli.table import POLICY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,12 +22,12 @@ _PATHS = {"--read": "fs_read_allow", "--write": "fs_write_allow", "--deny": "fs_
 def policy(options: Options, caller: Mapping[str, str]) -> dict[str, Any]:
     """`preset`, `workspace`, `manifest`, `cwd` and `backend`, each only where there is one."""
     file = options.one("--manifest")
-    manifest = _from_file(file) if file is not None else {}
-    preset = options.one("--preset") or (None if file is not None else DEFAULT_PRESET)
+    manifest, meant = _from_file(file) if file is not None else ({}, {"preset": DEFAULT_PRESET})
+    preset = options.one("--preset") or meant.get("preset")
     params: dict[str, Any] = {"manifest": manifest}
     if preset is not None:
         params["preset"] = preset
-    folder = _workspace(options, preset)
+    folder = _workspace(options.one("--workspace") or meant.get("workspace"), preset)
     if folder is not None:
         params["workspace"] = folder
     for flag, field in _PATHS.items():
@@ -35,6 +36,8 @@ def policy(options: Options, caller: Mapping[str, str]) -> dict[str, Any]:
         manifest["fs_read_allow"] = _merged(manifest["fs_read_allow"], [folder])
     _limits(options, manifest)
     manifest["env"] = environment(options.all("--env"), caller, manifest.get("env"))
+    if options.has("--ssh-agent"):
+        _lend_agent(manifest, caller)
     params["manifest"] = {key: value for key, value in manifest.items() if value not in (None, [])}
     cwd = _cwd(options, preset, folder, params["manifest"])
     if cwd is not None:
@@ -42,6 +45,25 @@ def policy(options: Options, caller: Mapping[str, str]) -> dict[str, Any]:
     if options.has("--backend"):
         params["backend"] = options.one("--backend")
     return params
+
+
+def joined(options: Options) -> dict[str, Any]:
+    """For a command in a sandbox that exists: what it may do was said when that was made."""
+    given = [flag.name for flag in POLICY if options.has(flag.name)]
+    if given:
+        raise UsageError(
+            f"{given[0]} cannot be changed for a sandbox that exists",
+            f"give it to `sandboxctl sandbox create`, or leave out --sandbox {_id(options)}",
+        )
+    params: dict[str, Any] = {"sandbox": _id(options)}
+    named = options.one("--cwd")
+    if named is not None:
+        params["cwd"] = resolve(named)
+    return params
+
+
+def _id(options: Options) -> str:
+    return options.one("--sandbox") or ""
 
 
 def environment(
@@ -65,6 +87,25 @@ def environment(
                 f"--env {name}: you have no such variable", f"write --env {name}=VALUE"
             )
     return [[name, value] for name, value in env.items()]
+
+
+def _lend_agent(manifest: dict[str, Any], caller: Mapping[str, str]) -> None:
+    """To connect to a socket it need not be writable: reading its path is enough."""
+    path = caller.get("SSH_AUTH_SOCK")
+    if not path:
+        raise UsageError(
+            "--ssh-agent: you have no ssh agent, SSH_AUTH_SOCK is not set",
+            'start one with eval "$(ssh-agent)", then ssh-add',
+        )
+    if not os.path.exists(path):
+        raise UsageError(
+            f"--ssh-agent: your SSH_AUTH_SOCK, {path}, does not exist",
+            'the agent has ended; start one with eval "$(ssh-agent)", then ssh-add',
+        )
+    path = resolve(path)
+    manifest["fs_read_allow"] = _merged(manifest["fs_read_allow"], [path])
+    manifest["env"] = [pair for pair in manifest["env"] if pair[0] != "SSH_AUTH_SOCK"]
+    manifest["env"].append(["SSH_AUTH_SOCK", path])
 
 
 def network(asked: list[str]) -> Any:
@@ -115,8 +156,7 @@ def _widened(before: Any, net: dict[str, Any]) -> dict[str, Any]:
     return net
 
 
-def _workspace(options: Options, preset: str | None) -> str | None:
-    named = options.one("--workspace")
+def _workspace(named: str | None, preset: str | None) -> str | None:
     if preset is None and named is None:
         return None
     folder = workspace(named)
@@ -152,7 +192,7 @@ def _merged(before: Any, more: Any) -> list[str]:
     return list(dict.fromkeys([*(before or []), *more]))
 
 
-def _from_file(name: str) -> dict[str, Any]:
-    from sandboxd_client.cli.manifest_file import read_manifest
+def _from_file(name: str) -> tuple[dict[str, Any], dict[str, str]]:
+    from sandboxd_client.cli.manifest_file import read_manifest, read_run
 
-    return read_manifest(name)
+    return read_manifest(name), read_run(name)

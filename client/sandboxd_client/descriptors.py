@@ -1,0 +1,48 @@
+"""A caller's own pipes and sockets on their way to a command: SCM_RIGHTS with a frame's first byte.
+
+What a command reads or writes on them passes neither through JSON nor through the daemon.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from _socket import socket
+    from collections.abc import Mapping, Sequence
+    from typing import Literal, Protocol
+
+    class HasFileno(Protocol):
+        def fileno(self) -> int: ...
+
+    Descriptors = Mapping[Literal["stdin", "stdout", "stderr"], int | HasFileno]
+
+
+def numbers(fds: Descriptors) -> list[int]:
+    """Each descriptor once, in the order in which they are sent. OSError for a closed one."""
+    found = list(dict.fromkeys(map(_number, fds.values())))
+    for fd in found:
+        os.fstat(fd)  # found out while sending, it would look like a broken connection
+    return found
+
+
+def indexes(fds: Descriptors) -> dict[str, int]:
+    """The param `fds`: for each stream the index among those that are sent."""
+    sent = numbers(fds)
+    return {str(name): sent.index(_number(item)) for name, item in fds.items()}
+
+
+def _number(item: int | HasFileno) -> int:
+    return item if isinstance(item, int) else item.fileno()
+
+
+def send(sock: socket, data: bytes | bytearray, descriptors: Sequence[int]) -> int:
+    """Send a beginning of `data`, at least its first byte, with the descriptors."""
+    if sys.platform == "win32":
+        raise OSError("descriptors can be passed over Unix sockets only")
+    import _socket
+
+    rights = b"".join(fd.to_bytes(4, sys.byteorder) for fd in descriptors)
+    return sock.sendmsg([data], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)])
