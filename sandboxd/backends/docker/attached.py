@@ -18,6 +18,7 @@ from anyio.abc import TaskGroup
 
 from sandboxd.backends.docker.attached_process import AttachedProcess
 from sandboxd.backends.docker.container import Entry, Frame, create_body
+from sandboxd.backends.docker.diagnosis import explained
 from sandboxd.backends.docker.engine import Body, EngineError, ImageFacts
 from sandboxd.backends.docker.lifetime import Containers
 from sandboxd.backends.docker.mounts import Mount
@@ -84,7 +85,7 @@ class AttachedSandbox:
             if self._way.engine_init and "docker-init" in error.message:
                 self._way.engine_init = False
                 return await self._spawned(command, stdio)
-            raise refusal_to_run(command, error) or error from None
+            raise refusal_to_run(command, error) or explained(error, self._frame.image) from None
 
     async def _spawned(self, command: Command, stdio: Stdio | None) -> Process:
         tasks = self._way.tasks

@@ -28,7 +28,6 @@ from sandboxd.backends.docker.mounts import (
     Surroundings,
     container_layout,
     mounts,
-    shows_host_root,
 )
 from sandboxd.backends.docker.submounts import mount_points
 from sandboxd.backends.docker.tiers import Way, container_tiers
@@ -190,12 +189,12 @@ class Docker:
         return spec.image or self._config.image
 
     def _layout(self, spec: SandboxSpec) -> Layout:
+        """The engine's socket never shows, whatever a caller allows: it is the host's root."""
         places = container_layout(spec, self._support.host)
         socket = self._engine.endpoint.socket
-        if socket is not None and shows_host_root(spec) and os.path.exists(socket):
-            real = os.path.realpath(socket)
-            if places.shows_host(real):
-                return Layout([*places.places, Place(real, Kind.MASK, is_dir=False)])
+        if socket is not None and places.shows_host(os.path.realpath(socket)):
+            mask = Place(os.path.realpath(socket), Kind.MASK, is_dir=False)
+            return Layout([*places.places, mask]) if os.path.exists(mask.path) else places
         return places
 
     def _mounts(self, places: Layout) -> list[Mount]:
@@ -205,6 +204,7 @@ class Docker:
             hollow=self._hollows,
             root=tuple(sorted(os.listdir("/"))),
             submounts=mount_points(),
+            engine_root=self._facts.data_root if self._facts is not None else "",
         )
         return mounts(places, around)
 

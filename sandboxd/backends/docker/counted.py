@@ -37,7 +37,8 @@ class CountedSandbox:
 
     async def spawn(self, command: Command, stdio: Stdio | None) -> Process:
         before = self._counters.read()
-        process = await self._inner.spawn(command, stdio)
+        left = replace(command, limits=_not_seen(command.limits, before))
+        process = await self._inner.spawn(left, stdio)
         return CountedProcess(process, self._counters, before, command.limits, self._why_lost)
 
 
@@ -93,6 +94,16 @@ class CountedProcess:
         if report is None and limits.cpu_s is not None and used > limits.cpu_s:
             return "cpu"
         return None
+
+
+def _not_seen(limits: Limits, counts: Counts) -> Limits:
+    """What the container holds and its counters show needs no second watch by the init, whose
+    rlimits would make an allocation fail before the container's limit is reached."""
+    return replace(
+        limits,
+        memory_bytes=limits.memory_bytes if counts.memory_kills is None else None,
+        processes=limits.processes if counts.forks_refused is None else None,
+    )
 
 
 def _more(now: int | None, before: int | None) -> bool:

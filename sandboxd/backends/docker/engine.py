@@ -52,7 +52,7 @@ class Facts:
     rootless: bool
     userns_remap: bool
     security: tuple[str, ...]
-    has_init: bool
+    data_root: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class Engine:
             rootless=any("rootless" in option for option in security),
             userns_remap=any("name=userns" in option for option in security),
             security=security,
-            has_init=(said.get("InitCommit") or {}).get("ID") not in (None, "", "N/A"),
+            data_root=str(said.get("DockerRootDir") or ""),
         )
 
     async def create(self, name: str, body: Body) -> str:

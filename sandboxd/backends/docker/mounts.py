@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from sandboxd.policy.layout import HOST_CONTENT, Host, Kind, Layout, Place, layout
 from sandboxd.policy.plan import Identity, SandboxSpec
-from sandboxd_proto.errors import PolicyNotSupported
+from sandboxd_proto.errors import PathDenied, PolicyNotSupported
 
 TMP_BYTES = 1 << 30
 _IMAGE_ROOT = Host(system=(), homes=())
@@ -106,13 +106,15 @@ def _below(path: str, whole: Layout) -> list[Place]:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """`submounts`: where the host has file systems mounted. `root`: the names in its root."""
+    """`submounts`: where the host has file systems mounted. `root`: the names in its root.
+    `engine_root`: the engine's own files."""
 
     empty_file: str
     empty_dir: str
     hollow: Hollow
     root: tuple[str, ...] = ()
     submounts: tuple[str, ...] = ()
+    engine_root: str = ""
 
 
 def mounts(places: Layout, around: Surroundings) -> list[Mount]:
@@ -145,6 +147,9 @@ def _host(place: Place, whole: Layout, around: Surroundings) -> Iterator[Bind]:
     source = place.target or place.path
     writable = place.kind is Kind.WRITE
     identity = place.grant.identity if place.grant else None
+    if around.engine_root and f"{around.engine_root}/".startswith(f"{source}/"):
+        yield from _around_engine(place, source, whole, around)
+        return
     yield Bind(source, place.path, writable, identity)
     if writable or not place.is_dir:
         return
@@ -153,6 +158,37 @@ def _host(place: Place, whole: Layout, around: Surroundings) -> Iterator[Bind]:
             dest = place.path.rstrip("/") + inner[len(source.rstrip("/")) :]
             if whole.at(dest) is place:
                 yield Bind(inner, dest)
+
+
+def _around_engine(
+    place: Place, source: str, whole: Layout, around: Surroundings
+) -> Iterator[Bind]:
+    """An engine binds a folder that holds its own files only so that every new mount of the host
+    shows in it, too. What is beside them is bound one by one instead."""
+    if place.kind is Kind.WRITE or source == around.engine_root:
+        raise PathDenied(
+            f"{source} cannot be allowed: it holds the engine's own files ({around.engine_root})",
+            field="fs_write_allow" if place.kind is Kind.WRITE else "fs_read_allow",
+            remedy="name the folders beside them",
+        )
+    for name in sorted(_names(source)):
+        inner, dest = f"{source}/{name}", f"{place.path}/{name}"
+        real = os.path.realpath(inner)
+        if inner == around.engine_root or whole.at(dest) is not place:
+            continue
+        if real != inner:
+            if whole.at(real).kind in HOST_CONTENT and not real.startswith(around.engine_root):
+                yield Bind(real, dest, checked=False)
+        elif os.path.isdir(inner) or os.path.isfile(inner):
+            entry = Place(dest, Kind.SYSTEM, os.path.isdir(inner), target=inner)
+            yield from _host(entry, Layout([*whole.places, entry]), around)
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
 
 
 def _root(place: Place, whole: Layout, around: Surroundings) -> Iterator[Bind]:
