@@ -84,10 +84,10 @@ class Lock:
     def taken(self) -> bool:
         return self._becomes(held=True)
 
-    def freed(self, within_s: float = 10) -> bool:
+    def freed(self, within_s: float = 30) -> bool:
         return self._becomes(held=False, within_s=within_s)
 
-    def _becomes(self, *, held: bool, within_s: float = 10) -> bool:
+    def _becomes(self, *, held: bool, within_s: float = 30) -> bool:
         deadline = time.monotonic() + within_s
         while self.held != held and time.monotonic() < deadline:
             time.sleep(0.02)

@@ -108,6 +108,10 @@ class Connection:
         self.wait_until(lambda: number in self._answers)
         return self._answers.pop(number)
 
+    def has_answered(self, number: Any) -> bool:
+        """Whether the answer to request `number` has come already."""
+        return number in self._answers
+
     def notification(self, method: str, **params: Any) -> Message:
         """The params of the first notification of that name whose params hold `params`."""
 

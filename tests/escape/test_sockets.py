@@ -1,0 +1,237 @@
+"""Unix sockets: abstract and with a path, the daemon's own, and descriptors sent through them."""
+
+from __future__ import annotations
+
+import array
+import json
+import os
+import shutil
+import socket
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from support.attacks import Box, Victim, freely, python, weakest
+
+pytestmark = pytest.mark.isolation
+
+CONNECT = python("""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+        client.settimeout(20)
+        client.connect(args[0].replace("@", "\\0", 1))
+        worked() if client.recv(2) == b"hi" else blocked("no answer")
+""")
+
+
+@contextmanager
+def greeter(address: str | bytes, *, hand_over: int | None = None) -> Iterator[None]:
+    """A service of the host that says "hi" to whoever connects, and may hand over a descriptor."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
+        server.bind(address)
+        server.listen()
+
+        def serve() -> None:
+            while True:
+                try:
+                    client, _ = server.accept()
+                except OSError:
+                    return
+                with client:
+                    rights = array.array("i", [] if hand_over is None else [hand_over])
+                    with_it = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)] if rights else []
+                    client.sendmsg([b"hi"], with_it)
+                    client.settimeout(20)
+                    client.recv(1)  # until the other side has gone
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield
+        finally:
+            server.shutdown(socket.SHUT_RDWR)
+            thread.join()
+
+
+@pytest.mark.parametrize("network", ["inherit", "deny"])
+def test_abstract_socket_of_the_host_is_not_reached(box: Box, network: str) -> None:
+    """Connect to a service by an abstract name: it has no path that could be hidden."""
+    name = f"sandboxd-test-{os.getpid()}"
+    with greeter(b"\0" + name.encode()):
+        assert freely(CONNECT, f"@{name}").worked
+        assert box.attack(CONNECT, f"@{name}", manifest=weakest(network=network)).blocked
+
+
+@pytest.fixture
+def service() -> Iterator[str]:
+    """A service with a socket where such things are: the runtime folder of root, else /tmp."""
+    parent = "/run" if os.geteuid() == 0 else None
+    folder = Path(tempfile.mkdtemp(prefix="sbxs-", dir=parent))
+    with greeter(str(folder / "socket")):
+        yield str(folder / "socket")
+    shutil.rmtree(folder)
+
+
+def test_socket_of_the_host_is_not_reached(box: Box, service: str) -> None:
+    """Connect to a service by its path: agents, buses, the container engine."""
+    assert freely(CONNECT, service).worked
+    for manifest in ({}, {"base": "host"}):
+        assert box.attack(CONNECT, service, manifest=manifest).blocked
+
+
+def test_socket_behind_a_symlink_is_not_reached(
+    box: Box, workspace: Path, service: str
+) -> None:
+    """The same through a symlink in the workspace."""
+    link = workspace / "link"
+    link.symlink_to(service)
+    assert freely(CONNECT, link).worked
+    assert box.attack(CONNECT, link, manifest=weakest(workspace)).blocked
+
+
+def test_datagram_pair_is_not_connected_to_a_service(box: Box) -> None:
+    """A socketpair needs no socket(2); one end of a datagram pair can be connected elsewhere."""
+    attack = python("""
+        mine, _ = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        mine.connect(args[0])
+        mine.send(b"attack")
+        worked()
+    """)
+    folder = Path(tempfile.mkdtemp(prefix="sbxs-"))
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as server:
+            server.settimeout(10)
+            server.bind(str(folder / "socket"))
+            assert freely(attack, folder / "socket").worked
+            assert server.recv(16) == b"attack"
+            assert box.attack(attack, folder / "socket").blocked
+    finally:
+        shutil.rmtree(folder)
+
+
+ASK_DAEMON = python("""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+        client.settimeout(20)
+        client.connect(args[0])
+        client.sendall(b'{"jsonrpc": "2.0", "id": 1, "method": "status"}\\n')
+        answer = client.makefile().readline()
+        worked() if '"result"' in answer else blocked(answer.strip())
+""")
+
+
+def test_daemons_socket_is_not_reached(box: Box) -> None:
+    """Ask the daemon for a wider sandbox from inside one."""
+    path = box.daemon.socket
+    assert freely(ASK_DAEMON, path).worked
+    for manifest in ({}, weakest()):
+        assert box.attack(ASK_DAEMON, path, manifest=manifest).blocked
+
+
+def test_daemons_socket_is_masked_in_an_allowed_folder(box: Box) -> None:
+    """The same, when the caller allows the folder that contains it."""
+    path = box.daemon.socket
+    above = str(box.daemon.folder)
+    for field in ("fs_read_allow", "fs_write_allow"):
+        manifest = weakest() | {field: [above]}
+        assert box.attack(ASK_DAEMON, path, manifest=manifest).blocked
+    assert freely(ASK_DAEMON, path).worked
+
+
+def test_daemon_refuses_a_peer_that_descends_from_it(box: Box, workspace: Path) -> None:
+    """A connection that was made outside and handed in: the peer is still the one who made it.
+
+    What the daemon must refuse is a peer below itself, however it got to the socket.
+    """
+    alias = workspace / "alias"
+    os.link(box.daemon.socket, alias)
+    assert freely(ASK_DAEMON, alias).worked
+    inside = box.attack(ASK_DAEMON, alias, manifest=weakest(workspace))
+    assert inside.blocked
+    # Where the socket can be connected at all it is the daemon that says no.
+    if inside.words.startswith("{"):
+        assert json.loads(inside.words)["error"]["data"]["kind"] == "Unauthorized"
+
+
+TAKE_FOLDER = python("""
+    import array
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+        client.settimeout(20)
+        client.connect(args[0])
+        _, ancillary, _, _ = client.recvmsg(2, 64)
+        folder = array.array("i", ancillary[0][2])[0]
+        fd = os.open("victim", os.O_WRONLY | os.O_TRUNC, dir_fd=folder)
+        os.write(fd, b"changed")
+        worked()
+""")
+
+
+def test_descriptor_of_a_folder_from_outside_does_not_allow_writes(
+    box: Box, workspace: Path, victim: Victim
+) -> None:
+    """An accomplice outside sends a folder's descriptor through a socket in the workspace."""
+    with tempfile.TemporaryDirectory(prefix="sbxs-") as short:
+        folder = os.open(victim.path.parent, os.O_PATH | os.O_DIRECTORY)
+        shared = Path(short).resolve() / "w"
+        shared.mkdir()
+        try:
+            with greeter(str(shared / "socket"), hand_over=folder):
+                assert freely(TAKE_FOLDER, shared / "socket").worked
+                assert victim.was_hit()
+                manifest = weakest(shared)
+                assert box.attack(TAKE_FOLDER, shared / "socket", manifest=manifest).blocked
+                assert victim.untouched
+        finally:
+            os.close(folder)
+
+
+def test_descriptor_is_not_sent_out_over_an_abstract_socket(box: Box) -> None:
+    """A command hands what it has open to an accomplice outside, past the daemon."""
+    attack = python("""
+        import array
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+            client.connect("\\0" + args[0])
+            rights = array.array("i", [os.open("/", os.O_RDONLY)])
+            client.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
+            worked()
+    """)
+    name = f"sandboxd-test-out-{os.getpid()}"
+    with greeter(b"\0" + name.encode()):
+        assert freely(attack, name).worked
+        assert box.attack(attack, name).blocked
+
+
+def test_folder_passed_from_one_sandbox_to_another_is_not_writable_there(
+    box: Box, workspace: Path, outside: Path, victim: Victim
+) -> None:
+    """A command that may write a folder sends its descriptor to one that may only read it."""
+    give = """
+        import array
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
+            server.bind(args[0])
+            server.listen()
+            print("up", flush=True)
+            client, _ = server.accept()
+            rights = array.array("i", [os.open(args[1], os.O_PATH)])
+            client.sendmsg([b"hi"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
+            client.recv(1)
+            worked()
+    """
+    with tempfile.TemporaryDirectory(prefix="sbxs-") as short:
+        shared = Path(short).resolve() / "w"
+        shared.mkdir()
+        address = str(shared / "socket")
+        with box.daemon.connect() as other:
+            giver = other.start("execute", {
+                "argv": [*python(give), address, str(outside)], "stream": True,
+                "execution_id": "giver", "manifest": weakest(shared, outside),
+            })  # fmt: skip
+            other.wait_until(lambda: other.has_answered(giver) or "up" in other.output("giver"))
+            if other.has_answered(giver):
+                # No socket can be made there at all.
+                assert "blocked" in other.output("giver")
+                return
+            manifest = weakest(shared, fs_read_allow=[str(outside)])
+            assert box.attack(TAKE_FOLDER, address, manifest=manifest).blocked
+    assert victim.untouched
