@@ -59,9 +59,6 @@ def judge(setting: Setting, reason: str, line: str) -> Denial | None:
     end = endpoint(line)
     if end is None or not refused(setting, end):
         return None
-    if reason == "unconnected" and setting.plan.sandbox.network.kind == "allow_hosts":
-        # The gate reports its own refusals; other refusals are the server's.
-        return None
     return denial(setting, end, operation=_operation(reason))
 
 

@@ -13,7 +13,7 @@ from sandboxd.denials.network import gate_denial
 from sandboxd.policy.layout import Host, layout
 from sandboxd.policy.plan import Plan
 from sandboxd.sandbox import Evidence, ExitReport
-from sandboxd.supervisor.network_reports import gate_event, named_connections
+from sandboxd.supervisor.network_reports import gate_event
 from sandboxd.supervisor.outcome import Ended
 from sandboxd.traffic import Refusal, Traffic
 from sandboxd_proto.denial import Denial
@@ -117,7 +117,7 @@ class Judge:
             enforcement=enforcement,
             protected=protected,
             gate_events=tuple(map(gate_event, refusals)),
-            notified=named_connections(self._plan, report.evidence.connections),
+            notified=report.evidence.connections,
             lookups=report.evidence.lookups,
             explained=report.evidence.explained,
             refused=report.evidence.refused,

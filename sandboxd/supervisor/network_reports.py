@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from sandboxd.denials import Connection, GateEvent
-from sandboxd.egress.book import exact_addresses
-from sandboxd.policy.hosts import parse_rule
-from sandboxd.policy.plan import Plan
+from sandboxd.denials import GateEvent
 from sandboxd.traffic import Refusal, Traffic
 from sandboxd_proto.messages.execute import HostUsage
 
@@ -14,16 +11,6 @@ def gate_event(refusal: Refusal) -> GateEvent:
     return GateEvent(
         refusal.host, refusal.port, refusal.reason, refusal.operation, refusal.allow
     )
-
-
-def named_connections(plan: Plan, noted: tuple[Connection, ...]) -> tuple[Connection, ...]:
-    """An allowed host's own loopback address stands for it: at a port that is not allowed nobody
-    listens there, so only the kernel saw the attempt."""
-    if plan.sandbox.network.kind != "allow_hosts" or not noted:
-        return noted
-    addresses = exact_addresses(map(parse_rule, plan.sandbox.network.hosts))
-    names = {str(address): name for name, address in addresses.items()}
-    return tuple(Connection(names.get(one.address, one.address), one.port) for one in noted)
 
 
 def host_usage(traffic: Traffic | None) -> list[HostUsage]:

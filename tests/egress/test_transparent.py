@@ -108,6 +108,11 @@ def test_a_port_of_its_own_and_no_other(run: Runner) -> None:
     ]
     hosts = result["denials"][0]["remedy"]["network"]["hosts"]
     assert hosts == ["example.test:8080", "example.test"]
+    # Nobody listens at a port that no rule names and that needs no privileges: the text tells.
+    other = run("curl -sS http://example.test:8443/", "example.test:8080")
+    assert [d["remedy"]["network"]["hosts"] for d in other["denials"]] == [
+        ["example.test:8080", "example.test:8443"]
+    ]
 
 
 def test_internationalised_names_are_one_host_in_every_spelling(run: Runner) -> None:
