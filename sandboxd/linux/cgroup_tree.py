@@ -1,7 +1,8 @@
 """Where this process stands in the cgroup v2 tree, and whether the subtree below is its own to use.
 
-systemd gives a unit with Delegate=yes its subtree and says so in an extended attribute. Where there
-is no systemd, being alone in a cgroup that can be written to is as good.
+systemd gives a unit with Delegate=yes its subtree and says so in an extended attribute; managers of
+users do not say it before systemd 254. A user who is alone in a cgroup that can be written to, or
+root where there is no systemd, may use it all the same: nobody else would notice.
 """
 
 from __future__ import annotations
@@ -64,22 +65,23 @@ def why_not(folder: str) -> NotDelegated | None:
         return NotDelegated(f"{folder} has neither the memory nor the pids controller")
     if not os.access(os.path.join(folder, "cgroup.subtree_control"), os.W_OK):
         return NotDelegated(f"{folder} is not delegated to this user (Delegate=yes in the unit)")
-    said = _said_by_systemd(folder)
-    if said is None and os.path.isdir(SYSTEMD):
+    if _said_by_systemd(folder):
+        return None
+    if os.getuid() == 0 and os.path.isdir(SYSTEMD):
         return NotDelegated(f"{folder} is systemd's own (set Delegate=yes in the unit)")
-    if said is None and members(folder) != [os.getpid()]:
+    if members(folder) != [os.getpid()]:
         return NotDelegated(f"{folder} holds other processes than this daemon")
     return None
 
 
-def _said_by_systemd(folder: str) -> bool | None:
+def _said_by_systemd(folder: str) -> bool:
     for name in ("user.delegate", "trusted.delegate"):
         try:
             if os.getxattr(folder, name) == b"1":
                 return True
         except OSError:
             continue
-    return None
+    return False
 
 
 def controllers(folder: str) -> set[str]:

@@ -87,16 +87,26 @@ def test_without_systemd_being_alone_is_enough(tmp_path: Path, monkeypatch: pyte
     assert "other processes" in refused.reason
 
 
-def test_with_systemd_it_must_say_that_it_delegated(
+def test_systemd_must_tell_root_that_it_delegated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(cgroup_tree, "SYSTEMD", str(tmp_path))
+    monkeypatch.setattr(os, "getuid", lambda: 0)
     folder = made_folder(tmp_path, controllers="memory pids", procs=f"{os.getpid()}\n")
     refused = cgroup_tree.why_not(folder)
     assert refused is not None
     assert "Delegate=yes" in refused.reason
     os.setxattr(folder, "user.delegate", b"1")
     assert cgroup_tree.why_not(folder) is None
+
+
+def test_managers_of_users_do_not_tell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(cgroup_tree, "SYSTEMD", str(tmp_path))
+    monkeypatch.setattr(os, "getuid", lambda: 1000)
+    folder = made_folder(tmp_path, controllers="memory pids", procs=f"{os.getpid()}\n")
+    assert cgroup_tree.why_not(folder) is None
+    made_folder(tmp_path, controllers="memory pids", procs=f"1\n{os.getpid()}\n")
+    assert cgroup_tree.why_not(folder) is not None
 
 
 def test_events_are_numbers_by_name():
