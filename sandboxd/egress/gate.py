@@ -107,6 +107,10 @@ class Gate:
 
     # serving
 
+    @property
+    def serving(self) -> bool:
+        return not self._ended.is_set()
+
     async def serve(self, sockets: list[socket.socket]) -> None:
         """Until `close`. Every connection has ended then, and every socket is closed."""
         try:

@@ -61,6 +61,10 @@ class HostRules:
             )
         if exact or self._below(name):
             return Verdict("ask", f"port {port} of it is not allowed")
+        if self._shared(name):
+            category = shared_platforms.platform_of(name)
+            why = f"it is not an allowed host, and strangers share it ({category})"
+            return Verdict("exfil", why)
         return Verdict("ask", "it is not an allowed host")
 
     def judge_address(self, address: Address, port: int) -> Verdict:
@@ -76,8 +80,6 @@ class HostRules:
         if verdict.kind != "ask" or not self.exfil_rules:
             return verdict
         shape = exfil.shape(method, target)
-        if shape is None and shared_platforms.platform_of(name) is not None:
-            shape = "strangers share that host"
         return verdict if shape is None else Verdict("exfil", f"{verdict.reason}, and {shape}")
 
     def _below(self, name: str) -> list[HostRule]:

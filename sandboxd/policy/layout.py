@@ -172,7 +172,7 @@ def _name_places(spec: SandboxSpec, host: Host) -> list[Place]:
     if spec.network.kind != "allow_hosts":
         return []
     files = host.name_files
-    if spec.base == "minimal":
+    if spec.base == "minimal" and not any(grant.path == "/etc" for grant in spec.grants):
         files = tuple((f"/etc/{name}", name) for name in NAME_FILES)
     return [Place(path, Kind.CURATED, is_dir=False, target=name) for path, name in files]
 

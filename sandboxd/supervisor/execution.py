@@ -22,8 +22,8 @@ from sandboxd.supervisor.pipes import Pipes
 from sandboxd.supervisor.pumps import CollectingPump, Pump, StreamingPump
 from sandboxd.supervisor.request import ExecuteRequest
 from sandboxd.supervisor.stdin import StdinFeed
-from sandboxd.traffic import Traffic
 from sandboxd.supervisor.window import set_size
+from sandboxd.traffic import Traffic
 from sandboxd_proto.errors import InvalidParams, SandboxdError
 from sandboxd_proto.messages.execute import (
     Captured,

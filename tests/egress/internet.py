@@ -32,9 +32,10 @@ ADDRESSES = {
     "meta.test": "169.254.169.254",
     "loop.test": "127.0.0.1",
     "mapped.test": "::ffff:10.20.30.40",
+    "six.test": "2606:2800:220:1::34",
 }
 HTTP_ADDRESSES = ("93.184.216.34", "93.184.216.35", "93.184.216.36", "10.20.30.40",
-                  "169.254.169.254", "127.0.0.1")  # fmt: skip
+                  "169.254.169.254", "127.0.0.1", "2606:2800:220:1::34")  # fmt: skip
 ECHO, BANNER, SINK, SOURCE, SLOW = 7000, 7001, 7002, 7003, 7004
 
 
@@ -164,8 +165,7 @@ class Internet:
     def serve_web(self, address: str) -> None:
         handler = type("Handler", (Web,), {"folder": self.folder})
         for port in (80, 443, 8080, 8443):
-            server = http.server.ThreadingHTTPServer((address, port), handler)
-            server.daemon_threads = True
+            server = _server(address, port, handler)
             if port in (443, 8443):
                 context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
                 context.load_cert_chain(f"{self.folder}/cert.pem", f"{self.folder}/key.pem")
@@ -199,6 +199,14 @@ class Internet:
                 threading.Thread(target=serve, args=(sock,), daemon=True).start()
 
         threading.Thread(target=loop, daemon=True).start()
+
+
+def _server(address: str, port: int, handler: Any) -> http.server.ThreadingHTTPServer:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    own = type("Server", (http.server.ThreadingHTTPServer,), {"address_family": family})
+    made: http.server.ThreadingHTTPServer = own((address, port), handler)
+    made.daemon_threads = True
+    return made
 
 
 def echo(sock: socket.socket) -> None:
@@ -242,7 +250,7 @@ def slow(sock: socket.socket) -> None:
 def main() -> None:
     folder = sys.argv[1]
     for command in (["link", "set", "lo", "up"],
-                    *(["addr", "add", f"{a}/32", "dev", "lo"]
+                    *(["addr", "add", a, "dev", "lo"]
                       for a in (*HTTP_ADDRESSES, NAME_SERVER) if a != "127.0.0.1")):  # fmt: skip
         subprocess.run(["ip", *command], check=True)
     internet = Internet(folder)

@@ -8,6 +8,7 @@ import pytest
 from runner import Runner, denied, out
 from small_internet import Net
 from support.daemon import Daemon
+from support.rpc import RpcError
 
 pytestmark = [pytest.mark.isolation, pytest.mark.requires("bubblewrap", "ip", "openssl")]
 
@@ -161,6 +162,18 @@ def test_data_on_its_way_out_is_called_so(run: Runner) -> None:
 def test_a_wildcard_does_not_cover_the_host_above_it_or_a_shared_platform(run: Runner) -> None:
     result = run("curl -sS --noproxy '*' http://example.test/", "*.example.test")
     assert [target for target, _ in denied(result)] == ["example.test"]
+
+
+def test_the_ceiling_limits_the_hosts_that_can_be_asked_for(
+    start_in_net: Callable[..., Daemon], net: Net
+) -> None:
+    daemon = start_in_net(more='[ceiling]\nhosts = ["*.example.test"]')
+    with daemon.connect() as connection:
+        run = Runner(connection, net)
+        assert out(run("curl -sS http://www.example.test/", "www.example.test"))
+        with pytest.raises(RpcError) as caught:
+            run("true", "other.test")
+        assert (caught.value.kind, caught.value.field) == ("CeilingExceeded", "network.hosts")
 
 
 def test_groups_and_configured_hosts_expand(

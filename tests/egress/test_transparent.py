@@ -12,6 +12,7 @@ import pytest
 from runner import Runner, denied, out
 from small_internet import Net
 from support.daemon import Daemon
+from support.users import unprivileged_user
 
 pytestmark = [pytest.mark.isolation, pytest.mark.requires("bubblewrap", "ip", "openssl")]
 NO_PROXY_VARIABLES = "! env | grep -i _proxy= &&"
@@ -158,6 +159,32 @@ def test_a_server_may_speak_first(run: Runner) -> None:
 def test_an_address_is_reachable_when_it_is_listed(run: Runner) -> None:
     result = run("curl -sS http://93.184.216.34/", "93.184.216.34")
     assert out(result) == "93.184.216.34 /\n", result
+
+
+def test_a_host_of_ipv6_alone_is_reached_by_name_and_by_its_address(run: Runner) -> None:
+    script = "curl -sS http://six.test/ 'http://[2606:2800:220:1::34]/'"
+    result = run(script, "six.test", "2606:2800:220:1::34")
+    assert out(result) == "six.test /\n[2606:2800:220:1::34] /\n", result
+
+
+def test_the_whole_etc_of_the_host_can_be_allowed_too(run: Runner) -> None:
+    result = run("curl -sS http://example.test/", "example.test", fs_read_allow=["/etc"])
+    assert out(result) == "example.test /\n", result
+
+
+@pytest.mark.requires("root")
+def test_a_daemon_of_root_serves_a_command_of_another_user(
+    run: Runner, net: Net, tmp_path: Path
+) -> None:
+    user = unprivileged_user()
+    folder = tmp_path / "theirs"
+    folder.mkdir()
+    os.chown(folder, user.pw_uid, user.pw_gid)
+    for parent in (tmp_path, *tmp_path.parents[:2]):
+        parent.chmod(0o755)
+    script = "id -u; curl -sS https://example.test/"
+    result = run(script, "example.test", fs_write_allow=[str(folder)])
+    assert out(result) == f"{user.pw_uid}\nexample.test /\n", result
 
 
 def test_an_upgraded_connection_goes_on_as_it_is(run: Runner) -> None:

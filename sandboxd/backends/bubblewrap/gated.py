@@ -24,10 +24,10 @@ class GatedSandbox:
 
     @property
     def alive(self) -> bool:
-        return self._inner.alive
+        return self._inner.alive and self._gate.serving
 
     def verify(self) -> bool:
-        return self._inner.verify()
+        return self._inner.verify() and self._gate.serving
 
     async def spawn(self, command: Command, stdio: Stdio | None) -> Process:
         variables = self._gate.bind(command.traffic or Traffic())
