@@ -12,7 +12,7 @@ from typing import Any
 
 from sandboxd.denials import remedies
 from sandboxd.denials.facts import Setting
-from sandboxd.denials.folding import folded, too_wide
+from sandboxd.denials.folding import covers, folded, too_wide
 from sandboxd.denials.needs import KINDS, Need
 from sandboxd.denials.secrecy import homes_for, secret_reason
 from sandboxd.policy.plan import Access
@@ -179,20 +179,33 @@ def _whole(setting: Setting, asked: Asked, missing: dict[str, Any]) -> dict[str,
     """A manifest that stands alone: what was asked for, the preset's own values, and the rest."""
     plan = setting.plan
     network = plan.sandbox.network
-    whole: dict[str, Any] = {
+    hosts = {"hosts": list(network.hosts)} if network.hosts else {}
+    whole = {k: v for k, v in asked.manifest.items() if k not in _NOT_KEPT and v != "none"}
+    whole |= {
         "base": plan.sandbox.base,
-        "network": {"kind": network.kind, "hosts": list(network.hosts)} if network.hosts
-        else {"kind": network.kind},
+        "network": {"kind": network.kind, **hosts},
         "syscall_policy": plan.syscall_policy,
-    }  # fmt: skip
-    whole |= {k: v for k, v in asked.manifest.items() if k not in _NOT_KEPT and v != "none"}
+    }
     if asked.preset is not None and asked.workspace is not None:
         writable = setting.layout.writable(setting.host.canonical(asked.workspace))
         field = "fs_write_allow" if writable else "fs_read_allow"
         whole[field] = _union(whole.get(field), [asked.workspace])
-    for field, value in missing.items():
-        whole[field] = _union(whole.get(field), value) if isinstance(value, list) else value
-    return whole
+    for field in _FIELDS.values():
+        # A file inside a folder that is now writable would stay a mount point, in the way of
+        # whoever saves by renaming.
+        kept = [p for p in whole.get(field, []) if not _freed(setting, p, missing)]
+        if kept or field in missing:
+            whole[field] = _union(kept, missing.get(field, []))
+        else:
+            whole.pop(field, None)
+    return whole | {k: v for k, v in missing.items() if k not in _FIELDS.values()}
+
+
+def _freed(setting: Setting, path: str, missing: dict[str, Any]) -> bool:
+    if setting.host.is_dir(path):
+        return False
+    folders = missing.get("fs_write_allow", [])
+    return any(covers(folder, path) and folder != path for folder in folders)
 
 
 def _union(before: list[str] | None, more: list[str]) -> list[str]:

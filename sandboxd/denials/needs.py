@@ -40,7 +40,7 @@ _OPERATIONS: dict[Wanted, Operation] = {
     "probe": Operation("write", "write"),
 }
 # Where every program looks for settings of the machine, and goes on without them.
-_AMBIENT = ("/etc", "/sys", "/run", "/var", "/proc", "/dev", "/boot", "/tmp")
+_AMBIENT = ("/etc", "/sys", "/run", "/var", "/proc", "/dev", "/boot")
 _LEFTOVERS = ("/__pycache__", ".pyc")
 
 Weight = Literal["needed", "optional"]
@@ -110,9 +110,15 @@ def _refused_by(setting: Setting, at: Standing, refused: RefusedAccess) -> Layer
     if refused.errno == 0:
         return "mount" if at.masked and at.on_host else None
     if refused.errno == errno.EROFS:
-        return "mount" if writes and not at.writable else None
+        # What is removed or renamed is an entry of its folder, which may be another mount.
+        in_folder = _OPERATIONS[refused.wanted].in_folder
+        where = os.path.dirname(at.path) if in_folder else at.path
+        return "mount" if writes and not setting.layout.writable(where) else None
     if refused.errno == errno.EBUSY:
-        return "mount" if at.protected or held_in_place(setting, at.path) else None
+        # A granted file is a mount point: it can be written, and neither replaced nor removed.
+        granted = at.place.path == at.path and at.place.grant is not None
+        ours = granted or at.protected or held_in_place(setting, at.path)
+        return "mount" if writes and ours else None
     if refused.errno == errno.ENOENT:
         creates = refused.wanted in ("create", "rename")
         return "mount" if _hidden(setting, at, creates=creates) else None
@@ -161,17 +167,14 @@ def _is_optional(setting: Setting, need: Need) -> bool:
         leftover = any(part in path for part in _LEFTOVERS)
         allowed_outside = setting.host.permits(path, "write")
         return leftover or need.wanted == "probe" or not allowed_outside
-    return _is_ambient(setting, path)
+    # Sockets and traces of other programs in /tmp are looked for, and mostly not there.
+    return _is_ambient(setting, path) or (need.wanted == "look" and _inside(path, ("/tmp",)))
 
 
 def _is_ambient(setting: Setting, path: str) -> bool:
     env = dict(setting.plan.env)
-    if _inside(path, _AMBIENT):
+    if _inside(path, _AMBIENT) or os.path.dirname(path) in env.get("PATH", "").split(":"):
         return True
-    if need_path := env.get("PATH"):
-        folders = [folder for folder in need_path.split(":") if folder.startswith("/")]
-        if os.path.dirname(path) in folders:
-            return True
     home = env.get("HOME", "").rstrip("/")
     return bool(home) and path.startswith(f"{home}/.")
 

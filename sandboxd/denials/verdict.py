@@ -32,8 +32,8 @@ def conclude(examiner: Examiner, facts: Facts, sent: list[Denial]) -> list[Denia
     ]
     if facts.explained:
         # The kernel told every refused access: words about files add nothing to that.
-        sent = [d for d in sent if d.kind not in needs.KINDS]
         strong += needs.denials(setting, needs.found(examiner, facts, sent))
+        sent = [d for d in sent if d.kind not in needs.KINDS]
     found = _with_sent(merged([], strong)[:MAX_STRONG], sent)
     found = merged(found, _connections(examiner, facts, found))
     if facts.timed_out or facts.cancelled or facts.outcome in {"timeout", "cancelled"}:

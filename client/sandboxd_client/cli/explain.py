@@ -1,0 +1,72 @@
+"""`sandboxctl explain`: run a command once, and say what it needs that it may not have."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+assert sys.platform != "win32"
+
+from sandboxd_client.cli import outcome  # noqa: E402 - after the platform is known
+from sandboxd_client.cli.explained import manifest_file, report  # noqa: E402
+from sandboxd_client.cli.parse import Options, UsageError  # noqa: E402
+from sandboxd_client.cli.place import resolve  # noqa: E402
+from sandboxd_client.cli.relay import Left  # noqa: E402
+from sandboxd_client.cli.run import attempt, connection, request, wants_pty  # noqa: E402
+from sandboxd_client.cli.screen import REFUSED, put, say, write  # noqa: E402
+from sandboxd_client.cli.streams import Streams  # noqa: E402
+from sandboxd_client.cli.terminal import is_terminal  # noqa: E402
+
+
+def main(options: Options) -> int:
+    target = options.one("--write-manifest")
+    if target is not None and os.path.isdir(resolve(target)):
+        raise UsageError(f"--write-manifest {target}: that is a folder", "name a file")
+    try:
+        result = _run(options)
+    except Left as left:
+        return left.code
+    explanation = result.get("explanation")
+    if not isinstance(explanation, dict):
+        say("error: nothing was recorded: the backend of this daemon cannot explain")
+        return REFUSED
+    _show(options, result, explanation)
+    if target is not None:
+        _store(resolve(target), manifest_file(explanation, options.operands[0]))
+        if not options.has("--quiet"):
+            say(f"wrote {target}; use it: sandboxctl run --manifest {outcome.quoted(target)} -- …")
+    return outcome.exit_code(result)
+
+
+def _run(options: Options) -> dict[str, Any]:
+    """Its output goes through the daemon, which reads what the command says about refusals."""
+    pty = wants_pty(options, is_terminal(0) and is_terminal(1))
+    streams = Streams(pty=pty, input=True, output=False)
+    params = request(options, pty=pty, stdin_open=streams.forwards_input)
+    sock = connection(options)
+    try:
+        return attempt(sock, {**params, "explain": True}, streams)
+    finally:
+        sock.close()
+
+
+def _show(options: Options, result: dict[str, Any], explanation: dict[str, Any]) -> None:
+    if options.has("--json"):
+        from sandboxd_client.jsontext import dumps
+
+        put(dumps(result) + b"\n")
+    elif not options.has("--quiet"):
+        write(report(explanation, failed=outcome.exit_code(result) != 0))
+
+
+def _store(path: str, text: str) -> None:
+    """Whole or not at all: a manifest that is cut off in the middle allows something else."""
+    draft = f"{path}.{os.getpid()}.new"
+    try:
+        with open(draft, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(draft, path)
+    except OSError as error:
+        reason = f"{path} cannot be written: {error.strerror}"
+        raise UsageError(reason, "name another file") from None

@@ -1,0 +1,100 @@
+"""An explanation in words: a table of what was refused, and the manifest as TOML."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from sandboxd_client.cli.outcome import one_line
+
+_FIELDS = (
+    "base", "fs_read_allow", "fs_write_allow", "fs_deny", "network", "syscall_policy", "timeout",
+    "max_memory_bytes", "max_cpu_secs", "max_processes", "max_file_bytes", "max_output_bytes",
+    "image",
+)  # fmt: skip
+_OPTIONAL_SHOWN = 8
+
+
+def report(explanation: dict[str, Any], *, failed: bool) -> str:
+    needs = explanation.get("needs", [])
+    if not needs:
+        own = "; what failed is the command's own affair" if failed else ""
+        return f"sandboxctl: nothing was refused{own}\n"
+    lines = ["sandboxctl: what was refused", *_table(needs)]
+    if explanation.get("truncated"):
+        lines.append("  … and more than could be recorded")
+    if explanation.get("secrets"):
+        lines.append("not proposed, because it holds secrets (--read PATH allows it nevertheless):")
+        lines += [f"  {one_line(path)}" for path in explanation["secrets"]]
+    missing = explanation.get("missing")
+    if missing:
+        lines += ["it would need in addition:", "", _sandbox_table(missing)]
+        lines.append("a refused command stops early: explain it again with what it needs so far")
+    elif any(need["status"] == "needed" for need in needs):
+        lines.append("no manifest would allow it")
+    return "\n".join(lines) + "\n"
+
+
+def _table(needs: list[dict[str, Any]]) -> list[str]:
+    optional = [need for need in needs if need["status"] == "optional"]
+    shown = [need for need in needs if need["status"] != "optional"] + optional[:_OPTIONAL_SHOWN]
+    rows = [("status", "access", "how", "what", ""), *map(_row, shown)]
+    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    lines = [
+        "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False))
+        + (f"  {row[4]}" if row[4] else "")
+        for row in rows
+    ]  # fmt: skip
+    if len(optional) > _OPTIONAL_SHOWN:
+        more = len(optional) - _OPTIONAL_SHOWN
+        lines.append(f"  … and {more} more that it did without (--json shows all)")
+    return [line.rstrip() for line in lines]
+
+
+def _row(need: dict[str, Any]) -> tuple[str, str, str, str, str]:
+    grant = need.get("grant")
+    note = need.get("note") or (f"allow {grant}" if grant and grant != need["target"] else "")
+    cells = (need["status"], need["access"], need["operation"], need["target"])
+    a, b, c, d = (one_line(str(cell)) for cell in cells)
+    return a, b, c, d, one_line(note)
+
+
+def manifest_file(explanation: dict[str, Any], program: str) -> str:
+    """A file for `sandboxctl run --manifest`: all that was allowed, and what was missing."""
+    text = f"# What {one_line(program)} needs, as `sandboxctl explain` saw it.\n"
+    for path in explanation.get("secrets", []):
+        text += f"# Not allowed here, because it holds secrets: {one_line(path)}\n"
+    for need in explanation.get("needs", []):
+        if need["status"] == "refused":
+            text += f"# Cannot be allowed: {one_line(need['target'])}: {one_line(need['note'])}\n"
+    text += "\n" + _sandbox_table(explanation.get("manifest", {}))
+    if explanation.get("preset"):
+        text += "\n# What it is put on top of: protected files, private caches, toolchains.\n"
+        text += "[run]\n"
+        text += f"preset = {_value(explanation['preset'])}\n"
+        if explanation.get("workspace"):
+            text += f"workspace = {_value(explanation['workspace'])}\n"
+    return text
+
+
+def _sandbox_table(manifest: dict[str, Any]) -> str:
+    known = [name for name in _FIELDS if name in manifest]
+    rest = [name for name in manifest if name not in _FIELDS]
+    lines = [f"{name} = {_value(manifest[name])}\n" for name in (*known, *rest)]
+    return "[sandbox]\n" + "".join(lines)
+
+
+def _value(value: Any, *, inline: bool = False) -> str:
+    """TOML; a string of JSON is one of TOML too, but for DEL."""
+    if isinstance(value, dict):
+        pairs = (f"{key} = {_value(item, inline=True)}" for key, item in value.items())
+        return "{ " + ", ".join(pairs) + " }"
+    if isinstance(value, list):
+        if inline or len(value) < 2:
+            return "[" + ", ".join(_value(item, inline=True) for item in value) + "]"
+        return "[\n" + "".join(f"    {_value(item, inline=True)},\n" for item in value) + "]"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007F")
+    return repr(value)

@@ -1,0 +1,122 @@
+"""`sandboxctl explain`: the command's own behaviour, a table, JSON, and what is not proposed."""
+
+from __future__ import annotations
+
+import ctypes.util
+import json
+import platform
+from typing import Any
+
+import pytest
+from explain.explaining import Ctl
+
+pytestmark = pytest.mark.requires("bubblewrap")
+
+
+def explained(ctl: Ctl, *words: str) -> dict[str, Any]:
+    told = ctl("explain", "--json", *words)
+    result: dict[str, Any] = json.loads(told.stdout)
+    return result
+
+
+def test_output_and_exit_code_are_the_commands_own(ctl: Ctl) -> None:
+    told = ctl("explain", "--", "sh", "-c", "echo out; echo err >&2; exit 7")
+    assert told.returncode == 7
+    assert told.stdout == "out\n"
+    assert told.stderr.startswith("err\n")
+    assert "nothing was refused; what failed is the command's own affair" in told.stderr
+
+
+def test_the_table_names_path_access_and_what_to_paste(ctl: Ctl) -> None:
+    told = ctl("explain", "--", "sh", "-c", f"echo x > {ctl.place}/out/new")
+    assert told.returncode != 0
+    assert f"needed  write   create  {ctl.place}/out/new  allow {ctl.place}/out" in told.stderr
+    assert f'[sandbox]\nfs_write_allow = ["{ctl.place}/out"]\n' in told.stderr
+
+
+def test_a_silent_refusal_is_a_denial_with_kernel_evidence(ctl: Ctl) -> None:
+    script = f"try: open('{ctl.place}/out/q', 'w')\nexcept OSError: pass"
+    result = explained(ctl, "--", "python3", "-c", script)
+    assert result["exit_code"] == 0
+    (denial,) = result["denials"]
+    assert (denial["kind"], denial["target"]) == ("filesystem_write", f"{ctl.place}/out/q")
+    assert (denial["evidence"], denial["confidence"]) == ("kernel", "high")
+    assert denial["remedy"] == {"fs_write_allow": [f"{ctl.place}/out"]}
+
+
+def test_a_secret_is_named_and_not_proposed(ctl: Ctl) -> None:
+    key = ctl.place / "home" / ".ssh" / "id_ed25519"
+    key.parent.mkdir()
+    key.write_text("CANARY\n")
+    told = ctl("explain", "--write-manifest", str(ctl.place / "t.toml"), "--", "cat", str(key))
+    assert "CANARY" not in told.stdout + told.stderr
+    assert "not proposed, because it holds secrets" in told.stderr
+    written = (ctl.place / "t.toml").read_text()
+    assert f"# Not allowed here, because it holds secrets: {key}" in written
+    assert "fs_read_allow" not in written
+
+
+def test_a_masked_file_is_told_although_it_opens(ctl: Ctl) -> None:
+    secret = ctl.workspace / "token"
+    secret.write_text("CANARY\n")
+    result = explained(ctl, "--deny", str(secret), "--", "sh", "-c", "wc -c < token")
+    assert result["stdout"]["data"].strip() == "0"
+    assert result["explanation"]["secrets"] == [str(secret)]
+    assert [d["target"] for d in result["denials"]] == [str(secret)]
+
+
+def test_the_home_folder_itself_is_never_proposed(ctl: Ctl) -> None:
+    home = ctl.place / "home"
+    result = explained(ctl, "--", "sh", "-c", f"for n in 1 2 3 4; do echo > {home}/new$n; done")
+    explanation = result["explanation"]
+    assert explanation["missing"] == {}
+    assert {n["status"] for n in explanation["needs"]} == {"refused"}
+    assert "too wide" in explanation["needs"][0]["note"]
+
+
+def test_connections_are_proposed_as_hosts(ctl: Ctl) -> None:
+    script = "curl -s http://203.0.113.9:8080/; curl -s https://example.org/; true"
+    result = explained(ctl, "--", "sh", "-c", script)
+    network = result["explanation"]["missing"]["network"]
+    assert network["kind"] == "allow_hosts"
+    assert set(network["hosts"]) == {"203.0.113.9:8080", "example.org"}
+
+
+def test_a_killed_call_is_named(ctl: Ctl) -> None:
+    # get_thread_area on x86-64, a number without a call on arm64: harmless, and not in `strict`.
+    number = {"x86_64": 211, "aarch64": 250}[platform.machine()]
+    libc = ctypes.util.find_library("c")
+    script = f"import ctypes; ctypes.CDLL({libc!r}).syscall({number}, 0)"
+    result = explained(ctl, "--syscalls", "strict", "--", "python3", "-c", script)
+    assert result["outcome"] == "signaled"
+    (denial,) = result["denials"]
+    assert (denial["kind"], denial["evidence"]) == ("syscall", "kernel")
+    if number == 211:
+        assert denial["target"] == "get_thread_area"
+    assert result["explanation"]["missing"] == {"syscall_policy": "baseline"}
+
+
+def test_words_about_a_refusal_that_did_not_happen_are_no_denial(ctl: Ctl) -> None:
+    told = f"touch: cannot touch '{ctl.place}/out/x': Read-only file system"
+    words = ("--", "sh", "-c", f'echo "{told}" >&2; exit 1')
+    assert explained(ctl, *words)["denials"] == []
+
+
+def test_settings_that_a_program_does_without_are_optional(ctl: Ctl) -> None:
+    (ctl.place / "home" / ".inputrc").write_text("")
+    (ctl.place / "home" / ".profile").write_text("true\n")
+    result = explained(ctl, "--", "sh", "-lc", "exit 0")
+    assert result["denials"] == []
+    assert result["explanation"]["missing"] == {}
+    assert {n["status"] for n in result["explanation"]["needs"]} <= {"optional"}
+
+
+def test_without_explain_there_is_no_explanation(ctl: Ctl) -> None:
+    told = ctl("run", "--json", "--", "sh", "-c", f"echo x > {ctl.place}/out/new")
+    assert json.loads(told.stdout)["explanation"] is None
+
+
+def test_a_folder_is_no_manifest_file(ctl: Ctl) -> None:
+    told = ctl("explain", "--write-manifest", str(ctl.place), "--", "true")
+    assert told.returncode == 2
+    assert "that is a folder" in told.stderr
