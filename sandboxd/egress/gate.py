@@ -75,6 +75,7 @@ class Gate:
         self._bound: dict[str, Traffic] = {}
         self._nobody = Traffic()
         self._live: set[_Live] = set()
+        self._busy = anyio.Event()
         self._room = anyio.Semaphore(limits.connections)
         self._listening = anyio.CancelScope()
         self._scope = anyio.CancelScope()
@@ -136,8 +137,10 @@ class Gate:
         self._listening.cancel()
         with anyio.move_on_after(CLOSE_S):
             await self._ended.wait()
+            return
         self._scope.cancel()
-        await self._ended.wait()
+        with anyio.move_on_after(CLOSE_S):
+            await self._ended.wait()
 
     async def _drain(self) -> None:
         """What a command had sent before it ended may still arrive, within a short time."""
@@ -158,6 +161,7 @@ class Gate:
                 continue
             live = _Live(anyio.CancelScope(), self.stranger(), time.monotonic())
             self._live.add(live)
+            self._busy.set()
             tasks.start_soon(self._connection, sock, live)
 
     async def _connection(self, sock: socket.socket, live: _Live) -> None:
@@ -235,6 +239,10 @@ class Gate:
 
     async def _sweep(self) -> None:
         while True:
+            if not self._live:
+                # An idle gate wakes nobody.
+                self._busy = anyio.Event()
+                await self._busy.wait()
             await anyio.sleep(_SWEEP_S)
             now = time.monotonic()
             for live in list(self._live):

@@ -20,7 +20,7 @@ import anyio.lowlevel
 from sandboxd.egress.streams import receive, send_all
 
 SPLICE_AFTER = 256 * 1024
-PIPE_BYTES = 1 << 20
+PIPE_BYTES = 1 << 19
 _F_SETPIPE_SZ = 1031
 _FLAGS = getattr(os, "SPLICE_F_MOVE", 1) | getattr(os, "SPLICE_F_NONBLOCK", 2)
 

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 from sandboxd.denials import GateEvent
+from sandboxd.policy.hosts import HostInvalid, parse_rule
 from sandboxd.traffic import Refusal, Traffic
 from sandboxd_proto.messages.execute import HostUsage
 
 
 def gate_event(refusal: Refusal) -> GateEvent:
-    return GateEvent(
-        refusal.host, refusal.port, refusal.reason, refusal.operation, refusal.allow
-    )
+    allow = refusal.allow
+    if allow is None and not _can_be_allowed(refusal.host):
+        allow = ()
+    return GateEvent(refusal.host, refusal.port, refusal.reason, refusal.operation, allow)
+
+
+def _can_be_allowed(host: str) -> bool:
+    """A command can ask for anything; only what a manifest could say is proposed."""
+    try:
+        parse_rule(host)
+    except HostInvalid:
+        return False
+    return True
 
 
 def host_usage(traffic: Traffic | None) -> list[HostUsage]:

@@ -12,6 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sandboxd.egress import client_hello, dns_wire, http_head
+from sandboxd.egress.opening import Target
+from sandboxd.egress.web import transparent_rewrite
 
 
 @cache
@@ -108,6 +110,24 @@ def test_a_head_is_read_and_rendered() -> None:
     assert head.rendered("/c", {"host"}) == b"GET /c HTTP/1.1\r\nX-Y: z\r\n\r\n"
     assert http_head.head_end(raw + b"more") == len(raw)
     assert http_head.head_end(raw[:-1]) == -1
+
+
+@pytest.mark.parametrize(
+    ("fields", "passed"),
+    [
+        ("Connection: Upgrade\r\nUpgrade: websocket\r\n", True),
+        ("Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: x\r\n", False),
+        ("Upgrade: websocket\r\n", False),
+    ],
+)
+def test_only_an_upgrade_that_names_no_further_hosts_is_asked_for(
+    fields: str, passed: bool
+) -> None:
+    """HTTP/2 without TLS could name any host in any request. Java asks for it by default."""
+    raw = f"GET / HTTP/1.1\r\nHost: example.org\r\n{fields}\r\n".encode()
+    rewrite = transparent_rewrite(Target("example.org", 80))
+    assert (b"upgrade" in rewrite(http_head.parse(raw), True).lower()) is passed
+    assert b"upgrade" not in rewrite(http_head.parse(raw), False).lower()
 
 
 @settings(deadline=None)
