@@ -37,7 +37,8 @@ def test_memory_of_many_processes_counts_together(either: Runner) -> None:
 
 def test_command_that_copes_with_a_killed_child_was_not_ended(box: Runner) -> None:
     """OOMKilled is a container's, not a command's."""
-    ran = box.shell("dd if=/dev/zero of=/tmp/f bs=1M count=200 2>/dev/null; echo on", manifest=MEMORY)
+    script = "dd if=/dev/zero of=/tmp/f bs=1M count=200 2>/dev/null; echo on"
+    ran = box.shell(script, manifest=MEMORY)
     assert ran.exited(0)
     assert ran.stdout == "on\n"
 

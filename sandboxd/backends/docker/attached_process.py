@@ -162,9 +162,8 @@ class AttachedProcess:
     async def _follow_size(self) -> None:
         """The daemon resizes its own end of the terminal; the container's follows."""
         known = self._ends.size()
-        while True:
+        while (size := self._ends.size()) is not None:
             await anyio.sleep(LOOK_EVERY_S / 5)
-            size = self._ends.size()
             if size != known:
                 known = size
                 with suppress(EngineError, SandboxdError):

@@ -49,6 +49,7 @@ CLOSE_S = 10.0
 
 class Docker:
     name = "docker"
+    mounts = True
 
     def __init__(
         self, support: LinuxSupport, config: DockerConfig, *, socket_path: str, expected: bool

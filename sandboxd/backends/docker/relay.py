@@ -43,7 +43,10 @@ class LocalEnds:
         fd = self._err if stream == STDERR else self._out
         return fd if fd in self._open else -1
 
-    def size(self) -> tuple[int, int]:
+    def size(self) -> tuple[int, int] | None:
+        """Rows and columns; None when the terminal is closed."""
+        if self.stdin not in self._open:
+            return None
         packed = fcntl.ioctl(self.stdin, termios.TIOCGWINSZ, b"\0" * 8)
         rows, cols, _, _ = struct.unpack("HHHH", packed)
         return rows, cols

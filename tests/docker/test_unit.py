@@ -1,0 +1,225 @@
+"""The parts that are functions: where the engine is, what a container is made from, counters."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import anyio
+import pytest
+
+from sandboxd.backends.docker.container import Entry, Frame, create_body
+from sandboxd.backends.docker.counters import Counters
+from sandboxd.backends.docker.diagnosis import explained
+from sandboxd.backends.docker.dial import Doorstep
+from sandboxd.backends.docker.endpoint import DEFAULT, find
+from sandboxd.backends.docker.engine import EngineError
+from sandboxd.backends.docker.lifetime import supervisor_identity
+from sandboxd.backends.docker.mounts import Bind, Surroundings, Tmpfs, container_layout, mounts
+from sandboxd.backends.docker.submounts import parse
+from sandboxd.linux.launch import LaunchFailed
+from sandboxd.policy.layout import Host
+from sandboxd.policy.plan import Grant, Identity, Limits, Mask, NetworkRule, RunAs, SandboxSpec
+
+HOST = Host(system=(("/usr", None), ("/bin", "usr/bin")), homes=("/home",))
+
+
+def spec(**fields: object) -> SandboxSpec:
+    base: dict[str, object] = {"base": "minimal", "network": NetworkRule("deny")}
+    return SandboxSpec(**{**base, **fields})  # type: ignore[arg-type]
+
+
+def grant(path: str, access: str = "write") -> Grant:
+    return Grant(path, access, Identity(1, 2, True))  # type: ignore[arg-type]
+
+
+def around(**fields: object) -> Surroundings:
+    return Surroundings(
+        empty_file="/e/file", empty_dir="/e/dir", hollow=lambda path, _: f"/hollow{path}",
+        **fields,  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+def found(what: SandboxSpec, **fields: object) -> dict[str, tuple[str, bool]]:
+    made = mounts(container_layout(what, HOST), around(**fields))
+    return {m.dest: (m.source, m.writable) for m in made if isinstance(m, Bind)}
+
+
+def test_engine_is_where_config_then_environment_then_sockets_say(tmp_path: Path) -> None:
+    assert find("tcp://a:1", {"DOCKER_HOST": "tcp://b:2"}).url == "tcp://a:1"
+    assert find("", {"DOCKER_HOST": "tcp://b:2"}).base_url == "http://b:2"
+    tls = {"DOCKER_HOST": "tcp://b:2", "DOCKER_TLS_VERIFY": "1", "DOCKER_CERT_PATH": "/c"}
+    assert (find("", tls).base_url, find("", tls).certificates) == ("https://b:2", "/c")
+    if not Path("/var/run/docker.sock").exists():
+        assert find("", {}).url in (DEFAULT, "unix:///run/podman/podman.sock")
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(str(tmp_path / "docker.sock"))
+            url = find("", {"XDG_RUNTIME_DIR": str(tmp_path)}).url
+        assert url == f"unix://{tmp_path}/docker.sock"
+
+
+def test_image_is_the_root_and_only_grants_are_bound() -> None:
+    what = spec(grants=(grant("/data"), grant("/ro", "read")), masks=(Mask("/etc/shadow", False),))
+    assert found(what) == {"/data": ("/data", True), "/ro": ("/ro", False)}
+
+
+def test_masks_inside_a_grant_are_bound_over_it() -> None:
+    masks = (Mask("/data/secret", False), Mask("/data/keys", True))
+    binds = found(spec(grants=(grant("/data"),), masks=masks))
+    assert binds["/data/secret"] == ("/e/file", False)
+    assert binds["/data/keys"] == ("/e/dir", False)
+
+
+def test_host_base_binds_the_roots_folders_one_by_one() -> None:
+    binds = found(spec(base="host"), root=("usr", "etc", "home", "proc", "tmp", "run"))
+    assert set(binds) == {"/usr", "/etc", "/home", "/run"}
+    assert binds["/home"] == ("/hollow/home", False)
+    assert binds["/etc"] == ("/etc", False)
+
+
+def test_named_image_is_the_root_even_of_a_preset_with_the_host_base() -> None:
+    assert found(spec(base="host", image="python:3"), root=("usr", "etc")) == {}
+
+
+def test_mounts_below_a_read_only_bind_are_bound_by_themselves() -> None:
+    submounts = ("/", "/ro/inner", "/data/inner", "/other")
+    binds = found(spec(grants=(grant("/data"), grant("/ro", "read"))), submounts=submounts)
+    assert binds == {
+        "/data": ("/data", True), "/ro": ("/ro", False), "/ro/inner": ("/ro/inner", False),
+    }  # fmt: skip
+
+
+def test_tmp_is_a_tmpfs() -> None:
+    made = mounts(container_layout(spec(), HOST), around())
+    assert {m.dest for m in made if isinstance(m, Tmpfs)} == {"/tmp", "/var/tmp"}
+
+
+def test_create_body_holds_every_limit_and_every_wall() -> None:
+    limits = Limits(memory_bytes=1 << 30, processes=5, cpus=1.5)
+    frame = Frame(image="i", user=RunAs(7, 8), labels={"k": "v"})
+    binds = [Bind("/a", "/b"), Bind("/c", "/d", writable=True), Tmpfs("/tmp")]
+    body = create_body(spec(limits=limits), binds, Entry(("/init",)), frame)
+    host = body["HostConfig"]
+    assert (body["User"], body["NetworkDisabled"], body["Env"]) == ("7:8", True, [])
+    assert host["Memory"] == host["MemorySwap"] == 1 << 30
+    assert (host["PidsLimit"], host["NanoCpus"]) == (7, 1_500_000_000)
+    assert host["ReadonlyRootfs"] is True
+    assert host["CapDrop"] == ["ALL"]
+    assert host["SecurityOpt"] == ["no-new-privileges"], "the engine's seccomp profile was replaced"
+    assert host["LogConfig"] == {"Type": "none"}
+    assert [(m["Source"], m["ReadOnly"]) for m in host["Mounts"]] == [("/a", True), ("/c", False)]
+    assert all(m["Type"] == "bind" for m in host["Mounts"]), "a missing source must be refused"
+
+
+def test_no_limit_is_made_up() -> None:
+    frame = Frame(image="i", user=RunAs(7, 8), labels={})
+    host = create_body(spec(network=NetworkRule("inherit")), [], Entry(("x",)), frame)["HostConfig"]
+    assert not {"Memory", "PidsLimit", "NanoCpus"} & set(host)
+    assert host["NetworkMode"] == "default"
+
+
+def test_refusals_of_engines_name_what_to_do() -> None:
+    image = "sandboxd/base:local"
+    missing = explained(EngineError(404, f"No such image: {image}"), image)
+    assert missing.remedy == "build it: sandboxctl image build"
+    gone = explained(EngineError(400, "bind source path does not exist: /a b"), "i")
+    assert (gone.kind, "/a b" in gone.message) == ("PathDenied", True)
+
+
+def test_identity_is_of_the_socket() -> None:
+    assert supervisor_identity("/run/a.sock") == supervisor_identity("/run/../run/a.sock")
+    assert supervisor_identity("/run/a.sock") != supervisor_identity("/run/b.sock")
+
+
+def test_mountinfo_is_read_with_its_escapes() -> None:
+    lines = (
+        "36 35 98:0 / /mnt/a\\040b rw shared:1 - ext4 /dev/x rw\n"
+        "37 35 0:5 / /proc rw - proc proc rw\n"
+    )
+    assert parse(lines) == ("/mnt/a b",)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_counters_of_both_cgroup_versions(version: int, tmp_path: Path) -> None:
+    files = {
+        1: {
+            "cpuacct/c/cpuacct.usage": "1500000000\n",
+            "memory/c/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n",
+            "pids/c/pids.events": "max 4\n",
+        },
+        2: {
+            "c/cpu.stat": "usage_usec 1500000\nuser_usec 1\n",
+            "c/memory.events": "low 0\noom 5\noom_kill 3\n",
+            "c/pids.events": "max 4\n",
+        },
+    }[version]
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    folders = (
+        {name: str(tmp_path / name / "c") for name in ("cpuacct", "memory", "pids")}
+        if version == 1
+        else {"": str(tmp_path / "c")}
+    )
+    counts = Counters(folders).read()
+    assert (counts.cpu_s, counts.memory_kills, counts.forks_refused) == (1.5, 3, 4)
+    assert Counters({}).read().cpu_s is None
+
+
+def _doorstep(folder: Path) -> Doorstep:
+    init = folder / "init"
+    init.write_bytes(b"")
+    return Doorstep(str(folder), "one", str(init), RunAs(os.getuid(), os.getgid()))
+
+
+def _connect(step: Doorstep) -> socket.socket:
+    client = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    client.connect(f"{step.folder}/control")
+    return client
+
+
+async def _never_ended() -> str | None:
+    return None
+
+
+def test_doorstep_takes_one_connection_and_is_gone(tmp_path: Path) -> None:
+    async def main() -> None:
+        step = _doorstep(tmp_path)
+        try:
+            with _connect(step):
+                taken, peer = await step.answered("f" * 64, os.getuid(), _never_ended)
+                taken.close()
+                assert peer.pid == os.getpid()
+                assert not os.path.exists(f"{step.folder}/control")  # noqa: ASYNC240
+        finally:
+            step.close()
+
+    anyio.run(main)
+
+
+def test_doorstep_refuses_a_stranger(tmp_path: Path) -> None:
+    async def main() -> None:
+        step = _doorstep(tmp_path)
+        try:
+            with _connect(step), pytest.raises(LaunchFailed, match="not the container's"):
+                await step.answered("f" * 64, os.getuid() + 1, _never_ended)
+        finally:
+            step.close()
+
+    anyio.run(main)
+
+
+def test_doorstep_gives_up_when_the_container_has_ended(tmp_path: Path) -> None:
+    async def ended() -> str | None:
+        return "it ended"
+
+    async def main() -> None:
+        step = _doorstep(tmp_path)
+        try:
+            with pytest.raises(LaunchFailed, match="it ended"):
+                await step.answered("f" * 64, os.getuid(), ended)
+        finally:
+            step.close()
+
+    anyio.run(main)

@@ -1,0 +1,186 @@
+"""Two ways to run: what each brings, and how one is chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.daemon import running_daemon
+from support.engine import TestEngine
+from support.rpc import Connection, RpcError
+from support.runs import Runner
+
+from sandboxd.backends.docker.lifetime import LABEL, supervisor_identity
+
+Eventually = Callable[[Callable[[], bool]], bool]
+PERSISTENT = {"manifest": {"network": "deny"}}
+
+
+def wait_for_start(connection: Connection) -> None:
+    connection.wait_until(
+        lambda: any(n["method"] == "execution/started" for n in connection.notifications)
+    )
+
+
+def test_a_local_engine_gets_our_init_by_itself(engine: TestEngine) -> None:
+    env = {"SANDBOXD_BACKEND": "docker", "DOCKER_HOST": engine.url}
+    with running_daemon(env=env) as daemon, daemon.connect() as connection:
+        status = connection.call("status")
+        assert status["backend"] == "docker"
+        (found,) = [one for one in status["backends"] if one["name"] == "docker"]
+        assert found["available"]
+        assert "our init inside" in found["layers"]
+
+
+def test_status_says_what_an_attached_engine_lacks(relayed: Runner) -> None:
+    status = relayed.connection.call("status")
+    (found,) = [one for one in status["backends"] if one["name"] == "docker"]
+    assert "no init of ours inside: reports come from the engine" in found["layers"]
+    assert any("persistent" in warning for warning in status["warnings"])
+
+
+def test_without_bwrap_everything_is_there(engine: TestEngine, workspace: Path) -> None:
+    """A user with Docker and nothing else."""
+    env = {"SANDBOXD_BACKEND": "docker", "DOCKER_HOST": engine.url, "PATH": "/nonexistent"}
+    with running_daemon(env=env) as daemon:
+        runner = Runner(daemon)
+        status = runner.connection.call("status")
+        assert not status["bwrap_available"]
+        assert status["backend"] == "docker"
+        preset = {"preset": "workspace-write", "workspace": str(workspace)}
+        path = {"manifest": {"env": {"PATH": "/usr/bin:/bin"}}}
+        ran = runner.shell("id -u > f; ls /home /root /run; git --version", **preset, **path)
+        assert ran.exited(0), ran.raw
+        assert (workspace / "f").exists()
+        runner.close()
+
+
+def test_signal_of_a_command_is_exact_with_the_init(box: Runner) -> None:
+    ran = box.shell("kill -SEGV $$")
+    assert (ran.outcome, ran.signal) == ("signaled", 11)
+    assert box.shell("exit 139").exited(139)
+
+
+def test_signal_that_nobody_of_us_sent_is_not_guessed(relayed: Runner) -> None:
+    assert relayed.shell("kill -SEGV $$").exited(139)
+
+
+def test_signal_that_was_asked_for_is_known(relayed: Runner) -> None:
+    with relayed.daemon.connect() as connection:
+        request = connection.start(
+            "execute", {"argv": ["sleep", "60"], "execution_id": "e", "stream": True}
+        )
+        wait_for_start(connection)
+        connection.call("execution/signal", {"execution_id": "e", "signal": "TERM"})
+        result = connection.result(request)
+    assert (result["outcome"], result["signal"]) == ("signaled", 15)
+
+
+def test_streams_keep_their_tags_and_lose_nothing(either: Runner) -> None:
+    script = "for i in $(seq 2000); do echo out$i; echo err$i >&2; done"
+    ran = either.shell(script)
+    assert ran.stdout.split() == [f"out{number}" for number in range(1, 2001)]
+    assert ran.stderr.split() == [f"err{number}" for number in range(1, 2001)]
+
+
+def test_terminal_has_the_size_that_was_asked_for(either: Runner) -> None:
+    """An engine sets it only after the start, so the command looks twice."""
+    script = "for i in $(seq 50); do stty size 2>/dev/null | grep -q '^33 99' && break; sleep 0.1;"
+    ran = either.shell(f"{script} done; stty size; tty", pty={"rows": 33, "cols": 99})
+    assert "33 99" in ran.stdout
+    assert "/dev/pts/" in ran.stdout
+
+
+def test_terminal_takes_input_and_follows_a_resize(either: Runner) -> None:
+    with either.daemon.connect() as connection:
+        params = {
+            "argv": ["sh", "-c", "read a; while ! stty size | grep '^40 120'; do sleep 0.1; done"],
+            "pty": {"rows": 24, "cols": 80}, "execution_id": "t", "stream": True, "capture": True,
+        }  # fmt: skip
+        request = connection.start("execute", params)
+        wait_for_start(connection)
+        connection.call("execution/resize", {"execution_id": "t", "rows": 40, "cols": 120})
+        connection.call("execution/write", {"execution_id": "t", "data": "go\n"})
+        result = connection.result(request)
+    assert (result["outcome"], result["exit_code"]) == ("exited", 0)
+    assert "40 120" in result["stdout"]["data"]
+
+
+def test_warm_containers_wait_and_serve_one_command_each(
+    engine: TestEngine, eventually: Eventually
+) -> None:
+    env = {"SANDBOXD_BACKEND": "docker", "DOCKER_HOST": engine.url}
+    with running_daemon(env=env) as daemon:
+        runner = Runner(daemon)
+        label = f"label={LABEL}={supervisor_identity(daemon.socket)}"
+        hosts = []
+        for _ in range(3):
+            hosts.append(runner.run("cat", "/proc/sys/kernel/hostname").stdout)
+            assert eventually(lambda: runner.connection.call("status")["sandboxes"]["warm"] > 0)
+        assert len(set(hosts)) == 3, "a container served twice"
+        running = engine.docker("ps", "--quiet", "--filter", label).stdout.split()
+        assert running, "nothing waits"
+        runner.close()
+        daemon.stop()
+        left = engine.docker("ps", "--all", "--quiet", "--filter", label).stdout.split()
+        assert left == []
+
+
+def test_warm_container_of_a_replaced_folder_is_not_used(
+    box: Runner, workspace: Path, eventually: Eventually
+) -> None:
+    manifest = {"fs_read_allow": [str(workspace)]}
+    (workspace / "f").write_text("old")
+    assert box.run("cat", f"{workspace}/f", manifest=manifest).stdout == "old"
+    assert eventually(lambda: box.connection.call("status")["sandboxes"]["warm"] > 0)
+    workspace.rename(workspace.parent / "moved")
+    workspace.mkdir()
+    (workspace / "f").write_text("new")
+    assert box.run("cat", f"{workspace}/f", manifest=manifest).stdout == "new"
+
+
+def test_persistent_sandbox_keeps_files_processes_and_localhost(box: Runner) -> None:
+    sandbox = box.connection.call("sandbox/create", PERSISTENT)["sandbox"]
+    serve = "cd /tmp; echo served > page; python3 -m http.server -b 127.0.0.1 8000"
+    serve += " >/dev/null 2>&1 &"
+    env = {"sandbox": sandbox}
+    assert box.shell(serve, **env).exited(0)
+    fetch = "for i in $(seq 100); do wget -qO- http://127.0.0.1:8000/page && break; sleep 0.1; done"
+    assert box.shell(fetch, **env).stdout == "served\n"
+    assert box.shell("cat /tmp/page", **env).stdout == "served\n"
+    box.connection.call("sandbox/destroy", {"sandbox": sandbox})
+    with pytest.raises(RpcError) as gone:
+        box.shell("true", **env)
+    assert gone.value.kind == "NotFound"
+
+
+def test_attached_engine_refuses_a_sandbox_that_lasts(relayed: Runner) -> None:
+    sandbox = relayed.connection.call("sandbox/create", PERSISTENT)["sandbox"]
+    with pytest.raises(RpcError) as refused:
+        relayed.shell("true", sandbox=sandbox)
+    assert refused.value.kind == "PolicyNotSupported"
+
+
+def test_attached_engine_refuses_what_it_cannot_hold(relayed: Runner) -> None:
+    for manifest, field in (
+        ({"syscall_policy": "strict"}, "syscall_policy"),
+        ({"base": "host"}, "base"),
+    ):
+        with pytest.raises(RpcError) as refused:
+            relayed.run("true", manifest=manifest)
+        assert (refused.value.kind, refused.value.field) == ("PolicyNotSupported", field)
+
+
+def test_attached_engine_says_best_effort_where_it_is(relayed: Runner) -> None:
+    manifest = {"network": "deny", "syscall_policy": "baseline", "env": {"A": "1"}}
+    expected = {"network": "best_effort", "syscall_policy": "best_effort", "env": "best_effort"}
+    assert relayed.run("true", manifest=manifest).enforcement == expected
+
+
+def test_check_shows_the_docker_command(box: Runner, workspace: Path) -> None:
+    manifest = {"fs_write_allow": [str(workspace)], "max_memory_bytes": 64 << 20}
+    words = box.check(manifest=manifest)["command_line"]
+    assert words[:2] == ["docker", "run"]
+    assert f"type=bind,src={workspace},dst={workspace}" in words
+    assert words[words.index("--memory") + 1] == words[words.index("--memory-swap") + 1]
