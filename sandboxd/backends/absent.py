@@ -13,6 +13,8 @@ from sandboxd_proto.errors import SandboxUnavailable
 class Absent:
     """Fail closed: probing says the reason, everything else raises it."""
 
+    mounts = False
+
     def __init__(self, name: str, reason: str, remedy: str) -> None:
         self.name = name
         self._why = Unavailable(reason, remedy)

@@ -38,9 +38,14 @@ Probe = Available | Unavailable
 
 
 class Backend(Protocol):
-    """A way to isolate commands."""
+    """A way to isolate commands.
+
+    `mounts`: what it hides is covered by mounts, so it reads as empty, and /tmp is the sandbox's own.
+    Otherwise the host's own files are there, and refused.
+    """
 
     name: str
+    mounts: bool
 
     async def probe(self) -> Probe:
         """Do the real thing on a trivial sandbox. Called for `status` and when selecting."""

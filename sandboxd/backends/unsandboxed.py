@@ -28,6 +28,7 @@ _NO_FILTER = FilterSpec(level="inherit", restrict_families=False)
 
 class Unsandboxed:
     name = "none"
+    mounts = False
 
     def __init__(self, support: LinuxSupport, *, permitted: bool) -> None:
         self._support = support

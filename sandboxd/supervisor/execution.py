@@ -147,7 +147,8 @@ class Execution:
         request, plan = self.request, self.request.plan
         judge = Judge(
             plan, request.argv, self._bench,
-            isolated=self.backend != "none", pty=request.pty is not None,
+            isolated=self.backend != "none", mounts=ground.backend.mounts,
+            pty=request.pty is not None,
         )  # fmt: skip
         guard = Guard(plan.sandbox) if ground.guarded else NO_GUARD
         if plan.sandbox.network.kind == "allow_hosts":

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
 from sandboxd.denials import Asked, Facts, Setting, StreamScanner
 from sandboxd.denials.hostview import host_view
 from sandboxd.denials.network import gate_denial
-from sandboxd.policy.layout import Host, layout
+from sandboxd.policy.layout import Host, Kind, Layout, layout
 from sandboxd.policy.plan import Plan
 from sandboxd.sandbox import Evidence, ExitReport
 from sandboxd.supervisor.network_reports import gate_event
@@ -36,12 +36,14 @@ class Judge:
     """The classifier is made at the first byte: most commands print little or nothing."""
 
     def __init__(
-        self, plan: Plan, argv: tuple[str, ...], bench: Bench, *, isolated: bool, pty: bool
-    ) -> None:
+        self, plan: Plan, argv: tuple[str, ...], bench: Bench, *, isolated: bool, mounts: bool,
+        pty: bool,
+    ) -> None:  # fmt: skip
         self._plan = plan
         self._argv = argv
         self._bench = bench
         self._isolated = isolated
+        self._mounts = mounts
         self._pty = pty
         self.filter_loaded = False
         self._scanner: StreamScanner | None = None
@@ -80,15 +82,16 @@ class Judge:
 
     def _setting(self) -> Setting:
         plan = self._plan
+        places = layout(plan.sandbox, self._bench.host)
         return Setting(
             plan=plan,
-            layout=layout(plan.sandbox, self._bench.host),
+            layout=places if self._mounts else _unmounted(places),
             host=host_view(plan.sandbox.run_as),
             argv=self._argv,
             filter_loaded=self.filter_loaded,
             filter_kills=plan.syscall_policy == "strict",
             landlock=self._bench.landlock,
-            masks_refuse=False,
+            masks_refuse=not self._mounts,
             host_root=self._bench.root and plan.sandbox.run_as is None,
             pty=self._pty,
         )
@@ -138,3 +141,11 @@ class Judge:
             return None
         found = self._scanner.explain(self._facts, denials, asked)
         return msgspec.structs.replace(found, truncated=evidence.truncated)
+
+
+def _unmounted(places: Layout) -> Layout:
+    """Where nothing is mounted the host's own /tmp is there, and closed."""
+    return Layout(
+        replace(place, kind=Kind.HIDDEN) if place.kind is Kind.PRIVATE else place
+        for place in places.places
+    )

@@ -248,3 +248,14 @@ def test_a_persistent_sandbox_shares_its_folder(runner: Runner):
     assert runner.shell('echo kept > "$TMPDIR/x"', sandbox=sandbox).exited(0)
     assert runner.shell('cat "$TMPDIR/x"', sandbox=sandbox).stdout == "kept\n"
     runner.connection.call("sandbox/destroy", {"sandbox": sandbox})
+
+
+def test_denials_know_that_nothing_is_mounted(runner: Runner, workspace: Path):
+    """/tmp is closed here, and a masked file is refused instead of reading as empty."""
+    (denial,) = runner.run("touch", "/tmp/sbx-new").denials
+    assert (denial["kind"], denial["target"]) == ("filesystem_write", "/tmp/sbx-new")
+    secret = workspace / "secret"
+    secret.write_text("x")
+    manifest = {"fs_read_allow": [str(workspace)], "fs_deny": [str(secret)]}
+    (denial,) = runner.run("cat", str(secret), manifest=manifest).denials
+    assert (denial["kind"], denial["target"]) == ("filesystem_read", str(secret))

@@ -44,6 +44,7 @@ _TRIVIAL = SandboxSpec(base="minimal", network=NetworkRule("deny"))
 
 class Bubblewrap:
     name = "bubblewrap"
+    mounts = True
 
     def __init__(self, support: LinuxSupport) -> None:
         self._support = support
