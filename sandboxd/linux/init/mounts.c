@@ -183,8 +183,10 @@ const char *mounts_changed(int mountinfo)
         if (!same(&snapshot.mounts[i], find(&now, snapshot.mounts[i].id)) &&
             !covered(&snapshot, &snapshot.mounts[i]))
             what = readable(snapshot.mounts[i].point);
+    /* Ids are used again: one of the snapshot can be another mount by now. */
     for (size_t i = 0; i < now.count && what == NULL; i++)
-        if (find(&snapshot, now.mounts[i].id) == NULL && !covered(&now, &now.mounts[i]))
+        if (!same(&now.mounts[i], find(&snapshot, now.mounts[i].id)) &&
+            !covered(&now, &now.mounts[i]))
             what = readable(now.mounts[i].point);
     free_table(&now);
     return what;
