@@ -40,7 +40,7 @@ Probe = Available | Unavailable
 class Backend(Protocol):
     """A way to isolate commands.
 
-    `mounts`: what it hides is covered by mounts, so it reads as empty, and /tmp is the sandbox's own.
+    `mounts`: what it hides is covered by mounts, so it reads as empty, and /tmp is its own.
     Otherwise the host's own files are there, and refused.
     """
 
