@@ -91,6 +91,8 @@ class InitSandbox:
                         self.lost = f"the init refused a message: {reason}"
             except wire.InitLied as error:
                 self.lost = f"the sandbox's init was tampered with: {error}"
+            except ConnectionResetError:
+                continue  # comes once, before the words (packets.receive)
             except OSError:
                 break
         return self.lost

@@ -50,14 +50,18 @@ def send_now(sock: socket.socket, request: wire.Request) -> None:
 
 
 async def receive(sock: socket.socket) -> bytes:
-    """One message; empty when the other side is gone."""
+    """One message; empty when the other side is gone.
+
+    A peer that closes with a message of ours unread leaves ECONNRESET, once and before what it
+    had sent itself: the next call brings that, and then the end.
+    """
     while True:
         try:
             return sock.recv(wire.MESSAGE_MAX)
         except BlockingIOError:
             await anyio.wait_readable(sock)
         except ConnectionResetError:
-            return b""
+            continue
 
 
 async def receive_with_descriptor(sock: socket.socket) -> tuple[bytes, int | None]:
@@ -69,7 +73,7 @@ async def receive_with_descriptor(sock: socket.socket) -> tuple[bytes, int | Non
             await anyio.wait_readable(sock)
             continue
         except ConnectionResetError:
-            return b"", None
+            continue
         for fd in fds:
             os.set_inheritable(fd, False)
         for surplus in fds[1:]:
