@@ -1,7 +1,8 @@
 """A connection's bytes: chunks with their descriptors in, whole frames out, in order.
 
 `send` waits while the peer does not read: that is the back-pressure that stops the reading of a
-command's output. At most one frame is on its way at a time.
+command's output. At most one frame is on its way at a time. Where the socket takes a frame whole,
+`send` returns without letting anybody else run: whoever sends in a loop sees to that itself.
 """
 
 from __future__ import annotations
@@ -52,15 +53,24 @@ class Channel:
     async def send(self, body: bytes) -> None:
         """Silently dropped once the connection is closed: there is nobody to tell."""
         data = frame(body, self.framing)
-        async with self._sending:
-            view = memoryview(data)
-            while view and not self._closed:
-                try:
-                    view = view[self._sock.send(view) :]
-                except BlockingIOError:
-                    await self._writable()
-                except OSError:
-                    self.close()
+        # Lock.acquire() goes through the event loop even when nobody holds it.
+        try:
+            self._sending.acquire_nowait()
+        except anyio.WouldBlock:
+            await self._sending.acquire()
+        try:
+            await self._send_all(memoryview(data))
+        finally:
+            self._sending.release()
+
+    async def _send_all(self, view: memoryview) -> None:
+        while view and not self._closed:
+            try:
+                view = view[self._sock.send(view) :]
+            except BlockingIOError:
+                await self._writable()
+            except OSError:
+                self.close()
 
     async def _writable(self) -> None:
         try:

@@ -11,6 +11,7 @@ import asyncio
 from typing import Protocol
 
 import anyio
+import anyio.lowlevel
 from anyio.abc import TaskGroup
 
 from sandboxd.supervisor.output import Stream, read_now
@@ -91,6 +92,8 @@ class StreamingPump:
                     break
                 else:
                     await self._deliver(data)
+                    # A fast writer and a fast reader would leave no turn for anybody else.
+                    await anyio.lowlevel.checkpoint()
             await self._send(self._text.rest())
         finally:
             self._done.set()
