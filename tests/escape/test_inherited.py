@@ -99,7 +99,7 @@ def test_environment_of_the_daemon_is_nowhere(box: Box) -> None:
         # Put together here, so that our own command line does not hold it.
         worked() if any("-".join(args) in text for text in seen) else blocked("not seen")
     """)
-    words = "known to the daemon only".split()
+    words = ["known", "to", "the", "daemon", "only"]
     assert freely(attack, *words, env={"TEST_SECRET": "-".join(words)}).worked
     for manifest in ({}, weakest()):
         assert box.attack(attack, *words, manifest=manifest).blocked
@@ -150,9 +150,7 @@ def test_preloaded_library_is_loaded_by_the_command_only(
     assert note.read_text().split() == ["true"]
 
 
-def test_programs_in_the_commands_path_are_not_run_outside(
-    box: Box, workspace: Path
-) -> None:
+def test_programs_in_the_commands_path_are_not_run_outside(box: Box, workspace: Path) -> None:
     """PATH in the command's environment with a bwrap, a setpriv and a python of the attacker's."""
     note = workspace / "note"
     for name in ("bwrap", "setpriv", "python3", "sandboxd-init", "docker", "true"):

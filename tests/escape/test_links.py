@@ -71,9 +71,7 @@ def test_hard_link_into_the_workspace_does_not_make_a_file_writable(
     assert victim.untouched
 
 
-def test_rename_does_not_replace_a_file_outside(
-    box: Box, workspace: Path, victim: Victim
-) -> None:
+def test_rename_does_not_replace_a_file_outside(box: Box, workspace: Path, victim: Victim) -> None:
     """Rename a file of the writable folder over one that is only readable."""
     attack = python("""
         open(args[0], "w").write("changed")
@@ -106,9 +104,7 @@ def test_exchange_of_folders_does_not_make_one_writable(
     assert victim.untouched
 
 
-def test_nameless_file_cannot_be_linked_outside(
-    box: Box, workspace: Path, outside: Path
-) -> None:
+def test_nameless_file_cannot_be_linked_outside(box: Box, workspace: Path, outside: Path) -> None:
     """Open an O_TMPFILE in the writable folder and give it a name in the readable one."""
     attack = python("""
         fd = os.open(args[0], os.O_TMPFILE | os.O_WRONLY, 0o644)

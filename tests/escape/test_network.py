@@ -32,7 +32,8 @@ TALK = python("""
 def shouter(address: str, kind: str) -> Iterator[int]:
     """A server of the host that answers in capitals; its port."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    with socket.socket(family, socket.SOCK_DGRAM if kind == "udp" else socket.SOCK_STREAM) as server:
+    type_ = socket.SOCK_DGRAM if kind == "udp" else socket.SOCK_STREAM
+    with socket.socket(family, type_) as server:
         server.bind((address, 0))
         if kind != "udp":
             server.listen()

@@ -39,7 +39,10 @@ def test_dots_in_the_manifest_are_resolved_before_they_are_judged(
     assert str(workspace) not in plan["fs_read_allow"]
 
 
-@pytest.mark.parametrize("spelling", ["{0}/./secret", "{0}//secret", "{0}/sub/../secret", "/proc/self/root{0}/secret"])
+@pytest.mark.parametrize(
+    "spelling",
+    ["{0}/./secret", "{0}//secret", "{0}/sub/../secret", "/proc/self/root{0}/secret"],
+)
 def test_denied_file_is_denied_by_every_spelling(box: Box, workspace: Path, spelling: str) -> None:
     """Read a file of fs_deny through another spelling of its path."""
     Victim(workspace / "secret")
@@ -95,7 +98,7 @@ def test_replacing_the_folder_above_does_not_uncover_a_denied_file(
 def test_names_are_never_read_as_options(
     box: Box, workspace: Path, victim: Victim, name: str
 ) -> None:
-    """A writable folder whose name is an option, a quote or an escape of the tools that mount it."""
+    """A writable folder whose name is an option, a quote or an escape of the mounting tools."""
     odd = workspace / name
     odd.mkdir()
     assert freely(WRITE, "new", cwd=odd).worked

@@ -30,18 +30,14 @@ def test_folders_of_a_host_process_do_not_lead_outside(
     assert box.attack(CONTAINS, path, Victim.ORIGINAL).blocked
 
 
-def test_environment_of_a_host_process_is_not_readable(
-    box: Box, host_process: Bystander
-) -> None:
+def test_environment_of_a_host_process_is_not_readable(box: Box, host_process: Bystander) -> None:
     """/proc/PID/environ."""
     path = f"/proc/{host_process.pid}/environ"
     assert freely(CONTAINS, path, SECRET).worked
     assert box.attack(CONTAINS, path, SECRET).blocked
 
 
-def test_memory_file_of_a_host_process_is_not_readable(
-    box: Box, host_process: Bystander
-) -> None:
+def test_memory_file_of_a_host_process_is_not_readable(box: Box, host_process: Bystander) -> None:
     """/proc/PID/mem at the address of a secret."""
     attack = python("""
         fd = os.open(f"/proc/{args[0]}/mem", os.O_RDWR)
@@ -53,9 +49,7 @@ def test_memory_file_of_a_host_process_is_not_readable(
     assert box.attack(attack, *args).blocked
 
 
-def test_descriptor_of_a_host_process_is_not_reopened(
-    box: Box, host_process: Bystander
-) -> None:
+def test_descriptor_of_a_host_process_is_not_reopened(box: Box, host_process: Bystander) -> None:
     """/proc/PID/fd/N: a file that has no name any more."""
     path = f"/proc/{host_process.pid}/fd/{host_process.descriptor}"
     assert freely(CONTAINS, path, SECRET).worked

@@ -155,21 +155,21 @@ def test_sockets_of_the_init_are_not_taken(box: Box, host_process: Bystander) ->
 
 
 @pytest.mark.parametrize("relation", ["init", "keeper"])
-def test_init_is_not_traced(
-    box: Box, build: Build, host_process: Bystander, relation: str
-) -> None:
+def test_init_is_not_traced(box: Box, build: Build, host_process: Bystander, relation: str) -> None:
     """ptrace, /proc/PID/mem, /proc/PID/fd of the processes that supervise the command."""
     attack = python("""
         def parent(pid):
             return int(open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[1])
         keeper = os.getppid()
-        pid = keeper if args[0] == "keeper" else parent(keeper) if args[0] == "init" else int(args[0])
+        pids = {"keeper": lambda: keeper, "init": lambda: parent(keeper)}
+        pid = pids.get(args[0], lambda: int(args[0]))()
         def trace():
             c("ptrace", 16, pid, 0, 0)
             os.waitpid(pid, 0x40000000)
             c("ptrace", 17, pid, 0, 0)
-        ways = (trace, lambda: open(f"/proc/{pid}/mem", "rb"), lambda: os.readlink(f"/proc/{pid}/fd/0"),
-                lambda: open(f"/proc/{pid}/environ").read(), lambda: os.readlink(f"/proc/{pid}/exe"))
+        own = f"/proc/{pid}/"
+        ways = (trace, lambda: open(own + "mem", "rb"), lambda: os.readlink(own + "fd/0"),
+                lambda: open(own + "environ").read(), lambda: os.readlink(own + "exe"))
         done = []
         for number, way in enumerate(ways):
             try:
@@ -193,7 +193,8 @@ def test_limits_of_a_host_process_are_not_changed(box: Box, host_process: Bystan
         worked()
     """)
     limits = Path(f"/proc/{host_process.pid}/limits")
-    hard = next(l for l in limits.read_text().splitlines() if l.startswith("Max open")).split()[4]
+    line = next(x for x in limits.read_text().splitlines() if x.startswith("Max open files"))
+    hard = line.split()[4]
     assert freely(attack, host_process.pid, hard).worked
     before = limits.read_text()
     assert box.attack(attack, host_process.pid, 64).blocked

@@ -81,9 +81,7 @@ def test_socket_of_the_host_is_not_reached(box: Box, service: str) -> None:
         assert box.attack(CONNECT, service, manifest=manifest).blocked
 
 
-def test_socket_behind_a_symlink_is_not_reached(
-    box: Box, workspace: Path, service: str
-) -> None:
+def test_socket_behind_a_symlink_is_not_reached(box: Box, workspace: Path, service: str) -> None:
     """The same through a symlink in the workspace."""
     link = workspace / "link"
     link.symlink_to(service)

@@ -42,7 +42,9 @@ STAY = """
         os.close(ready)
         worked() if os.read(wait, 1) else blocked("no survivor")
 """
-DOUBLE_FORK = python(STAY, """
+DOUBLE_FORK = python(
+    STAY,
+    """
     if os.fork() == 0:
         os.setsid()
         if os.fork() == 0:
@@ -50,16 +52,20 @@ DOUBLE_FORK = python(STAY, """
             stay()
         os._exit(0)
     leave()
-""")
+""",
+)
 # The same, and the command stays too.
-DOUBLE_FORK_AND_STAY = python(STAY, """
+DOUBLE_FORK_AND_STAY = python(
+    STAY,
+    """
     if os.fork() == 0:
         os.setsid()
         if os.fork() == 0:
             stay()
         os._exit(0)
     time.sleep(60)
-""")
+""",
+)
 
 
 class Lock:
@@ -122,9 +128,7 @@ def _users_of(path: Path) -> list[int]:
     return found
 
 
-def test_double_fork_does_not_outlive_the_command(
-    box: Box, workspace: Path, lock: Lock
-) -> None:
+def test_double_fork_does_not_outlive_the_command(box: Box, workspace: Path, lock: Lock) -> None:
     """The orphan of a double fork in a session of its own, ignoring every signal."""
     control_survives(DOUBLE_FORK, lock)
     assert box.attack(DOUBLE_FORK, lock, manifest=weakest(workspace)).worked
@@ -135,7 +139,9 @@ def test_subreaper_in_between_does_not_outlive_the_command(
     box: Box, workspace: Path, lock: Lock
 ) -> None:
     """A daemon that adopts its own orphans (PR_SET_CHILD_SUBREAPER), so that no one else does."""
-    attack = python(STAY, """
+    attack = python(
+        STAY,
+        """
         if os.fork() == 0:
             c("prctl", 36, 1, 0, 0, 0)
             os.setsid()
@@ -145,7 +151,8 @@ def test_subreaper_in_between_does_not_outlive_the_command(
                 os._exit(0)
             time.sleep(60)
         leave()
-    """)
+    """,
+    )
     control_survives(attack, lock)
     assert box.attack(attack, lock, manifest=weakest(workspace)).worked
     assert not lock.held
@@ -155,7 +162,9 @@ def test_thread_that_stays_does_not_outlive_the_command(
     box: Box, workspace: Path, lock: Lock
 ) -> None:
     """A grandchild made by a thread, which PR_SET_PDEATHSIG would be bound to."""
-    attack = python(STAY, """
+    attack = python(
+        STAY,
+        """
         import threading
         def grandchild():
             if os.fork() == 0:
@@ -165,7 +174,8 @@ def test_thread_that_stays_does_not_outlive_the_command(
         thread.start()
         thread.join()
         leave()
-    """)
+    """,
+    )
     control_survives(attack, lock)
     assert box.attack(attack, lock, manifest=weakest(workspace)).worked
     assert not lock.held
@@ -173,7 +183,9 @@ def test_thread_that_stays_does_not_outlive_the_command(
 
 def test_fork_chain_does_not_outrun_the_kill(box: Box, workspace: Path, lock: Lock) -> None:
     """A chain in which each process forks the next and ends: a list of pids is always too old."""
-    attack = python(STAY, """
+    attack = python(
+        STAY,
+        """
         lock = open(args[0], "w")
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # shared by every fork
         if os.fork() == 0:
@@ -185,14 +197,17 @@ def test_fork_chain_does_not_outrun_the_kill(box: Box, workspace: Path, lock: Lo
                     os._exit(0)
             os._exit(0)
         leave()
-    """)
+    """,
+    )
     assert box.attack(attack, lock, manifest=weakest(workspace)).worked
     assert not lock.held
 
 
 def test_survivor_does_not_outlive_a_timeout(box: Box, workspace: Path, lock: Lock) -> None:
     """SIGTERM ignored by a whole tree."""
-    attack = python(STAY, """
+    attack = python(
+        STAY,
+        """
         if os.fork() == 0:
             os.setsid()
             stay()
@@ -200,7 +215,8 @@ def test_survivor_does_not_outlive_a_timeout(box: Box, workspace: Path, lock: Lo
             time.sleep(60)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         time.sleep(60)
-    """)
+    """,
+    )
     ran = box.run(*attack, str(lock), manifest=weakest(workspace, timeout=0.5))
     assert ran.outcome == "timeout"
     assert not lock.held
@@ -210,13 +226,16 @@ def test_stopping_the_keeper_does_not_stop_the_timeout(
     box: Box, workspace: Path, lock: Lock
 ) -> None:
     """SIGSTOP to the parent, which is what a supervisor in the same session would be."""
-    attack = python(STAY, """
+    attack = python(
+        STAY,
+        """
         try:
             os.kill(os.getppid(), signal.SIGSTOP)
         except OSError:
             pass
         stay()
-    """)
+    """,
+    )
     control = subprocess.Popen(["timeout", "60", *attack, str(lock)], stdin=subprocess.DEVNULL)
     try:
         assert os.waitid(os.P_PID, control.pid, os.WSTOPPED | os.WNOWAIT) is not None
@@ -239,21 +258,22 @@ def test_killing_the_keeper_does_not_free_the_command(
     box: Box, workspace: Path, lock: Lock
 ) -> None:
     """SIGKILL to the parent: who watches over the command then?"""
-    attack = python(STAY, """
+    attack = python(
+        STAY,
+        """
         try:
             os.kill(os.getppid(), signal.SIGKILL)
         except OSError:
             pass
         stay()
-    """)
+    """,
+    )
     ran = box.run(*attack, str(lock), manifest=weakest(workspace, timeout=0.5))
     assert ran.outcome in ("timeout", "isolation_lost", "signaled")
     assert not lock.held
 
 
-def test_nothing_outlives_a_killed_daemon(
-    linux_backend: Box, workspace: Path, lock: Lock
-) -> None:
+def test_nothing_outlives_a_killed_daemon(linux_backend: Box, workspace: Path, lock: Lock) -> None:
     """SIGKILL to the daemon: nobody is left to end its commands."""
     with running_backend(linux_backend.backend) as daemon, daemon.connect() as connection:
         argv = [*DOUBLE_FORK_AND_STAY, str(lock)]

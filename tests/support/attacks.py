@@ -48,7 +48,7 @@ _CALLS = {
     "mount_setattr": 442,
 }
 
-# `blocked` is for ends that are no errno; an OSError that nobody catches is "blocked" with its name.
+# `blocked` is for ends that are no errno; an OSError that nobody catches is "blocked" by its name.
 PRELUDE = f"""\
 import ctypes, errno, os, socket, struct, sys, time
 libc = ctypes.CDLL(None, use_errno=True)
@@ -79,7 +79,8 @@ def powers(*more):
         c("unshare", flags)
     except OSError:
         c("unshare", flags | 0x10000000)
-        for name, text in (("setgroups", "deny"), ("uid_map", f"0 {{uid}} 1"), ("gid_map", f"0 {{gid}} 1")):
+        maps = {{"setgroups": "deny", "uid_map": f"0 {{uid}} 1", "gid_map": f"0 {{gid}} 1"}}
+        for name, text in maps.items():
             with open(f"/proc/self/{{name}}", "w") as file:
                 file.write(text)
     c("mount", b"none", b"/", None, 0x44000, None)

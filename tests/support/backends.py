@@ -1,4 +1,4 @@
-"""A daemon for each backend that works here: absent ones are skipped, or fail where CI promised them.
+"""A daemon for each backend that works here: others are skipped, or fail where CI promised them.
 
 The names come from the product's own list, so a new backend is in every suite without being added.
 """
@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from sandboxd.config import BACKENDS
 
+from sandboxd.config import BACKENDS
 from support.daemon import Daemon, running_daemon
 from support.engine import shared_engine
 from support.requirements import promised

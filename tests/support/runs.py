@@ -48,6 +48,12 @@ class Ran:
         found: list[Message] = self.raw["denials"]
         return found
 
+    @property
+    def story(self) -> str:
+        """How it ended, in short, for the message of a failed assertion."""
+        said = [denial["message"] for denial in self.denials]
+        return f"{self.outcome} {self.exit_code} {self.signal} {said} {self.stderr[-500:]}"
+
     def bytes_of(self, stream: str) -> bytes:
         captured = self.raw[stream]
         if captured["encoding"] == "base64":
@@ -76,7 +82,8 @@ class Runner:
         try:
             return Ran(self.connection.call("execute", {"argv": list(argv), **params}))
         except RpcError as error:
-            assert error.kind != "InternalError", f"{error}\n{self.daemon.log}"
+            if error.kind == "InternalError":
+                raise AssertionError(f"{error}\n{self.daemon.log}") from None
             raise
 
     def shell(self, script: str, *args: str, **params: Any) -> Ran:
