@@ -64,3 +64,8 @@ class Backend(Protocol):
 
         SandboxUnavailable if it cannot be brought up, PathDenied if a path changed meanwhile.
         """
+
+
+def explains(backend: Backend) -> bool:
+    """Whether its sandboxes record refused accesses: those whose commands run below our init."""
+    return bool(getattr(backend, "explains", False))

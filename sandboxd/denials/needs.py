@@ -117,14 +117,14 @@ def _refused_by(setting: Setting, at: Standing, refused: RefusedAccess) -> Layer
     if refused.errno == errno.EBUSY:
         # A granted file is a mount point: it can be written, and neither replaced nor removed.
         granted = at.place.path == at.path and at.place.grant is not None
-        ours = granted or at.protected or held_in_place(setting, at.path)
-        return "mount" if writes and ours else None
+        kept = at.protected or held_in_place(setting, at.path)
+        return "mount" if writes and (granted or kept) else None
     if refused.errno == errno.ENOENT:
         creates = refused.wanted in ("create", "rename")
         return "mount" if _hidden(setting, at, creates=creates) else None
     if refused.errno == errno.EACCES and setting.landlock:
         # The host's own bits are looked at first: they must not be the reason.
-        ours = (at.visible and not at.writable) if writes else at.hidden
+        ours = (at.plausible and not at.writable) if writes else at.hidden
         permitted = setting.host.permits(at.path, "write" if writes else "read")
         return "landlock" if ours and permitted else None
     return None

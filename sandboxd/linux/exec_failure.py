@@ -8,7 +8,7 @@ import struct
 
 from sandboxd.linux.init_wire import ExecStage
 from sandboxd.sandbox import Command
-from sandboxd_proto.errors import ExecFailed, PathDenied, SandboxdError
+from sandboxd_proto.errors import ExecFailed, PathDenied, PolicyNotSupported, SandboxdError
 
 _REASONS = {
     errno.ENOENT: "not found in the sandbox",
@@ -26,6 +26,12 @@ def exec_failed(command: Command, stage: ExecStage, number: int, path: str) -> S
             field="cwd",
             remedy=f'allow it: "fs_read_allow": ["{command.cwd}"]',
         )
+    if stage is ExecStage.TRACE:
+        return PolicyNotSupported(
+            f"the command cannot be traced here, and so not explained: {reason}", field="explain",
+            remedy="kernel.yama.ptrace_scope above 1, or the filter of a container around the "
+            "daemon, forbids it; run it without explain",
+        )  # fmt: skip
     if stage is not ExecStage.EXEC:
         name = stage.name.lower()
         return ExecFailed(f"the command could not be prepared ({name}): {reason}", errno=number)

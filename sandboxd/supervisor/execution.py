@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import anyio
 from anyio.abc import TaskGroup
 
-from sandboxd.backends.interface import Backend, Enforcement
+from sandboxd.backends.interface import Backend, Enforcement, explains
 from sandboxd.sandbox import Command, ExitReport, Process, Sandbox, TreeUsage
 from sandboxd.supervisor.guard import NO_GUARD, Guard, Protected
 from sandboxd.supervisor.judge import Bench, Judge
@@ -24,7 +24,7 @@ from sandboxd.supervisor.request import ExecuteRequest
 from sandboxd.supervisor.stdin import StdinFeed
 from sandboxd.supervisor.window import set_size
 from sandboxd.traffic import Traffic
-from sandboxd_proto.errors import InvalidParams, SandboxdError
+from sandboxd_proto.errors import InvalidParams, PolicyNotSupported, SandboxdError
 from sandboxd_proto.messages.execute import (
     Captured,
     ExecuteResult,
@@ -144,6 +144,11 @@ class Execution:
     async def run(self, ground: Ground) -> ExecuteResult:
         """To the end. Lets go of the ground as soon as the command's tree is dead."""
         self.backend = ground.backend.name
+        if self.request.explain is not None and not explains(ground.backend):
+            raise PolicyNotSupported(
+                f"the backend {self.backend} cannot explain", field="explain",
+                remedy="leave out explain, or use the backend bubblewrap",
+            )  # fmt: skip
         request, plan = self.request, self.request.plan
         judge = Judge(
             plan, request.argv, self._bench,

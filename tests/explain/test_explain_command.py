@@ -120,3 +120,26 @@ def test_a_folder_is_no_manifest_file(ctl: Ctl) -> None:
     told = ctl("explain", "--write-manifest", str(ctl.place), "--", "true")
     assert told.returncode == 2
     assert "that is a folder" in told.stderr
+
+
+def test_a_backend_that_cannot_explain_refuses(start_daemon: Any) -> None:
+    keys = {"SANDBOXD_BACKEND": "none", "SANDBOXD_ALLOW_NO_SANDBOX": "1"}
+    with start_daemon(env=keys).connect() as connection:
+        params = {"argv": ["true"], "explain": True}
+        answer = connection.answer(connection.start("execute", params))
+    assert answer["error"]["data"]["kind"] == "PolicyNotSupported"
+    assert answer["error"]["data"]["field"] == "explain"
+
+
+@pytest.mark.requires("landlock")
+def test_the_landlock_backend_explains_too(ctl: Ctl) -> None:
+    (ctl.place / "data" / "x").write_text("1\n")
+    words = ("--backend", "landlock", "--", "sh", "-c")
+    for script, missing in (
+        (f"cat {ctl.place}/data/x", {"fs_read_allow": [f"{ctl.place}/data/x"]}),
+        (f"echo 1 > {ctl.place}/out/y", {"fs_write_allow": [f"{ctl.place}/out"]}),
+    ):
+        result = explained(ctl, *words, script)
+        assert result["backend"] == "landlock"
+        assert result["exit_code"] != 0
+        assert result["explanation"]["missing"] == missing

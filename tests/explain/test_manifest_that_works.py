@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import http.server
 import json
 import subprocess
+import threading
 import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -123,3 +127,37 @@ def test_a_granted_file_that_is_replaced_gives_way_to_its_folder(filled: Ctl) ->
     explanation = json.loads(told.stdout)["explanation"]
     assert explanation["missing"] == {"fs_write_allow": [str(old.parent)]}
     assert str(old) not in explanation["manifest"]["fs_write_allow"]
+
+
+def test_a_service_of_the_host_is_reached_after_it_was_explained(filled: Ctl) -> None:
+    with http_server() as port:
+        command = f"curl -sf http://127.0.0.1:{port}/"
+        assert filled("run", "--", "sh", "-c", command).returncode != 0
+        file = filled.place / "tool.toml"
+        until_it_works(filled, command, file)
+        network = tomllib.loads(file.read_text())["sandbox"]["network"]
+        assert network == {"kind": "allow_hosts", "hosts": [f"127.0.0.1:{port}"]}
+        done = filled("run", "--manifest", str(file), "--", "sh", "-c", command)
+        assert (done.returncode, done.stdout) == (0, "hello\n")
+
+
+@contextmanager
+def http_server() -> Iterator[int]:
+    class Hello(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:  # noqa: N802 - the library's name
+            self.send_response(200)
+            self.send_header("Content-Length", "6")
+            self.end_headers()
+            self.wfile.write(b"hello\n")
+
+        def log_message(self, *args: object) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hello) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield server.server_address[1]
+        finally:
+            server.shutdown()
+            thread.join()

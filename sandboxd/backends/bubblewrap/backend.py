@@ -44,6 +44,7 @@ _TRIVIAL = SandboxSpec(base="minimal", network=NetworkRule("deny"))
 
 class Bubblewrap:
     name = "bubblewrap"
+    explains = True
     mounts = True
 
     def __init__(self, support: LinuxSupport) -> None:

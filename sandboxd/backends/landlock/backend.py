@@ -54,6 +54,7 @@ _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"
 
 class Landlock:
     name = "landlock"
+    explains = True
     mounts = False
 
     def __init__(self, support: LinuxSupport) -> None:
