@@ -94,8 +94,8 @@ class AttachedSandbox:
         image = await engine.image(self._frame.image)
         entry = Entry(
             argv=await self._located(command, image.identity), env=command.env,
-            cwd=command.cwd, stdin=True, tty=command.pty is not None, engine_init=self._way.engine_init, remove_at_end=False,
-            unset=_not_asked_for(command, image),
+            cwd=command.cwd, stdin=True, tty=command.pty is not None,
+            engine_init=self._way.engine_init, remove_at_end=False, unset=_not_asked_for(command, image),
         )  # fmt: skip
         async with AsyncExitStack() as stack:
             body = self._body(command, entry)

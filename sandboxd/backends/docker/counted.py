@@ -82,11 +82,16 @@ class CountedProcess:
         return replace(report, limit=report.limit or self._exceeded, lost=None)
 
     def _look(self, report: ExitReport | None) -> LimitName | None:
-        """A command that came to a good end was not ended by a limit."""
+        """A command that came to a good end was not ended by a limit.
+
+        The kernel kills what is too large, and the command may cope with that: whether memory
+        ended it shows at its end only. Forks are refused for as long as they are tried.
+        """
         if report is not None and report.exit_code == 0:
             return None
         now, before, limits = self._counters.read(), self._before, self._limits
-        if limits.memory_bytes is not None and _more(now.memory_kills, before.memory_kills):
+        killed = limits.memory_bytes is not None and _more(now.memory_kills, before.memory_kills)
+        if report is not None and killed:
             return "memory"
         if limits.processes is not None and _more(now.forks_refused, before.forks_refused):
             return "processes"
