@@ -43,7 +43,7 @@ class TestEngine:
 
     def start(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.folder.chmod(0o711)
+        self.folder.chmod(0o755)
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
                 self._command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
