@@ -63,7 +63,7 @@ METHODS: tuple[Method, ...] = (
 NOTIFICATIONS: tuple[Notification, ...] = (
     Notification("execution/started", notifications.Started, "The command was executed."),
     Notification("execution/output", notifications.Output,
-                 "A piece of a stream; `seq` counts up within the execution."),
+                 "A piece of a stream; `seq` counts from 0 within each stream."),
     Notification("execution/denial", notifications.DenialSeen, "Something was refused."),
     Notification("execution/exited", notifications.Exited,
                  "The command ended; the answer to the request follows."),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 
 import anyio
 
 import sandboxd
-from sandboxd.backends.interface import Available, Backend
+from sandboxd.backends.interface import Available, Backend, Unavailable
 from sandboxd.backends.select import candidates
 from sandboxd.policy.presets import PRESETS
 from sandboxd.rpc.call import Call
@@ -25,6 +26,8 @@ from sandboxd_proto.messages.server import (
     StatusResult,
 )
 from sandboxd_proto.openrpc import document
+
+log = logging.getLogger(__name__)
 
 
 async def initialize(call: Call, params: InitializeParams) -> InitializeResult:
@@ -77,7 +80,11 @@ async def status(call: Call, params: NoParams) -> StatusResult:
 async def _probe(
     backend: Backend, found: dict[str, BackendStatus], notes: dict[str, tuple[str, ...]]
 ) -> None:
-    probe = await backend.probe()
+    try:
+        probe = await backend.probe()
+    except Exception as error:  # a probe that breaks is a backend that does not work
+        log.exception("probing %s failed", backend.name)
+        probe = Unavailable(f"its probe failed: {error}", "the daemon's log says more")
     if isinstance(probe, Available):
         found[backend.name] = BackendStatus(
             name=backend.name, available=True, reason=None, remedy=None, layers=list(probe.layers)
