@@ -56,6 +56,17 @@ class Machine:
 
 def plan_for(wish: Wish, machine: Machine) -> Plan:
     """The plan, or the error that names the field. Nothing has run and nothing was changed."""
+    try:
+        return _plan_for(wish, machine)
+    except OSError as error:
+        # What does not exist was refused by name; this was swapped or removed while we looked.
+        raise PathDenied(
+            f"{error.filename or 'a path'} changed while it was looked at: {error.strerror}",
+            remedy="send the request again",
+        ) from None
+
+
+def _plan_for(wish: Wish, machine: Machine) -> Plan:
     config = machine.config
     name = wish.preset
     if name is None and not wish.manifest_given:
