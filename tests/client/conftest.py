@@ -17,7 +17,10 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 from fake_daemon import Answer, FakeDaemon
+from support.daemon import Daemon
 from terminal_screen import Screen
+
+from sandboxd_client.cli.table import COMMANDS
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -61,9 +64,10 @@ class Ctl:
 
     def argv(self, command: str, *arguments: str) -> list[str]:
         options = ["--socket", self.socket_path] if command != "completion" else []
-        if command in ("run", "check", "status", "doctor"):
+        if "--no-autostart" in [flag.name for flag in COMMANDS[command].flags]:
             options += self.extra
-        return [sys.executable, "-m", "sandboxd_client.cli", command, *options, *arguments]
+        words = command.split()
+        return [sys.executable, "-m", "sandboxd_client.cli", *words, *options, *arguments]
 
     def __call__(
         self, command: str, *arguments: str, input: bytes | None = b"", **env: str
@@ -92,6 +96,13 @@ def workspace(folder: Path) -> Path:
 @pytest.fixture
 def ctl(fake: FakeDaemon, workspace: Path) -> Ctl:
     return Ctl(fake.path, workspace)
+
+
+@pytest.fixture
+def inside(ctl: Ctl, shared_daemon: Daemon) -> Ctl:
+    """sandboxctl with a real daemon that many tests share."""
+    ctl.socket_path = shared_daemon.socket
+    return ctl
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -47,7 +47,7 @@ def captured(data: bytes) -> dict[str, Any]:
 class Command:
     """One real process, without any sandbox."""
 
-    def __init__(self, connection: Connection, params: dict[str, Any]) -> None:
+    def __init__(self, connection: Connection, params: dict[str, Any], fds: list[int]) -> None:
         self.connection, self.params = connection, params
         self.cancelled = self.done = False
         self.out = {"stdout": b"", "stderr": b""}
@@ -61,10 +61,13 @@ class Command:
             self.resize(**params["pty"])
             params = {**params, "argv": in_terminal(params["argv"])}
             streams = dict.fromkeys(streams, slave)
+        for name, index in params.get("fds", {}).items():
+            streams[name] = fds[index]
         self.process = subprocess.Popen(
             params["argv"], cwd=params.get("cwd"), env=env, start_new_session=True, **streams
         )
-        self.readers = {"stdout": self.process.stdout, "stderr": self.process.stderr}
+        pipes = {"stdout": self.process.stdout, "stderr": self.process.stderr}
+        self.readers = {name: pipe for name, pipe in pipes.items() if pipe is not None}
         if params.get("pty"):
             os.close(slave)
             self.readers = {"stdout": os.fdopen(self.master, "rb", buffering=0)}
@@ -155,9 +158,8 @@ class Connection(threading.Thread):
 
     def run(self) -> None:
         try:
-            with self.sock.makefile("rb") as lines:
-                for line in lines:
-                    self.message(json.loads(line))
+            for line, fds in self.lines():
+                self.message(json.loads(line), fds)
         except (OSError, ValueError):  # reset, or closed under the reader's hands
             pass
         finally:
@@ -167,14 +169,35 @@ class Connection(threading.Thread):
                     command.cancel()
             self.sock.close()
 
-    def message(self, message: dict[str, Any]) -> None:
+    def lines(self) -> Iterator[tuple[bytes, list[int]]]:
+        """Each line with the descriptors that came since the one before."""
+        rest, fds = b"", list[int]()
+        while True:
+            data, more, _, _ = socket.recv_fds(self.sock, 1 << 16, 16)
+            if not data:
+                return
+            *whole, rest = (rest + data).split(b"\n")
+            fds += more
+            for line in whole:
+                yield line, fds
+                fds = []
+
+    def message(self, message: dict[str, Any], fds: list[int]) -> None:
         self.owner.seen.append(message)
         if message["method"] in ("execution/signal", "execution/resize"):
-            self.serve(message)  # their order matters
+            self.serve(message, fds)  # their order matters
         else:
-            threading.Thread(target=self.serve, args=(message,), daemon=True).start()
+            threading.Thread(target=self.serve, args=(message, fds), daemon=True).start()
 
-    def serve(self, message: dict[str, Any]) -> None:
+    def serve(self, message: dict[str, Any], fds: list[int]) -> None:
+        self.owner.descriptors[message.get("id")] = fds
+        try:
+            self.answer(message)
+        finally:
+            for fd in self.owner.descriptors.pop(message.get("id"), []):
+                os.close(fd)
+
+    def answer(self, message: dict[str, Any]) -> None:
         id, params = message.get("id"), message.get("params") or {}
         try:
             handler = self.owner.handlers.get(message["method"])
@@ -197,6 +220,7 @@ class FakeDaemon:
         self.seen: list[dict[str, Any]] = []
         self.commands: dict[str, Command] = {}
         self.requests: dict[Any, Command] = {}
+        self.descriptors: dict[Any, list[int]] = {}
         self.closed = threading.Event()
         self.handlers: dict[str, Handler] = {
             "initialize": lambda c, p, i: {
@@ -264,11 +288,15 @@ class FakeDaemon:
 
     def execute(self, connection: Connection, params: dict[str, Any], id: Any) -> dict[str, Any]:
         params.setdefault("execution_id", f"e{id}")
+        fds = self.descriptors.pop(id, [])
         try:
-            command = Command(connection, params)
+            command = Command(connection, params, fds)
         except OSError as error:
             raise Answer(-32004, f"{params['argv'][0]} cannot be executed: {error.strerror}",
                          kind="ExecFailed", errno=error.errno) from None  # fmt: skip
+        finally:
+            for fd in fds:
+                os.close(fd)
         self.commands[params["execution_id"]] = self.requests[id] = command
         result = command.run()
         del self.commands[params["execution_id"]]

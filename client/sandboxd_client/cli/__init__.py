@@ -90,7 +90,7 @@ def _other(name: str, rest: list[str]) -> int:
 
             print(group(module), end="")
             return 0
-    command = COMMANDS.get(name)
+    command = COMMANDS.get(name) if " " not in module else None
     if name in ("run", "sandbox run", "shell", "explain") and sys.platform == "win32":
         raise UsageError(f"{name} needs a Unix system", "use a client library here")
     if command is None:

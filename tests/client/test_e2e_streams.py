@@ -1,0 +1,220 @@
+"""A command has the caller's own pipes: their ends, SIGPIPE and order are the kernel's."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+
+import pytest
+
+from sandboxd_client import AsyncClient, Client
+
+pytestmark = [pytest.mark.requires("bubblewrap")]
+
+
+def executions(ctl) -> int:
+    return json.loads(ctl("status", "--json").stdout)["executions"]
+
+
+def test_a_reader_that_leaves_is_sigpipe_in_the_command(inside):
+    process = inside.start("run", "--", "yes")
+    assert process.stdout.readline() == b"y\n"
+    process.stdout.close()
+    with process.stderr:
+        assert process.wait(timeout=30) == 128 + signal.SIGPIPE
+        assert process.stderr.read() == b""
+
+
+def test_a_command_that_takes_a_left_reader_as_an_error_ends_as_it_likes(inside):
+    script = "trap '' PIPE; while echo line 2>/dev/null; do :; done; exit 9"
+    process = inside.start("run", "--", "sh", "-c", script)
+    assert process.stdout.readline() == b"line\n"
+    process.stdout.close()
+    with process.stderr:
+        assert process.wait(timeout=30) == 9
+
+
+def test_a_command_that_closes_its_stdout_ends_the_stream_while_it_runs(inside):
+    script = "echo last; exec >&-; read go; exit 4"
+    process = inside.start("run", "--", "sh", "-c", script, stdin=subprocess.PIPE)
+    with process.stdout, process.stderr:
+        assert process.stdout.read() == b"last\n"  # the end came: nobody holds the pipe any more
+        assert process.poll() is None
+        process.stdin.write(b"go\n")
+        process.stdin.close()
+        assert process.wait(timeout=30) == 4
+
+
+def test_a_command_that_closes_its_stdin_breaks_the_writers_pipe_while_it_runs(inside):
+    script = "exec <&-; echo closed; sleep 60"
+    process = inside.start("run", "--", "sh", "-c", script, stdin=subprocess.PIPE)
+    with process.stdout, process.stderr:
+        assert process.stdout.readline() == b"closed\n"
+        with pytest.raises(BrokenPipeError):
+            _keep_writing(process.stdin)
+        process.terminate()
+        assert process.wait(timeout=30) == 143
+    process.stdin.close()
+
+
+def _keep_writing(stream) -> None:
+    """sandboxctl lets go of the pipe when it hears that the command was started."""
+    for _ in range(1000):
+        stream.write(b"x")
+        time.sleep(0.01)
+
+
+def test_input_that_the_command_does_not_read_is_left_to_the_next(inside):
+    words = inside.argv("run", "--", "dd", "bs=1", "count=4", "status=none")
+    done = subprocess.run(
+        ["sh", "-c", '"$@"; echo; cat', "sh", *words], input=b"mineyours", capture_output=True,
+        timeout=60, cwd=inside.workspace, env=inside.env(),
+    )  # fmt: skip
+    assert done.stdout == b"mine\nyours"
+
+
+def test_both_streams_into_one_pipe_keep_their_exact_order(inside):
+    script = "i=0; while [ $i -lt 500 ]; do echo o$i; echo e$i >&2; i=$((i+1)); done"
+    process = inside.start("run", "--", "sh", "-c", script, stderr=subprocess.STDOUT)
+    out, _ = process.communicate(timeout=60)
+    assert out.decode().split() == [f"{name}{i}" for i in range(500) for name in "oe"]
+
+
+@pytest.fixture
+def readable(folder):
+    """A folder of the caller's that a command may read, and not write."""
+    path = folder / "readable"
+    path.mkdir()
+    return str(path)
+
+
+def test_a_denial_is_told_when_only_stdout_is_passed_on(inside, readable):
+    script = f"echo out; touch {readable}/denied"
+    done = inside("run", "--read", readable, "--", "sh", "-c", script)
+    assert (done.stdout, done.returncode) == (b"out\n", 1)
+    assert b"sandboxctl: denied: writing " in done.stderr
+
+
+def test_with_one_pipe_for_both_it_is_said_that_denials_are_not_known(inside, readable):
+    failing = inside.start(
+        "run", "--read", readable, "--", "touch", f"{readable}/denied", stderr=subprocess.STDOUT
+    )
+    assert b"whether a file was denied is not known" in failing.communicate(timeout=60)[0]
+    quiet = inside.start("run", "--quiet", "--", "false", stderr=subprocess.STDOUT)
+    assert quiet.communicate(timeout=60)[0] == b""
+    working = inside.start("run", "--", "true", stderr=subprocess.STDOUT)
+    assert working.communicate(timeout=60)[0] == b""
+
+
+def test_a_limit_on_output_holds_for_a_pipe(ctl, start_daemon):
+    ctl.socket_path = start_daemon(config="[ceiling]\nmax_output_bytes = 100000\n").socket
+    assert ctl("run", "--", "echo", "few").stdout == b"few\n"
+    done = ctl("run", "--", "yes")
+    assert done.returncode != 0
+    assert len(done.stdout) <= 200_000
+    assert b"max_output_bytes" in done.stderr
+
+
+def test_exit_codes_with_pipes(inside, workspace):
+    (workspace / "plain").write_text("x")
+    pipes = {"stdin": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    expected = {
+        ("no-such-program-here",): 127, ("./plain",): 126, ("sh", "-c", "exit 7"): 7,
+        ("sh", "-c", "kill -11 $$"): 139,
+    }  # fmt: skip
+    for argv, code in expected.items():
+        process = inside.start("run", "--", *argv, **pipes)
+        process.communicate(timeout=60)
+        assert process.returncode == code
+    process = inside.start("run", "--timeout", "300ms", "--", "sleep", "61", **pipes)
+    process.communicate(timeout=60)
+    assert process.returncode == 124
+
+
+def test_a_killed_sandboxctl_ends_the_stream(inside):
+    """Whoever reads the output sees its end, so nothing of the command is left."""
+    process = inside.start("run", "--", "sh", "-c", "echo up; sleep 60; echo late")
+    with process.stdout, process.stderr:
+        assert process.stdout.readline() == b"up\n"
+        process.kill()
+        assert process.stdout.read() == b""
+        process.wait()
+
+
+# the clients
+
+
+def reading(fd: int) -> tuple[threading.Thread, list[bytes]]:
+    got: list[bytes] = []
+
+    def read() -> None:
+        with os.fdopen(fd, "rb") as stream:
+            got.append(stream.read())
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    return thread, got
+
+
+def test_the_blocking_client_passes_pipes(shared_daemon):
+    in_read, in_write = os.pipe()
+    out_read, out_write = os.pipe()
+    thread, got = reading(out_read)
+    with Client(shared_daemon.socket) as client, os.fdopen(in_read, "rb") as stdin:
+        with os.fdopen(in_write, "wb") as typing:
+            typing.write(b"typed\n")
+        fds = {"stdin": stdin, "stdout": out_write, "stderr": out_write}
+        result = client.execute(["sh", "-c", "cat; echo err >&2; seq 1 100000"], fds=fds)
+        os.close(out_write)
+        thread.join()
+        assert got == [b"typed\nerr\n" + "".join(f"{n}\n" for n in range(1, 100001)).encode()]
+        assert (result.exit_code, result.stdout.bytes, result.stdout.data) == (0, 0, "")
+
+
+def test_a_streaming_execution_and_a_detached_one_pass_pipes(shared_daemon):
+    with Client(shared_daemon.socket) as client:
+        for detached in (False, True):
+            read, write = os.pipe()
+            thread, got = reading(read)
+            if detached:
+                client.wait(client.start(["echo", "x"], fds={"stdout": write}).execution_id)
+                os.close(write)
+            else:
+                with client.stream(["echo", "x"], fds={"stdout": write}) as execution:
+                    os.close(write)
+                    assert execution.wait().exit_code == 0
+            thread.join()
+            assert got == [b"x\n"]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_the_asynchronous_client_passes_pipes(shared_daemon, anyio_backend):
+    import anyio
+
+    results: dict[int, bytes] = {}
+
+    async def run(client, n):
+        read, write = os.pipe()
+        thread, got = reading(read)
+        await client.execute(["sh", "-c", f"echo {n}"], fds={"stdout": write})
+        os.close(write)
+        await anyio.to_thread.run_sync(thread.join)
+        results[n] = got[0]
+
+    async with AsyncClient(shared_daemon.socket) as client:
+        async with anyio.create_task_group() as group:
+            for n in range(6):
+                group.start_soon(run, client, n)
+        read, write = os.pipe()
+        thread, got = reading(read)
+        async with client.stream(["echo", "s"], fds={"stdout": write}) as execution:
+            os.close(write)
+            await execution.wait()
+        thread.join()
+    assert results == {n: f"{n}\n".encode() for n in range(6)}
+    assert got == [b"s\n"]

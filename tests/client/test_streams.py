@@ -1,0 +1,114 @@
+"""Which of sandboxctl's own descriptors go to the command, and which are relayed."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+
+import pytest
+
+
+def asked(ctl, fake, *arguments, script="true", **streams):
+    """What `execute` was asked for by a run with these streams."""
+    process = ctl.start("run", *arguments, "--", "sh", "-c", script,
+                        **{"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL,
+                           "stderr": subprocess.DEVNULL, **streams})  # fmt: skip
+    process.communicate(timeout=60)
+    assert process.returncode == 0
+    return next(m["params"] for m in fake.seen if m["method"] == "execute")
+
+
+def test_pipes_are_passed_on_and_stderr_is_not(ctl, fake):
+    every = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    params = asked(ctl, fake, **every)
+    assert params["fds"] == {"stdin": 0, "stdout": 1}
+    assert "stdin_open" not in params
+
+
+def test_one_pipe_for_both_is_passed_on_for_both(ctl, fake):
+    params = asked(ctl, fake, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    assert params["fds"] == {"stdout": 0, "stderr": 0}
+
+
+def test_files_are_relayed(ctl, fake, folder):
+    (folder / "in").write_text("typed")
+    with open(folder / "in") as source, open(folder / "out", "w") as target:
+        params = asked(ctl, fake, script="cat", stdin=source, stdout=target)
+    assert "fds" not in params
+    assert params["stdin_open"]
+    assert (folder / "out").read_text() == "typed"
+
+
+def test_a_terminal_is_not_passed_on(ctl, fake, screen):
+    shown = screen(ctl.argv("run", "--no-pty", "--", "echo", "shown"))
+    shown.until(b"shown")
+    assert shown.end() == 0
+    assert "fds" not in fake.seen[-1]["params"]
+
+
+def test_captured_output_is_not_passed_on(ctl, fake):
+    params = asked(ctl, fake, "--json", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert params["fds"] == {"stdin": 0}
+
+
+def test_nothing_is_passed_into_a_sandbox_that_lives_on(ctl, fake):
+    """What a command leaves running there must not hold the caller's pipes."""
+    every = dict.fromkeys(("stdin", "stdout"), subprocess.PIPE)
+    params = asked(ctl, fake, "--sandbox", "sb-1", **every)
+    assert "fds" not in params
+    assert params["sandbox"] == "sb-1"
+    assert not {"manifest", "preset", "workspace", "backend"} & set(params)
+
+
+@pytest.mark.parametrize(("family", "kind", "passed"), [
+    (socket.AF_UNIX, socket.SOCK_STREAM, True),
+    (socket.AF_UNIX, socket.SOCK_DGRAM, False),
+    (socket.AF_INET, socket.SOCK_STREAM, False),
+])  # fmt: skip
+def test_a_socket_is_passed_on_only_if_it_cannot_be_connected_anew(ctl, fake, family, kind, passed):
+    if family == socket.AF_UNIX:
+        ours, theirs = socket.socketpair(family, kind)
+    else:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            ours = socket.create_connection(server.getsockname())
+            theirs, _ = server.accept()
+    with ours, theirs:
+        params = asked(ctl, fake, script="echo said", stdout=theirs)
+        assert ours.recv(100) == b"said\n"
+    assert ("fds" in params) is passed
+
+
+def test_an_output_limit_of_the_ceiling_is_kept_by_relaying(ctl, fake, refuse):
+    execute = fake.execute
+
+    def counting(connection, params, id):
+        if "fds" in params and "stdout" in params["fds"]:
+            raise refuse(-32002, "cannot be counted", kind="PolicyNotSupported",
+                         field="max_output_bytes")  # fmt: skip
+        return execute(connection, params, id)
+
+    fake.handlers["execute"] = counting
+    done = ctl("run", "--", "sh", "-c", "cat; echo out", input=b"in\n")
+    assert (done.stdout, done.stderr, done.returncode) == (b"in\nout\n", b"", 0)
+
+
+def test_other_refusals_are_not_tried_again(ctl, fake, refuse):
+    def refusing(connection, params, id):
+        raise refuse(-32002, "no", kind="PolicyNotSupported", field="network")
+
+    fake.handlers["execute"] = refusing
+    assert ctl("run", "--", "true").returncode == 125
+    assert fake.methods().count("execute") == 1
+
+
+def test_a_descriptor_that_is_closed_does_not_cost_the_connection(fake):
+    from sandboxd_client import Client
+
+    read, write = os.pipe()
+    os.close(read)
+    os.close(write)
+    with Client(fake.path) as client:
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            client.execute(["true"], fds={"stdout": write})
+        assert client.execute(["true"]).exit_code == 0
