@@ -41,15 +41,16 @@ KILL_GRACE_S = 5.0
 class Ground:
     """Where an execution runs.
 
-    `release` lets go of the sandbox. `linger` takes over a command that left processes behind,
-    with the pipes that they still hold; None where nothing may be left behind. `guarded`: the
-    execution watches the protected paths itself.
+    `release` lets go of the sandbox. `dispose` does what takes time and nobody waits for. `linger`
+    takes over a command that left processes behind, with the pipes that they still hold; None
+    where nothing may be left behind. `guarded`: the execution watches the protected paths itself.
     """
 
     backend: Backend
     sandbox: Sandbox
     enforcement: Enforcement
     release: Callable[[], None]
+    dispose: Callable[[Callable[[], None]], None]
     linger: Callable[[Process, list[int]], None] | None = None
     guarded: bool = True
 
@@ -163,7 +164,8 @@ class Execution:
                 self._command(ground), None if request.pty else self._pipes.child
             )
         except BaseException:
-            guard.close()
+            if guard.needed:
+                ground.dispose(guard.close)
             raise
         began = time.perf_counter()
         self._process = process
@@ -198,7 +200,8 @@ class Execution:
             self._close_traffic()
             if not kept:
                 process.close()
-            guard.close()
+            if guard.needed:
+                ground.dispose(guard.close)
 
     def _command(self, ground: Ground) -> Command:
         request, plan = self.request, self.request.plan

@@ -50,6 +50,8 @@ class PersistentSandbox:
             await self.hold.aclose()
             for path, moved_to in self.guard.conclude():
                 log.warning("protected path %s appeared; it is now %s", path, moved_to or "gone")
+            if self.guard.needed:
+                await anyio.to_thread.run_sync(self.guard.close)
 
     def idle(self, now: float) -> bool:
         return self.running == 0 and now - self.last_used > self.idle_s

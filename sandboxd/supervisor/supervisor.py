@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 
 import anyio
@@ -95,7 +95,9 @@ class Supervisor:
             def release() -> None:
                 self.pool.let_go(held.hold.pop_all())
 
-            return await execution.run(Ground(backend, held.sandbox, enforcement, release))
+            return await execution.run(
+                Ground(backend, held.sandbox, enforcement, release, self._dispose)
+            )
         finally:
             with anyio.CancelScope(shield=True):
                 await held.hold.aclose()
@@ -105,13 +107,16 @@ class Supervisor:
         place.running += 1
         try:
             ground = Ground(
-                place.backend, place.sandbox, enforcement, _keep,
+                place.backend, place.sandbox, enforcement, _keep, self._dispose,
                 linger=self.sandboxes.linger, guarded=False,
             )  # fmt: skip
             return await execution.run(ground)
         finally:
             place.running -= 1
             place.last_used = time.monotonic()
+
+    def _dispose(self, work: Callable[[], None]) -> None:
+        self._tasks.start_soon(anyio.to_thread.run_sync, work)
 
     async def _take(self, able: Iterable[Backend], plan: Plan) -> tuple[Backend, Held]:
         failures: list[SandboxUnavailable] = []
