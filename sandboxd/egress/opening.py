@@ -14,6 +14,7 @@ from sandboxd.traffic import Refusal
 
 # The client speaks first here, so nothing is connected before it has said whom it wants.
 CLIENT_FIRST = frozenset({80, 443})
+_TLS = bytes((client_hello.HANDSHAKE, 3))  # every version's major number is 3
 _SSH = b"SSH-"
 _HTTP2 = b"PRI * HTTP/2.0"
 
@@ -32,7 +33,10 @@ async def recognised(inbound: Inbound, target: Target) -> Protocol:
     """Reads as little as possible and leaves it in the buffer. Refused for what may not pass."""
     if not inbound.buffer and not await inbound.more():
         return "nothing"
-    if inbound.buffer[0] == client_hello.HANDSHAKE:
+    while len(inbound.buffer) < len(_TLS) and _TLS.startswith(bytes(inbound.buffer)):
+        if not await inbound.more():
+            break
+    if inbound.buffer.startswith(_TLS):
         await _check_hello(inbound, target)
         return "tls"
     if target.port in CLIENT_FIRST:

@@ -162,6 +162,17 @@ class Internet:
 
     # services
 
+    def sink(self, sock: socket.socket) -> None:
+        """Notes how much came, whatever became of the client."""
+        total = 0
+        buffer = bytearray(1 << 20)
+        try:
+            while size := sock.recv_into(buffer):
+                total += size
+        finally:
+            self.note("sink", total)
+        sock.sendall(f"{total}\n".encode())
+
     def serve_web(self, address: str) -> None:
         handler = type("Handler", (Web,), {"folder": self.folder})
         for port in (80, 443, 8080, 8443):
@@ -224,14 +235,6 @@ def banner(sock: socket.socket) -> None:
     sock.sendall(b"250 " + line)
 
 
-def sink(sock: socket.socket) -> None:
-    total = 0
-    buffer = bytearray(1 << 20)
-    while size := sock.recv_into(buffer):
-        total += size
-    sock.sendall(f"{total}\n".encode())
-
-
 def source(sock: socket.socket) -> None:
     """As many bytes as the first line asks for."""
     left = int(sock.makefile("rb").readline())
@@ -257,7 +260,7 @@ def main() -> None:
     internet.serve_names()
     for address in HTTP_ADDRESSES:
         internet.serve_web(address)
-    services = ((ECHO, echo), (BANNER, banner), (SINK, sink), (SOURCE, source), (SLOW, slow))
+    services = ((ECHO, echo), (BANNER, banner), (SINK, internet.sink), (SOURCE, source), (SLOW, slow))
     for address in ("93.184.216.34", "93.184.216.36"):
         for port, talk in services:
             internet.serve_stream(address, port, talk)
