@@ -260,7 +260,8 @@ def main() -> None:
     internet.serve_names()
     for address in HTTP_ADDRESSES:
         internet.serve_web(address)
-    services = ((ECHO, echo), (BANNER, banner), (SINK, internet.sink), (SOURCE, source), (SLOW, slow))
+    own = (SINK, internet.sink)
+    services = ((ECHO, echo), (BANNER, banner), own, (SOURCE, source), (SLOW, slow))
     for address in ("93.184.216.34", "93.184.216.36"):
         for port, talk in services:
             internet.serve_stream(address, port, talk)
