@@ -52,3 +52,20 @@ def test_an_exit_code_is_the_commands_even_when_it_looks_like_a_signal():
     assert exit_code({"outcome": "signaled", "exit_code": None, "signal": 11}) == 139
     assert exit_code({"outcome": "cancelled", "exit_code": None, "signal": None}) == 125
     assert exit_code({"outcome": "exited", "exit_code": None}) == 125
+
+
+def refused(host: str, *hosts: str) -> dict[str, object]:
+    return {
+        "kind": "network", "target": host, "message": "",
+        "remedy": {"network": {"kind": "allow_hosts", "hosts": list(hosts)}},
+    }  # fmt: skip
+
+
+def test_refused_hosts_are_named_with_the_flag_that_adds_them():
+    denials = [refused("b.example", "a.example", "b.example"),
+               refused("a.example", "a.example", "a.example:22")]  # fmt: skip
+    result = {"outcome": "exited", "exit_code": 1, "denials": denials}
+    assert remarks(result, given=["a.example"]) == [
+        "denied: connecting to b.example, connecting to a.example:22; "
+        "to allow it add: --net b.example --net a.example:22"
+    ]

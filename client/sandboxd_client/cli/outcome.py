@@ -7,6 +7,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from typing import Any
 
 TIMEOUT, REFUSED, SIGNALED = 124, 125, 128
@@ -45,10 +46,13 @@ def exit_code(result: dict[str, Any]) -> int:
     return SIGNALED + signal if isinstance(signal, int) else REFUSED
 
 
-def remarks(result: dict[str, Any], *, blind: bool = False) -> list[str]:
+def remarks(
+    result: dict[str, Any], *, blind: bool = False, given: Collection[str] = ()
+) -> list[str]:
     """The lines to print after the command: how it was ended, and what was denied.
 
-    `blind`: the daemon did not see what the command printed.
+    `blind`: the daemon did not see what the command printed. `given`: hosts of --net, which a
+    remedy repeats and which need not be added again.
     """
     outcome, denials = str(result.get("outcome")), result.get("denials") or []
     lines = []
@@ -56,15 +60,16 @@ def remarks(result: dict[str, Any], *, blind: bool = False) -> list[str]:
     if outcome in _ENDED and outcome not in [denial.get("kind") for denial in denials]:
         lines.append(f"the command was ended: {_ENDED[outcome]}")
     if denials:
-        lines.append(_denied(denials))
+        lines.append(_denied(denials, {f"--net {quoted(host)}" for host in given}))
     elif blind and outcome == "exited" and result.get("exit_code"):
         lines.append(_BLIND)
     return lines
 
 
-def _denied(denials: list[dict[str, Any]]) -> str:
+def _denied(denials: list[dict[str, Any]], given: set[str]) -> str:
     what = list(dict.fromkeys(map(_what, denials)))
     flags = list(dict.fromkeys(flag for d in denials for flag in allowing(d.get("remedy"))))
+    flags = [flag for flag in flags if flag not in given]
     shown = ", ".join(what[:_SHOWN])
     if len(what) > _SHOWN:
         shown += f" and {len(what) - _SHOWN} more (--json shows all)"
@@ -73,9 +78,18 @@ def _denied(denials: list[dict[str, Any]]) -> str:
 
 def _what(denial: dict[str, Any]) -> str:
     kind, target = str(denial.get("kind")), denial.get("target")
+    if kind == "network":
+        target = _with_port(str(target or ""), denial.get("remedy")) or target
     if not target:
         return one_line(str(denial.get("message") or kind))
     return one_line(f"{_VERBS.get(kind, kind)} {target}")
+
+
+def _with_port(host: str, remedy: Any) -> str | None:
+    """The entry of the remedy that names the host with its port: the host alone may be allowed."""
+    network = remedy.get("network") if isinstance(remedy, dict) else None
+    hosts = network.get("hosts") or [] if isinstance(network, dict) else []
+    return next((str(entry) for entry in hosts if str(entry).startswith(f"{host}:")), None)
 
 
 def allowing(remedy: Any) -> list[str]:

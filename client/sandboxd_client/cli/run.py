@@ -143,7 +143,8 @@ def report(result: dict[str, Any], options: Options, *, blind: bool = False) -> 
 
         put(dumps(result) + b"\n")
     elif not options.has("--quiet"):
-        for line in outcome.remarks(result, blind=blind):
+        given = ",".join(options.all("--net")).split(",")
+        for line in outcome.remarks(result, blind=blind, given=given):
             say(line)
     return outcome.exit_code(result)
 
