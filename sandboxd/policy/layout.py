@@ -115,7 +115,8 @@ class Layout:
         while path not in self._by_path:
             if path == "/":
                 return Place("/", Kind.ROOT)
-            path = os.path.dirname(path)
+            # dirname() of a canonical path; asked hundreds of times for every plan.
+            path = path[: path.rfind("/")] or "/"
         return self._by_path[path]
 
     def shows_host(self, path: str) -> bool:

@@ -103,6 +103,17 @@ class SandboxSpec:
     image: str | None = None
     limits: Limits | None = None  # built into the sandbox itself: containers only
     config_version: int = 0
+    _hash: int | None = field(default=None, init=False, repr=False, compare=False)
+
+    def __hash__(self) -> int:
+        """Worked out once: a spec of a workspace has a hundred parts, and is a key many times."""
+        if self._hash is None:
+            parts = (
+                self.base, self.network, self.grants, self.masks, self.links, self.protected,
+                self.run_as, self.image, self.limits, self.config_version,
+            )  # fmt: skip
+            object.__setattr__(self, "_hash", hash(parts))
+        return self._hash or 0
 
     def paths(self, access: Access) -> list[str]:
         """What is allowed, without the folders that are only pinned inside it."""
