@@ -90,6 +90,9 @@ def _candidate(setting: Setting, need: Need) -> _Candidate:
     if remedy is None:
         return _Candidate(need, None, None, _why_not(setting, need))
     (entry,) = remedy[_FIELDS[need.access]]
+    wide = setting.host.is_dir(entry) and too_wide(entry, homes_for(setting, entry))
+    if need.access == "write" and wide:
+        return _Candidate(need, None, None, _why_not(setting, need))
     return _Candidate(need, entry, None, "")
 
 
@@ -105,7 +108,7 @@ def _why_not(setting: Setting, need: Need) -> str:
     missing = remedies.first_missing(setting.host, need.path)
     if missing is not None:
         return f"the folder around it is too wide to allow: make {missing} first, then allow that"
-    return "the folder around it is too wide to allow"
+    return "it is too wide to allow: a folder in it, made first, can be"
 
 
 def _granted(candidate: _Candidate, access: Access) -> bool:

@@ -140,5 +140,7 @@ def _connections(examiner: Examiner, facts: Facts, found: list[Denial]) -> Itera
         elif network.refused(setting, end):
             yield network.denial(setting, end, evidence="kernel")
     if asked and setting.network_restricted and not (facts.lookups or has_kind(found, "network")):
+        # A lookup of something by a command that succeeded: its own name, a version check.
+        aside = aside or not facts.failed
         for host in command_hosts(examiner) or ([] if aside else [None]):
             yield network.denial(setting, host, operation="lookup", evidence="kernel")

@@ -103,19 +103,25 @@ static bool take_address(pid_t pid, uint64_t address, uint64_t size, struct endp
     return true;
 }
 
-/* Loopback, and "any address", which means the same to connect. */
-static bool is_own(const struct endpoint *end)
+static const uint8_t zeros[16];
+
+static bool is_loopback(const struct endpoint *end)
 {
-    static const uint8_t zeros[16];
     if (end->family == AF_INET)
-        return end->address[0] == 127 || memcmp(end->address, zeros, 4) == 0;
-    return memcmp(end->address, zeros, 15) == 0 && end->address[15] <= 1;
+        return end->address[0] == 127;
+    return memcmp(end->address, zeros, 15) == 0 && end->address[15] == 1;
 }
 
-/* What this namespace serves itself is reached. Port 0 is getaddrinfo asking for a route. */
+/* getaddrinfo connects to port 0, and to "any address", to ask for a route: nothing is sent. */
+static bool only_asks(const struct endpoint *end)
+{
+    return end->port == 0 || memcmp(end->address, zeros, sizeof zeros) == 0;
+}
+
+/* What this namespace serves itself is reached. */
 static void note_address(pid_t pid, const struct endpoint *end)
 {
-    if (end->port == 0 || (is_own(end) && port_is_served(end->port)))
+    if (only_asks(end) || (is_loopback(end) && port_is_served(end->port)))
         return;
     struct command *command = command_of(pid);
     if (command != NULL)

@@ -83,6 +83,15 @@ def test_what_the_sandbox_serves_itself_is_reached_and_not_told(noticing: Init) 
     assert noticed(noticing.python(script)) == (told, ["connected", "ECONNREFUSED"])
 
 
+def test_asking_for_a_route_is_not_a_connection(noticing: Init) -> None:
+    script = CONNECT + (
+        "attempt(socket.AF_INET, socket.SOCK_DGRAM, ('0.0.0.0', 8080))\n"
+        "attempt(socket.AF_INET6, socket.SOCK_DGRAM, ('::', 8080))\n"
+        "attempt(socket.AF_INET, socket.SOCK_DGRAM, ('1.2.3.4', 0))\n"
+    )
+    assert noticed(noticing.python(script))[0] == []
+
+
 def test_unix_sockets_and_netlink_are_not_told(noticing: Init) -> None:
     script = CONNECT + (
         "server = socket.socket(socket.AF_UNIX); server.bind('/tmp/s'); server.listen()\n"
