@@ -88,15 +88,19 @@ def running_daemon(
     env: Mapping[str, str] | None = None,
     args: Sequence[str] = (),
     prefix: Sequence[str] = (),
+    checkout: Path = ROOT,
+    module: str = "sandboxd",
 ) -> Iterator[Daemon]:
     """`sandboxd --socket …`, listening. `config` is the text of its config file.
 
+    It runs the code in `checkout`, and `module` as the program.
     On leaving it is stopped with SIGTERM and must exit 0, unless the test has ended it already.
     """
     # Not pytest's tmp_path: a socket's path may have 107 bytes, and test names are long.
     folder = Path(tempfile.mkdtemp(prefix="sbxd-"))
     try:
-        daemon = _start(folder, config, env or {}, [*prefix, *_command(folder), *args])
+        command = [*prefix, *_command(folder, module), *args]
+        daemon = _start(folder, config, env or {}, command, checkout)
         try:
             yield daemon
         finally:
@@ -105,12 +109,14 @@ def running_daemon(
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _command(folder: Path) -> list[str]:
+def _command(folder: Path, module: str) -> list[str]:
     socket = folder / "sandboxd" / "sandboxd.sock"
-    return [sys.executable, "-m", "sandboxd", "--socket", str(socket)]
+    return [sys.executable, "-m", module, "--socket", str(socket)]
 
 
-def _start(folder: Path, config: str | None, env: Mapping[str, str], command: list[str]) -> Daemon:
+def _start(
+    folder: Path, config: str | None, env: Mapping[str, str], command: list[str], checkout: Path
+) -> Daemon:
     home = folder / "home"
     settings = home / ".config" / "sandboxd"
     settings.mkdir(parents=True)
@@ -122,7 +128,7 @@ def _start(folder: Path, config: str | None, env: Mapping[str, str], command: li
         process = subprocess.Popen(
             command,
             env=scrubbed_env(home, env),
-            cwd=ROOT,
+            cwd=checkout,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=log,
