@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 
@@ -100,6 +101,17 @@ def test_other_refusals_are_not_tried_again(ctl, fake, refuse):
     fake.handlers["execute"] = refusing
     assert ctl("run", "--", "true").returncode == 125
     assert fake.methods().count("execute") == 1
+
+
+def test_an_interrupt_is_the_commands_though_nobody_said_that_it_was_started(ctl, fake):
+    """Its output goes past us, so the caller may react to it before we hear of its start."""
+    fake.handlers["execute"] = lambda c, p, i: fake.execute(c, {**p, "stream": False}, i)
+    script = "trap 'echo got; exit 9' INT; echo up; while :; do sleep 0.1; done"
+    process = ctl.start("run", "--", "sh", "-c", script)
+    assert process.stdout.readline() == b"up\n"
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=30)[0] == b"got\n"
+    assert process.returncode == 9
 
 
 def test_a_descriptor_that_is_closed_does_not_cost_the_connection(fake):

@@ -231,7 +231,9 @@ class Relay:
 
     def _ends(self, number: int) -> bool:
         if number == signals.INT:
-            return not self._started or not self._interrupts.first()
+            # Output that does not come by us is seen before we hear that the command was started.
+            passes = self._own is not None and self._own.passes_output
+            return not (self._started or passes) or not self._interrupts.first()
         return number in (signals.TERM, signals.HUP)
 
     def _cancel(self, code: int) -> None:
