@@ -23,7 +23,6 @@ from sandboxd.backends.landlock.sandbox import LandlockSandbox, ProtectedFiles
 from sandboxd.backends.support import LinuxSupport
 from sandboxd.backends.tiers import landlock_tiers
 from sandboxd.linux import init_wire as wire
-from sandboxd.linux import private_folder
 from sandboxd.linux.identity import dropped
 from sandboxd.linux.landlock import (
     Ruleset,
@@ -36,6 +35,7 @@ from sandboxd.linux.landlock import (
 )
 from sandboxd.linux.launch import Launch, LaunchFailed, launched
 from sandboxd.linux.openat import open_checked, open_path, unchanged
+from sandboxd.linux.private_folder import PrivateFolder, remove_stale
 from sandboxd.linux.seccomp import FilterSpec
 from sandboxd.linux.terminal import Terminal, open_terminal
 from sandboxd.policy.layout import layout
@@ -62,7 +62,7 @@ class Landlock:
         bwrap = find_bwrap()
         own = OwnPaths.current((), [bwrap.path] if bwrap else [])
         self._own_code = frozenset(own.read_only)
-        self._warned = False
+        self._used = False
         self._known: dict[SandboxSpec, tuple[float, Rules]] = {}
 
     async def probe(self) -> Probe:
@@ -102,14 +102,14 @@ class Landlock:
         if not abi:
             why = refused.why_missing()
             raise SandboxUnavailable(why.reason, remedy=why.remedy)
-        self._warn(abi)
-        folder = private_folder.make(spec.run_as)
+        await self._first_time(abi)
+        folder = PrivateFolder(spec.run_as)
         try:
-            async with self._opened(spec, abi, folder) as sandbox:
+            async with self._opened(spec, abi, folder.path) as sandbox:
                 yield sandbox
         finally:
             with anyio.CancelScope(shield=True):
-                await anyio.to_thread.run_sync(private_folder.remove, folder)
+                await anyio.to_thread.run_sync(folder.remove)
 
     @asynccontextmanager
     async def _opened(self, spec: SandboxSpec, abi: int, folder: str) -> AsyncIterator[Sandbox]:
@@ -191,11 +191,12 @@ class Landlock:
                 remedy="allow narrower folders, or use a host where bubblewrap works",
             ) from None
 
-    def _warn(self, abi: int) -> None:
-        if not self._warned:
-            self._warned = True
+    async def _first_time(self, abi: int) -> None:
+        if not self._used:
+            self._used = True
             for sentence in missing(abi):
                 log.warning("Landlock: %s", sentence)
+            await anyio.to_thread.run_sync(remove_stale)
 
 
 def _grant(ruleset: Ruleset, rule: PathRule) -> None:
