@@ -176,19 +176,19 @@ class Execution:
         try:
             if request.listener is not None:
                 await request.listener.started(self.id, self.backend)
-            if request.listener is None and not guard.needed and self._input_fits(process):
+            guard.start(process.kill)
+            if request.listener is None and self._input_fits(process):
                 pumps = self._collect(process, streams)
                 report = await self._until_end(process, ground, pumps)
             else:
                 async with anyio.create_task_group() as tasks:
                     self._feed_later(process, tasks)
                     pumps = self._pumps(process, streams, tasks)
-                    watching = guard.start(process.kill, tasks)
                     if self._traffic is not None and request.listener is not None:
                         tasks.start_soon(self._tell_refusals, self._traffic, judge)
                     report = await self._until_end(process, ground, pumps)
-                    watching.cancel()
                     self._close_traffic()
+            guard.stop()
             duration_ms = (self._ended_at - began) * 1000
             if ground.linger is not None and await self._left_behind(process):
                 ground.linger(process, self._outputs())
@@ -200,6 +200,7 @@ class Execution:
             self._close_traffic()
             if not kept:
                 process.close()
+            guard.stop()
             if guard.needed:
                 ground.dispose(guard.close)
 

@@ -39,13 +39,12 @@ class PersistentSandbox:
         self.idle_s = idle_s
         self.created_at = time.time()
         self.guard = Guard(plan.sandbox)
-        self.watching = anyio.CancelScope()
         self.running = 0
         self.last_used = time.monotonic()
 
     async def close(self) -> None:
         """Once everything in it is dead, what appeared of the protected paths is moved aside."""
-        self.watching.cancel()
+        self.guard.stop()
         with anyio.CancelScope(shield=True):
             await self.hold.aclose()
             for path, moved_to in self.guard.conclude():
@@ -87,7 +86,7 @@ class PersistentSandboxes:
             log.warning("sandbox %s made a protected path and is ended", made.id)
             self._forget(made)
 
-        made.watching = made.guard.start(violated, self._tasks)
+        made.guard.start(violated)
 
     def find(self, sandbox_id: str) -> PersistentSandbox:
         found = self._by_id.get(sandbox_id)
