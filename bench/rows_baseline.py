@@ -5,10 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from bench.measure import Row
 
 COMMAND = "/bin/true"
+_ENTRY = "import sys; from sandboxd_client.cli import main; sys.exit(main())"
 
 
 def unsandboxed() -> Row:
@@ -27,8 +29,9 @@ def python_start() -> Row:
 
 def sandboxctl(socket: str, folder: str) -> Row:
     """The whole process. Its stdout is a pipe, as when a program calls it."""
-    words = [sys.executable, "-m", "sandboxd_client.cli", "run", "--no-autostart"]
-    command = [*words, "--socket", socket, "--", COMMAND]
+    installed = Path(sys.executable).parent / "sandboxctl"
+    program = [str(installed)] if installed.exists() else [sys.executable, "-c", _ENTRY]
+    command = [*program, "run", "--no-autostart", "--socket", socket, "--", COMMAND]
     return _spawning("sandboxctl run", command, folder)
 
 
