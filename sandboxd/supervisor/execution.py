@@ -191,7 +191,7 @@ class Execution:
             guard.stop()
             duration_ms = (self._ended_at - began) * 1000
             if ground.linger is not None and await self._left_behind(process):
-                ground.linger(process, self._outputs())
+                ground.linger(process, self._outputs(process))
                 kept = True
             ending = Ending(report, duration_ms, guard.conclude())
             return await self._concluded(ending, streams, judge, ground.enforcement)
@@ -231,7 +231,10 @@ class Execution:
             return False
         return True
 
-    def _outputs(self) -> list[int]:
+    def _outputs(self, process: Process) -> list[int]:
+        """What processes left behind may still print to; whoever gets this closes it."""
+        if process.pty is not None:
+            return [os.dup(process.pty)]
         ends = (self._pipes.stdout_read, self._pipes.stderr_read)
         return [self._pipes.give_up(fd) for fd in ends if fd >= 0]
 

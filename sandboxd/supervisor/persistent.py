@@ -10,11 +10,11 @@ from contextlib import AsyncExitStack
 from uuid import uuid4
 
 import anyio
-from anyio.abc import TaskGroup
 
 from sandboxd.backends.interface import Backend
 from sandboxd.policy.plan import Plan
 from sandboxd.sandbox import Process, Sandbox
+from sandboxd.supervisor.background import Background
 from sandboxd.supervisor.guard import Guard
 from sandboxd.supervisor.output import read_some
 from sandboxd_proto.errors import Busy, InvalidParams, NotFound
@@ -57,8 +57,8 @@ class PersistentSandbox:
 
 
 class PersistentSandboxes:
-    def __init__(self, tasks: TaskGroup) -> None:
-        self._tasks = tasks
+    def __init__(self, background: Background) -> None:
+        self._background = background
         self._by_id: dict[str, PersistentSandbox] = {}
 
     def __len__(self) -> int:
@@ -107,7 +107,7 @@ class PersistentSandboxes:
 
     def _forget(self, found: PersistentSandbox) -> None:
         self._by_id.pop(found.id, None)
-        self._tasks.start_soon(found.close)
+        self._background.start(found.close)
 
     async def end_idle(self) -> None:
         """The one task that ends sandboxes which nobody uses or which have died."""
@@ -120,7 +120,7 @@ class PersistentSandboxes:
 
     def linger(self, process: Process, outputs: list[int]) -> None:
         """A command ended and left processes behind: drain what they print, until they are gone."""
-        self._tasks.start_soon(_linger, process, outputs)
+        self._background.start(_linger, process, outputs)
 
     async def close(self) -> None:
         for found in self.all():

@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 
 import anyio
 import anyio.lowlevel
-from anyio.abc import TaskGroup
 
 from sandboxd.backends.interface import Backend
 from sandboxd.config import Pool as PoolConfig
 from sandboxd.policy.plan import SandboxSpec
 from sandboxd.sandbox import Sandbox
+from sandboxd.supervisor.background import Background
 from sandboxd.supervisor.demand import Demand
 from sandboxd_proto.errors import SandboxdError
 
@@ -60,9 +60,9 @@ class _Shelf:
 
 
 class WarmPool:
-    def __init__(self, config: PoolConfig, tasks: TaskGroup) -> None:
+    def __init__(self, config: PoolConfig, background: Background) -> None:
         self._config = config
-        self._tasks = tasks
+        self._background = background
         self._shelves: OrderedDict[Key, _Shelf] = OrderedDict()
         self._waiting = 0
         self._wake = anyio.Event()
@@ -109,7 +109,7 @@ class WarmPool:
 
     def _open_one(self, shelf: _Shelf) -> None:
         shelf.opening += 1
-        self._tasks.start_soon(self._open, shelf)
+        self._background.start(self._open, shelf)
 
     async def _open(self, shelf: _Shelf) -> None:
         hold = AsyncExitStack()
@@ -144,7 +144,7 @@ class WarmPool:
             shelf.ready.append(held)
 
     def let_go(self, hold: AsyncExitStack) -> None:
-        self._tasks.start_soon(hold.aclose)
+        self._background.start(hold.aclose)
 
     def _shelf(self, backend: Backend, spec: SandboxSpec) -> _Shelf:
         key = (backend.name, spec)
@@ -198,7 +198,7 @@ class WarmPool:
         if lack <= 0 or shelf is None:
             return False
         shelf.opening += 1
-        self._tasks.start_soon(self._open_refill, shelf)
+        self._background.start(self._open_refill, shelf)
         return True
 
     async def _open_refill(self, shelf: _Shelf) -> None:

@@ -15,6 +15,7 @@ from sandboxd.backends.registry import Registry
 from sandboxd.backends.select import refusal, select
 from sandboxd.policy.plan import Plan
 from sandboxd.policy.resolve import Machine
+from sandboxd.supervisor.background import Background
 from sandboxd.supervisor.execution import Execution, Ground
 from sandboxd.supervisor.executions import Executions
 from sandboxd.supervisor.judge import Bench
@@ -42,9 +43,9 @@ class Supervisor:
         self.machine = machine
         self.registry = registry
         self.executions = Executions(bench, machine.config.max_executions)
-        self.pool = WarmPool(machine.config.pool, tasks)
-        self.sandboxes = PersistentSandboxes(tasks)
-        self._tasks = tasks
+        self._background = Background(tasks)
+        self.pool = WarmPool(machine.config.pool, self._background)
+        self.sandboxes = PersistentSandboxes(self._background)
         self._stopping = False
 
     # executing
@@ -72,7 +73,7 @@ class Supervisor:
             self.executions.ended(execution)
 
     def detach(self, execution: Execution) -> None:
-        self._tasks.start_soon(self._perform_alone, execution)
+        self._background.start(self._perform_alone, execution)
 
     async def _perform_alone(self, execution: Execution) -> None:
         try:
@@ -116,7 +117,7 @@ class Supervisor:
             place.last_used = time.monotonic()
 
     def _dispose(self, work: Callable[[], None]) -> None:
-        self._tasks.start_soon(anyio.to_thread.run_sync, work)
+        self._background.start(anyio.to_thread.run_sync, work)
 
     async def _take(self, able: Iterable[Backend], plan: Plan) -> tuple[Backend, Held]:
         failures: list[SandboxUnavailable] = []

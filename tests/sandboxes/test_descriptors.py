@@ -75,9 +75,12 @@ def test_the_pipe_ends_with_the_command(shared_daemon: Daemon) -> None:
 def test_a_file_is_refused(shared_daemon: Daemon, tmp_path: Path) -> None:
     target = tmp_path / "log"
     target.write_text("kept")
-    with target.open("a") as file, shared_daemon.connect() as connection:
-        with pytest.raises(RpcError) as refused:
-            run(connection, "echo lost > /proc/self/fd/1", {"stdout": 0}, [file.fileno()])
+    with (
+        target.open("a") as file,
+        shared_daemon.connect() as connection,
+        pytest.raises(RpcError) as refused,
+    ):
+        run(connection, "echo lost > /proc/self/fd/1", {"stdout": 0}, [file.fileno()])
     assert (refused.value.code, refused.value.field) == (-32602, "fds.stdout")
     assert target.read_text() == "kept"
 
@@ -112,3 +115,18 @@ def test_an_output_limit_cannot_be_kept_on_a_passed_descriptor(shared_daemon: Da
     os.close(read)
     os.close(write)
     assert refused.value.kind == "PolicyNotSupported"
+
+
+def test_a_socket_that_could_lead_elsewhere_is_refused(shared_daemon: Daemon) -> None:
+    """TCP sockets can be connected anew, UDP ones send anywhere: the host's network."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(server.getsockname()) as tcp,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp,
+        socket.socket(socket.AF_UNIX) as unconnected,
+        shared_daemon.connect() as connection,
+    ):
+        for sock in (tcp, udp, unconnected, server):
+            with pytest.raises(RpcError) as refused:
+                run(connection, "true", {"stdout": 0}, [sock.fileno()])
+            assert (refused.value.code, refused.value.field) == (-32602, "fds.stdout")

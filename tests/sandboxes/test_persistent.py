@@ -51,7 +51,8 @@ def test_commands_share_tmp(daemon: Daemon) -> None:
 def test_a_server_started_in_one_command_answers_the_next(daemon: Daemon) -> None:
     with daemon.connect() as connection:
         sandbox = create(connection)
-        script = f"/usr/bin/python3 -c '{SERVER}' > /tmp/log & until grep -q ready /tmp/log; do :; done"
+        wait = "until grep -q ready /tmp/log; do :; done"
+        script = f"/usr/bin/python3 -c '{SERVER}' > /tmp/log & {wait}"
         result = run(connection, sandbox, "sh", "-c", script)
         assert result["outcome"] == "exited"
         assert stdout_of(run(connection, sandbox, "/usr/bin/python3", "-c", ASK)) == "pong\n"
