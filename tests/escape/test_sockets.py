@@ -10,7 +10,7 @@ import socket
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -39,7 +39,7 @@ def greeter(address: str | bytes, *, hand_over: int | None = None) -> Iterator[N
                     client, _ = server.accept()
                 except OSError:
                     return
-                with client:
+                with client, suppress(OSError):
                     rights = array.array("i", [] if hand_over is None else [hand_over])
                     with_it = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)] if rights else []
                     client.sendmsg([b"hi"], with_it)
