@@ -118,7 +118,7 @@ class InitSandbox:
                 descriptors.append(terminal.slave)
             elif stdio is not None:
                 descriptors += [stdio.stdin, stdio.stdout, stdio.stderr]
-            request = _exec_request(
+            request = exec_request(
                 command, has_filter=program is not None, has_terminal=terminal is not None,
                 has_cgroup=cgroup is not None, root=self._root,
             )  # fmt: skip
@@ -138,7 +138,7 @@ class InitSandbox:
         return process
 
 
-def _exec_request(
+def exec_request(
     command: Command, *, has_filter: bool, has_terminal: bool, has_cgroup: bool, root: bool
 ) -> wire.Exec:
     flags = wire.ExecFlag(0)

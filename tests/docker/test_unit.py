@@ -8,6 +8,8 @@ from pathlib import Path
 
 import anyio
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sandboxd.backends.docker.container import Entry, Frame, create_body
 from sandboxd.backends.docker.counters import Counters
@@ -15,9 +17,11 @@ from sandboxd.backends.docker.diagnosis import explained
 from sandboxd.backends.docker.dial import Doorstep
 from sandboxd.backends.docker.endpoint import DEFAULT, find
 from sandboxd.backends.docker.engine import EngineError
+from sandboxd.backends.docker.framing import Unframer
 from sandboxd.backends.docker.lifetime import supervisor_identity
 from sandboxd.backends.docker.mounts import Bind, Surroundings, Tmpfs, container_layout, mounts
 from sandboxd.backends.docker.submounts import parse
+from sandboxd.linux.init_wire import InitLied
 from sandboxd.linux.launch import LaunchFailed
 from sandboxd.policy.layout import Host
 from sandboxd.policy.plan import Grant, Identity, Limits, Mask, NetworkRule, RunAs, SandboxSpec
@@ -165,6 +169,34 @@ def test_counters_of_both_cgroup_versions(version: int, tmp_path: Path) -> None:
     counts = Counters(folders).read()
     assert (counts.cpu_s, counts.memory_kills, counts.forks_refused) == (1.5, 3, 4)
     assert Counters({}).read().cpu_s is None
+
+
+@given(st.lists(st.binary(max_size=40), max_size=8), st.data())
+def test_framing_survives_any_chunking(printed: list[bytes], data: st.DataObject) -> None:
+    word = "ab" * 16
+    stream, said = b"", []
+    for number, text in enumerate(printed):
+        message = bytes([number]) * (number + 1)
+        said.append(message)
+        stream += text + word.encode() + b"k%08x" % len(message) + message.hex().encode()
+    unframer, out, heard = Unframer(word), b"", []
+    while stream:
+        size = data.draw(st.integers(1, 50))
+        piece, stream = stream[:size], stream[size:]
+        more, messages = unframer.feed(piece)
+        out += more
+        heard += [one.message for one in messages]
+    assert (out + unframer.rest(), heard) == (b"".join(printed), said)
+
+
+def test_framing_holds_nothing_back_that_is_not_its_word() -> None:
+    unframer = Unframer("ab" * 16)
+    assert unframer.feed(b"prompt> ") == (b"prompt> ", [])
+    assert unframer.feed(b"a") == (b"", [])
+    assert unframer.feed(b"c") == (b"ac", [])
+    for lie in (b"x00000001ff", b"kzzzzzzzz", b"kffffffff"):
+        with pytest.raises(InitLied):
+            Unframer("ab" * 16).feed(b"ab" * 16 + lie)
 
 
 def _doorstep(folder: Path) -> Doorstep:

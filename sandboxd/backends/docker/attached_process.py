@@ -1,4 +1,4 @@
-"""One command in a container, seen through the engine: its streams relayed, its end reported.
+"""The daemon's side of a carried command: between the engine's stream and an InitProcess.
 
 An attach that nobody reads blocks the engine's kill and inspect of that container, so what comes is
 read to the end whatever becomes of the reader, and every call on the way to the end is bounded.
@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import logging
 import signal
+import socket
+import struct
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -15,8 +17,12 @@ import anyio
 from anyio.abc import TaskGroup
 
 from sandboxd.backends.docker.engine import Engine, EngineError
-from sandboxd.backends.docker.relay import LocalEnds, read_some, write_all
-from sandboxd.sandbox import Command, ExitReport, LimitName, Stdio, TreeUsage
+from sandboxd.backends.docker.framing import Said, Unframer
+from sandboxd.backends.docker.relay import STDERR, LocalEnds, read_some, write_all
+from sandboxd.linux import init_wire as wire
+from sandboxd.linux import packets
+from sandboxd.linux.init_sandbox import InitSandbox
+from sandboxd.sandbox import Command, Stdio
 from sandboxd_proto.errors import SandboxdError
 
 if TYPE_CHECKING:
@@ -25,55 +31,41 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 KILL_S = 3.0
 DRAIN_S = 2.0
-LOOK_EVERY_S = 0.5
+SIZE_EVERY_S = 0.1
+# carried.c's: whom the signal after it is for. SIGKILL needs no such word.
+NEXT_TO_MAIN, NEXT_TO_TREE = 63, 62
+_NO_USAGE = struct.pack("<QQQ", 0, 0, 0)
 
 
-class AttachedProcess:
-    filter_loaded = False
+class Bridge:
+    """`channel`: the other end of an InitProcess's, which hears there what the keeper says."""
 
     def __init__(
-        self, engine: Engine, container: str, stream: Stream, command: Command,
-        stdio: Stdio | None,
+        self, engine: Engine, container: str, stream: Stream, word: str, channel: socket.socket,
+        sandbox: InitSandbox, command: Command, stdio: Stdio | None,
     ) -> None:  # fmt: skip
         self._engine = engine
         self._container = container
         self._stream = stream
-        self._limits = command.limits
+        self._channel = channel
+        self._channel.setblocking(False)
+        self._sandbox = sandbox
         self._ends = LocalEnds(stdio, command.pty)
-        self._tasks: TaskGroup | None = None
-        self._scope = anyio.CancelScope()
-        self._sent: set[int] = set()
-        self._exceeded: LimitName | None = None
-        self._ended = anyio.Event()
+        self._unframer = Unframer(word)
+        self._framed = STDERR if command.pty is None else 1
+        self._last: bytes | None = None
+        self._exited = False
+        self._killed = False
         self._drained = anyio.Event()
-        self._report = ExitReport(None, None, usage=TreeUsage(0.0, 0))
-
-    @property
-    def pty(self) -> int | None:
-        return self._ends.master
+        self._scope = anyio.CancelScope()
 
     def run(self, tasks: TaskGroup) -> None:
-        self._tasks = tasks
         tasks.start_soon(self._carry)
-
-    async def wait(self, *, tree: bool = True) -> ExitReport:
-        """The container ends with its first process, so the tree is always gone with it."""
-        await self._ended.wait()
-        return self._report
-
-    def signal(self, number: int, *, whole_tree: bool = False) -> None:
-        self._sent.add(number)
-        if self._tasks is not None and not self._ended.is_set():
-            self._tasks.start_soon(self._kill, number)
-
-    def kill(self) -> None:
-        self.signal(signal.SIGKILL)
 
     def close(self) -> None:
         self._scope.cancel()
         self._ends.close()
-
-    # the tasks behind it
+        self._channel.close()
 
     async def _carry(self) -> None:
         """Everything that this command needs, until its end; no error leaves it."""
@@ -82,29 +74,53 @@ class AttachedProcess:
                 async with anyio.create_task_group() as relays:
                     relays.start_soon(self._outward)
                     relays.start_soon(self._inward)
-                    if self._limits.cpu_s is not None:
-                        relays.start_soon(self._watch_cpu, self._limits.cpu_s)
+                    relays.start_soon(self._obey)
                     if self._ends.master is not None:
                         relays.start_soon(self._follow_size)
-                    self._report = await self._until_end()
-                    with anyio.move_on_after(DRAIN_S):
-                        await self._drained.wait()
+                    await self._until_end()
                     relays.cancel_scope.cancel()
             except Exception:
                 log.exception("a container's streams broke")
-                self._report = _lost("its streams broke")
+                self._sandbox.lost = "the container's streams broke"
         self._ends.close_outputs()
-        self._ended.set()
+        anyio.notify_closing(self._channel)
+        self._channel.close()
 
     async def _outward(self) -> None:
         """To the very end: a reader that is gone changes nothing."""
         try:
             while (message := await self._stream.read_out()) is not None:
-                await write_all(self._ends.output(message.stream), message.data)
+                data = message.data
+                if message.stream == self._framed:
+                    data, said = self._unframer.feed(data)
+                    for one in said:
+                        self._heard(one)
+                await write_all(self._ends.output(message.stream), data)
+        except wire.InitLied as lie:
+            self._sandbox.lost = f"the sandbox's init was tampered with: {lie}"
+            await self._kill(signal.SIGKILL)
         except Exception as error:  # aiohttp's many ways to say that a connection ended
             log.debug("the attached stream ended: %s", error)
+        await write_all(self._ends.output(self._framed), self._unframer.rest())
         self._ends.close_outputs()
         self._drained.set()
+
+    def _heard(self, said: Said) -> None:
+        if said.speaker == "control":
+            match wire.decode_control(said.message):
+                case wire.IsolationLost(what):
+                    self._sandbox.lost = f"the mount at {what} changed under the running command"
+                case wire.SetupFailed(stage, number, detail):
+                    self._sandbox.lost = f"{stage.name.lower()}: {detail or number}"
+            return
+        match wire.decode_channel(said.message):
+            case wire.Started() if self._ends.master is not None:
+                socket.send_fds(self._channel, [said.message], [self._ends.master])
+            case wire.Gone():
+                self._last = said.message  # after the engine has said what it did
+            case heard:
+                self._exited = self._exited or isinstance(heard, wire.Exited)
+                self._send(said.message)
 
     async def _inward(self) -> None:
         with suppress(OSError, RuntimeError, AssertionError):  # the stream may end at any time
@@ -117,25 +133,47 @@ class AttachedProcess:
             with suppress(OSError, RuntimeError):
                 transport.write_eof()
 
-    async def _until_end(self) -> ExitReport:
+    async def _obey(self) -> None:
+        """What the supervisor wants of the command: a signal, or its end."""
+        while data := await packets.receive(self._channel):
+            if data[0] == wire.MessageType.SIGNAL:
+                number, scope = struct.unpack_from("<II", data, wire.HEADER_BYTES)
+                await self._kill(NEXT_TO_TREE if scope == wire.SignalScope.TREE else NEXT_TO_MAIN)
+                await self._kill(number)
+            elif data[0] == wire.MessageType.KILL:
+                await self._kill(signal.SIGKILL)
+        await self._kill(signal.SIGKILL)  # it was let go of
+
+    async def _until_end(self) -> None:
         try:
-            code = await self._engine.wait(self._container)
+            await self._engine.wait(self._container)
             state = (await self._engine.inspect(self._container))["State"]
         except EngineError as error:
-            return _lost(f"the engine ended the container under the command: {error.message}")
+            self._lose(f"the engine ended the container under the command: {error.message}")
+            return
         except SandboxdError as error:
-            return _lost(f"the container was lost with its engine: {error.message}")
-        if state.get("OOMKilled") and code != 0:
-            self._exceeded = self._exceeded or "memory"
-        # A signal that we sent is known; any other 128+n may as well be an exit code.
-        number = code - 128
-        killed = number if number in self._sent else None
-        return ExitReport(
-            exit_code=None if killed else code, signal=killed,
-            usage=TreeUsage(0.0, 0), limit=self._exceeded,
-        )  # fmt: skip
+            self._lose(f"the container was lost with its engine: {error.message}")
+            return
+        with anyio.move_on_after(DRAIN_S):
+            await self._drained.wait()
+        if state.get("OOMKilled"):
+            self._say(wire.MessageType.LIMIT, struct.pack("<I", wire.LimitKind.MEMORY))
+        ended = self._killed or bool(state.get("OOMKilled"))
+        if not self._exited and ended and self._sandbox.lost is None:
+            self._say(wire.MessageType.EXITED, struct.pack("<I", signal.SIGKILL) + _NO_USAGE)
+        if self._last is not None:
+            self._send(self._last)
+        elif ended and self._sandbox.lost is None:
+            self._say(wire.MessageType.GONE, _NO_USAGE)
+
+    def _lose(self, why: str) -> None:
+        if self._last is not None:
+            self._send(self._last)
+        elif self._sandbox.lost is None:
+            self._sandbox.lost = why
 
     async def _kill(self, number: int) -> None:
+        self._killed = self._killed or number == signal.SIGKILL
         for last in (False, True):
             try:
                 with anyio.fail_after(KILL_S):
@@ -150,25 +188,19 @@ class AttachedProcess:
             except EngineError:
                 return  # it has ended
 
-    async def _watch_cpu(self, limit_s: float) -> None:
-        while True:
-            await anyio.sleep(LOOK_EVERY_S)
-            used = await self._engine.cpu_seconds(self._container)
-            if used is not None and used > limit_s:
-                self._exceeded = "cpu"
-                self.kill()
-                return
-
     async def _follow_size(self) -> None:
         """The daemon resizes its own end of the terminal; the container's follows."""
-        known = self._ends.size()
+        known = None
         while (size := self._ends.size()) is not None:
-            await anyio.sleep(LOOK_EVERY_S / 5)
             if size != known:
                 known = size
                 with suppress(EngineError, SandboxdError):
                     await self._engine.resize(self._container, *size)
+            await anyio.sleep(SIZE_EVERY_S)
 
+    def _say(self, kind: wire.MessageType, payload: bytes) -> None:
+        self._send(struct.pack("<BBHI", kind, 0, 0, len(payload)) + payload)
 
-def _lost(why: str) -> ExitReport:
-    return ExitReport(None, None, usage=TreeUsage(0.0, 0), lost=why)
+    def _send(self, message: bytes) -> None:
+        with suppress(OSError):
+            self._channel.send(message)

@@ -16,6 +16,7 @@ from dataclasses import replace
 import anyio
 
 from sandboxd.backends.docker import diagnosis
+from sandboxd.backends.docker.attached import ENTRY as ATTACHED_ENTRY
 from sandboxd.backends.docker.attached import Attached
 from sandboxd.backends.docker.container import Entry, Frame, command_line, create_body
 from sandboxd.backends.docker.dial import ENTRY
@@ -123,7 +124,7 @@ class Docker:
     def command_line(self, plan: Plan) -> list[str]:
         spec = plan.sandbox
         places = self._layout(spec)
-        entry = Entry(ENTRY) if self._likely_way() == "init" else Entry(("COMMAND",))
+        entry = Entry(ENTRY if self._likely_way() == "init" else ATTACHED_ENTRY)
         return command_line(create_body(spec, self._mounts(places), entry, self._frame(spec)))
 
     def open(self, spec: SandboxSpec) -> AbstractAsyncContextManager[Sandbox]:
@@ -229,7 +230,7 @@ class Docker:
         if any("seccomp" in option for option in self._facts.security):
             found.append("the engine's seccomp profile")
         if self._way == "attach":
-            return (*found, "no init of ours inside: reports come from the engine")
+            return (*found, "our init inside, carried by the engine", "seccomp filters")
         found += ["our init inside", "seccomp filters"]
         return (*found, f"Landlock ABI {self._landlock_abi}") if self._landlock_abi else (*found,)
 
@@ -237,8 +238,8 @@ class Docker:
         found: list[str] = []
         if self._way == "attach":
             found.append(
-                "docker: this engine does not share this machine's sockets; no warm or persistent "
-                "sandboxes, and a signal shows as exit code 128+n"
+                "docker: this engine does not share this machine's sockets: no warm or persistent "
+                "sandboxes"
             )
         if os.getuid() == 0:
             found.append(

@@ -7,11 +7,11 @@ profile, no log, no swap beyond the memory limit, and no descriptor, socket or d
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from sandboxd.backends.docker.engine import Body
-from sandboxd.backends.docker.mounts import TMP_BYTES, Bind, Mount
+from sandboxd.backends.docker.mounts import TMP_BYTES, Bind, Mount, Tmpfs
 from sandboxd.policy.plan import Limits, RunAs, SandboxSpec
 
 SHM_BYTES = 256 << 20
@@ -26,11 +26,16 @@ class Entry:
     argv: tuple[str, ...]
     env: tuple[tuple[str, str], ...] = ()
     cwd: str = "/"
-    unset: tuple[str, ...] = ()  # names that image and engine would set
     stdin: bool = False
     tty: bool = False
     remove_at_end: bool = True  # by the engine itself
-    engine_init: bool = False  # of the engine's own, as PID 1: a command as PID 1 ignores SIGTERM
+
+
+@dataclass(frozen=True, slots=True)
+class Volume:
+    """An empty place at `dest` that goes with the container: files can be put into it before."""
+
+    dest: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,18 +46,17 @@ class Frame:
     user: RunAs
     labels: Mapping[str, str]
     userns_host: bool = False
-    ulimits: Mapping[str, int] = field(default_factory=dict)
     own_processes: int = OWN_PROCESSES
 
 
 def create_body(
-    spec: SandboxSpec, mounts: Sequence[Mount], entry: Entry, frame: Frame
+    spec: SandboxSpec, mounts: Sequence[Mount | Volume], entry: Entry, frame: Frame
 ) -> Body:
     return {
         "Image": frame.image,
         "Entrypoint": list(entry.argv),
         "Cmd": [],
-        "Env": [*(f"{name}={value}" for name, value in entry.env), *entry.unset],
+        "Env": [f"{name}={value}" for name, value in entry.env],
         "WorkingDir": entry.cwd,
         "User": f"{frame.user.uid}:{frame.user.gid}",
         "Labels": dict(frame.labels),
@@ -69,7 +73,7 @@ def create_body(
 
 
 def _host_config(
-    spec: SandboxSpec, mounts: Sequence[Mount], entry: Entry, frame: Frame
+    spec: SandboxSpec, mounts: Sequence[Mount | Volume], entry: Entry, frame: Frame
 ) -> dict[str, Any]:
     return {
         "ReadonlyRootfs": True,
@@ -80,28 +84,31 @@ def _host_config(
         "IpcMode": "private",
         "LogConfig": {"Type": "none"},
         "AutoRemove": entry.remove_at_end,
-        "Init": entry.engine_init,
+        "Init": False,
         "ShmSize": SHM_BYTES,
-        "Mounts": [_bind(mount) for mount in mounts if isinstance(mount, Bind)],
+        "Mounts": [_mount(mount) for mount in mounts if not isinstance(mount, Tmpfs)],
         "Tmpfs": {
             mount.dest: _TMPFS.format(uid=frame.user.uid, gid=frame.user.gid)
             for mount in mounts
-            if not isinstance(mount, Bind)
+            if isinstance(mount, Tmpfs)
         },
         "Ulimits": [
             {"Name": name, "Soft": value, "Hard": value}
-            for name, value in sorted({"core": 0, **frame.ulimits}.items())
+            for name, value in _ULIMITS
         ],
         **({"UsernsMode": "host"} if frame.userns_host else {}),
         **_limits(spec.limits or Limits(), frame.own_processes),
     }
 
 
+_ULIMITS = (("core", 0),)
 # Its owner too: where the image has the folder, runc gives it the image's mode.
 _TMPFS = f"rw,exec,nosuid,nodev,size={TMP_BYTES},mode=1777,uid={{uid}},gid={{gid}}"
 
 
-def _bind(mount: Bind) -> dict[str, Any]:
+def _mount(mount: Bind | Volume) -> dict[str, Any]:
+    if isinstance(mount, Volume):
+        return {"Type": "volume", "Target": mount.dest, "VolumeOptions": {"NoCopy": True}}
     return {
         "Type": "bind",
         "Source": mount.source,
@@ -131,6 +138,8 @@ def command_line(body: Body) -> list[str]:
              "--security-opt", "no-new-privileges", "--log-driver", "none",
              "--user", body["User"], "--network", host["NetworkMode"]]  # fmt: skip
     for mount in host["Mounts"]:
+        if mount["Type"] != "bind":
+            continue
         mode = ",readonly,bind-nonrecursive" if mount["ReadOnly"] else ""
         words += ["--mount", f"type=bind,src={mount['Source']},dst={mount['Target']}{mode}"]
     for path, options in host["Tmpfs"].items():

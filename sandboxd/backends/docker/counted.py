@@ -39,18 +39,19 @@ class CountedSandbox:
         before = self._counters.read()
         left = replace(command, limits=_not_seen(command.limits, before))
         process = await self._inner.spawn(left, stdio)
-        return CountedProcess(process, self._counters, before, command.limits, self._why_lost)
+        return CountedProcess(process, self._counters, before, command, self._why_lost)
 
 
 class CountedProcess:
     def __init__(
-        self, inner: InitProcess, counters: Counters, before: Counts, limits: Limits,
+        self, inner: InitProcess, counters: Counters, before: Counts, command: Command,
         why_lost: WhyLost,
     ) -> None:  # fmt: skip
         self._inner = inner
         self._counters = counters
         self._before = before
-        self._limits = limits
+        self._limits = command.limits
+        self._alone = not command.keep_background
         self._why_lost = why_lost
         self._exceeded: LimitName | None = None
         self.signal = inner.signal
@@ -82,16 +83,13 @@ class CountedProcess:
         return replace(report, limit=report.limit or self._exceeded, lost=None)
 
     def _look(self, report: ExitReport | None) -> LimitName | None:
-        """A command that came to a good end was not ended by a limit.
-
-        The kernel kills what is too large, and the command may cope with that: whether memory
-        ended it shows at its end only. Forks are refused for as long as they are tried.
-        """
-        if report is not None and report.exit_code == 0:
+        """A kill of the kernel is the container's. Where a command shares the container with others
+        it is the command's own only if that came to a bad end."""
+        if report is not None and report.exit_code == 0 and not self._alone:
             return None
         now, before, limits = self._counters.read(), self._before, self._limits
         killed = limits.memory_bytes is not None and _more(now.memory_kills, before.memory_kills)
-        if report is not None and killed:
+        if killed and (self._alone or report is not None):
             return "memory"
         if limits.processes is not None and _more(now.forks_refused, before.forks_refused):
             return "processes"

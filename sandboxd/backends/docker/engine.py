@@ -6,8 +6,6 @@ with aiodocker's default of a hundred as many runs as that wait for each other f
 
 from __future__ import annotations
 
-import base64
-import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -53,14 +51,6 @@ class Facts:
     userns_remap: bool
     security: tuple[str, ...]
     data_root: str
-
-
-@dataclass(frozen=True, slots=True)
-class ImageFacts:
-    """`variables`: the names of what it puts into every command's environment."""
-
-    identity: str
-    variables: tuple[str, ...]
 
 
 class Engine:
@@ -133,15 +123,14 @@ class Engine:
 
         return await self._call(connect)
 
-    async def cpu_seconds(self, container: str) -> float | None:
-        """What the whole container has used; None when the engine cannot say (any more)."""
-        try:
-            (said,) = await self._call(
-                lambda docker: docker.containers.container(container).stats(stream=False), SHORT_S
-            )
-            return float(said["cpu_stats"]["cpu_usage"]["total_usage"]) / 1e9
-        except (EngineError, SandboxUnavailable, KeyError, ValueError):
-            return None
+    async def put(self, container: str, folder: str, tar: bytes) -> None:
+        """Files into a container that is not started yet."""
+
+        async def put(docker: aiodocker.Docker) -> None:
+            handle = docker.containers.container(container)
+            await handle.put_archive(folder, tar)  # type: ignore[no-untyped-call]
+
+        await self._call(put)
 
     async def labelled(self, label: str) -> list[str]:
         """The ids of all containers that carry `label` (key=value), whatever their state."""
@@ -153,31 +142,12 @@ class Engine:
 
     async def has_image(self, image: str) -> bool:
         try:
-            await self.image(image)
+            await self._call(lambda docker: docker.images.inspect(image), SHORT_S)
         except EngineError as error:
             if error.status == 404:
                 return False
             raise
         return True
-
-    async def image(self, name: str) -> ImageFacts:
-        said = await self._call(lambda docker: docker.images.inspect(name), SHORT_S)
-        env = (said.get("Config") or {}).get("Env") or ()
-        return ImageFacts(str(said["Id"]), tuple(str(pair).partition("=")[0] for pair in env))
-
-    async def mode_of(self, container: str, path: str) -> int | None:
-        """The mode of a path in a container that need not run; None: there is no such path."""
-
-        async def ask(docker: aiodocker.Docker) -> int:
-            where = f"containers/{container}/archive"
-            async with docker._query(where, "HEAD", params={"path": path}) as answer:
-                told = base64.b64decode(answer.headers["X-Docker-Container-Path-Stat"])
-                return int(json.loads(told)["mode"])
-
-        try:
-            return await self._call(ask, SHORT_S)
-        except json.JSONDecodeError:
-            return None  # aiodocker wants to read the words of a refusal, and HEAD has none
 
     async def pull(self, image: str) -> None:
         await self._call(lambda docker: docker.images.pull(image), None)

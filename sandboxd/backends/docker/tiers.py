@@ -30,12 +30,7 @@ _WITH_INIT: dict[str, Tier] = {
 }
 _ATTACHED: dict[str, Tier] = {
     **_WITH_INIT,
-    # The engine's profile stands in for ours: it refuses much the same, but not AF_VSOCK.
-    "syscall_policy": "best_effort",
-    "network": "best_effort",
-    # The engine adds HOME, HOSTNAME and what the image sets.
-    "env": "best_effort",
-    # A limit of each process.
+    # Summed over the tree by the init: it can overshoot.
     "max_cpu_secs": "best_effort",
 }
 
@@ -51,11 +46,7 @@ def container_tiers(plan: Plan, way: Way) -> dict[str, Tier]:
             field=refused[0][0],
             remedy="leave it out, or use the bubblewrap backend",
         )
-    tiers = dict(_WITH_INIT if way == "init" else _ATTACHED)
-    if plan.sandbox.network.kind == "inherit":
-        tiers["network"] = "enforced"
-    if plan.syscall_policy == "inherit":
-        tiers["syscall_policy"] = "enforced"
+    tiers = _WITH_INIT if way == "init" else _ATTACHED
     return {field: tier for field, tier in tiers.items() if field in plan.asked}
 
 
@@ -66,9 +57,6 @@ def _refused(plan: Plan, way: Way) -> list[tuple[str, str]]:
     memory = plan.limits.memory_bytes
     if memory is not None and memory < MEMORY_MIN:
         found.append(("max_memory_bytes", f"an engine's least is {MEMORY_MIN} bytes"))
-    if way == "attach":
-        if plan.syscall_policy == "strict":
-            found.append(("syscall_policy", "this engine cannot load our allowlist"))
-        if "base" in plan.asked and plan.sandbox.base == "host":
-            found.append(("base", "this engine does not have this machine's files"))
+    if way == "attach" and "base" in plan.asked and plan.sandbox.base == "host":
+        found.append(("base", "this engine does not have this machine's files"))
     return found

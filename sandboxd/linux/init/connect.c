@@ -41,5 +41,7 @@ int control_open(int argc, char **argv)
 {
     if (argc > 2 && strcmp(argv[1], "--connect") == 0)
         return above_stdio(dial(argv[2]));
+    if (argc > 2 && strcmp(argv[1], "--carried") == 0)
+        return above_stdio(carried_open(argc, argv));
     return argc > 1 ? atoi(argv[1]) : INHERITED_FD;
 }

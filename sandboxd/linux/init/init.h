@@ -130,6 +130,11 @@ void free_exec(struct exec_request *request);
 /* The control socket that the command line names; -1 when there is none. */
 int control_open(int argc, char **argv);
 
+/* carried.c */
+
+/* In the init that is forked: its control socket. PID 1 stays behind and does not return. */
+int carried_open(int argc, char **argv);
+
 /* descriptors.c */
 
 void close_from(unsigned first);
