@@ -12,6 +12,8 @@ from support.daemon import Daemon, running_daemon
 
 from bench.rows_daemon import Params
 
+# The workspace is the common case; an empty manifest without network is the least there is.
+MINIMAL: Params = {"manifest": {"network": "deny"}}
 NO_POOL = "[pool]\nenabled = false\n"
 
 
@@ -26,7 +28,7 @@ class Size:
     growth_rounds: int
 
 
-FULL = Size(rounds=60, rate_s=8.0, stream_bytes=1 << 30, stream_turns=3, growth_rounds=12)
+FULL = Size(rounds=40, rate_s=6.0, stream_bytes=1 << 30, stream_turns=2, growth_rounds=8)
 QUICK = Size(rounds=6, rate_s=1.2, stream_bytes=64 << 20, stream_turns=2, growth_rounds=2)
 
 

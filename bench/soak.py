@@ -22,8 +22,9 @@ from support.rpc import Connection
 
 CLIENTS = 4
 WARM_UP = 0.2  # of the time; not compared
-# What a line may grow from the first third to the last: parts of itself, and a fixed amount.
-SLACK = {"rss_kib": (0.05, 1024), "descriptors": (0.05, 8), "children": (0.1, 8)}
+# What a line may grow from the first third to the last: parts of itself, and a fixed amount. How
+# many descriptors are open depends on what is running; one lost in a hundred commands shows.
+SLACK = {"rss_kib": (0.05, 1024), "descriptors": (0.1, 40), "children": (0.1, 8)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,17 +7,16 @@ from contextlib import ExitStack
 from bench import rows_baseline, rows_daemon
 from bench.lines import Line, Section, Target, ms
 from bench.measure import Measured, latency
-from bench.place import Place
+from bench.place import MINIMAL, Place
 
 WARM_OF_BWRAP, WARM_OF_PLAIN, PERSISTENT_OF_PLAIN, CTL_OF_PLAIN = 0.35, 1.6, 1.2, 3.0
 
 
 def measured(place: Place) -> Section:
     with ExitStack() as held:
-        bwrap = rows_baseline.bare_bwrap(rows_daemon.command_line(place.warm, place.policy))
         rows = [
             rows_baseline.unsandboxed(),
-            bwrap,
+            rows_baseline.bare_bwrap(rows_daemon.command_line(place.warm, place.policy)),
             held.enter_context(rows_daemon.execute("execute, cold", place.cold, place.policy)),
             held.enter_context(rows_daemon.execute("execute, warm", place.warm, place.policy)),
             held.enter_context(
@@ -25,11 +24,18 @@ def measured(place: Place) -> Section:
             ),
             rows_baseline.python_start(),
             rows_baseline.sandboxctl(place.warm.socket, place.policy["workspace"]),
+            rows_baseline.bare_bwrap(rows_daemon.command_line(place.warm, MINIMAL)),
+            held.enter_context(rows_daemon.execute("execute, warm", place.warm, MINIMAL)),
+            held.enter_context(
+                rows_daemon.persistent("execute, persistent sandbox", place.warm, MINIMAL)
+            ),
         ]
         results = latency(rows, rounds=place.size.rounds)
+    for one in results[-3:]:
+        one.name += ", empty manifest"
     return Section(
         "One /bin/true, requests paced 20 ms apart",
-        tuple(_lines(*results)),
+        (*_lines(*results[:-3]), *_minimal(results[0], *results[-3:])),
         "`sandboxctl run` is a whole process: its ratio counts what it takes beyond Python's own "
         "start (`python -c pass`).",
     )
@@ -55,6 +61,19 @@ def _lines(
             (Target(CTL_OF_PLAIN, beyond),),
         ),
     ]  # fmt: skip
+
+
+def _minimal(
+    plain: Measured, bwrap: Measured, warm: Measured, persistent: Measured
+) -> list[Line]:
+    of_plain, of_bwrap = warm.p50 / plain.p50, warm.p50 / bwrap.p50
+    kept = persistent.p50 / plain.p50
+    return [
+        _line(bwrap, plain, "unsandboxed"),
+        _line(warm, bwrap, "bare bwrap, empty manifest", Target(WARM_OF_BWRAP, of_bwrap)),
+        _line(warm, plain, "unsandboxed", Target(WARM_OF_PLAIN, of_plain)),
+        _line(persistent, plain, "unsandboxed", Target(PERSISTENT_OF_PLAIN, kept)),
+    ]
 
 
 def _line(one: Measured, base: Measured, name: str, *targets: Target) -> Line:
