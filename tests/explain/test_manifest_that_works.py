@@ -144,7 +144,7 @@ def test_a_service_of_the_host_is_reached_after_it_was_explained(filled: Ctl) ->
 @contextmanager
 def http_server() -> Iterator[int]:
     class Hello(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:  # noqa: N802 - the library's name
+        def do_GET(self) -> None:
             self.send_response(200)
             self.send_header("Content-Length", "6")
             self.end_headers()

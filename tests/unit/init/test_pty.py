@@ -87,9 +87,12 @@ if child == 0:
     os.setpgid(0, 0)
     signal.signal(signal.SIGTTOU, signal.SIG_IGN)
     os.tcsetpgrp(0, os.getpgrp())
-    signal.signal(signal.SIGUSR1, lambda *_: os._exit(9))
+    # Waited for, not handled: a handler that runs just before a sleep does not shorten it.
+    signal.signal(signal.SIGUSR1, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
     print("foreground", flush=True)
-    time.sleep(600)
+    signal.sigwait([signal.SIGUSR1])
+    os._exit(9)
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
     command = init.python(script, flags=PTY)
