@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.measure import Row
+from bench.measure import Disturbed, Row
 
 COMMAND = "/bin/true"
 _ENTRY = "import sys; from sandboxd_client.cli import main; sys.exit(main())"
@@ -37,8 +37,10 @@ def sandboxctl(socket: str, folder: str) -> Row:
 
 def _spawning(name: str, command: list[str], folder: str | None = None) -> Row:
     def once() -> None:
-        subprocess.run(
-            command, check=True, stdin=subprocess.DEVNULL, capture_output=True, cwd=folder
+        done = subprocess.run(
+            command, check=False, stdin=subprocess.DEVNULL, capture_output=True, cwd=folder
         )
+        if done.returncode != 0:
+            raise Disturbed(f"{name}: {done.stderr.decode(errors='replace').strip()[-300:]}")
 
     return Row(name, once, worker=lambda: once)
