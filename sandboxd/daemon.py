@@ -117,9 +117,20 @@ def _own_folder(listener: Listener) -> str | None:
 
 def _hidden(start: Start, listener: Listener, state: StateFolder) -> list[str]:
     """What no sandbox may see: socket, state and config (which may hold a key)."""
-    hidden = [state.path, start.config_path]
+    hidden = [state.path, _config_folder(start.config_path) or start.config_path]
     folder = _own_folder(listener)
     return [*hidden, folder] if folder else [*hidden, listener.path, listener.path + ".lock"]
+
+
+def _config_folder(path: str) -> str | None:
+    """The config's folder, where it is ours alone. Made if it is missing: only what exists can be
+    masked, and a command that could make it would write the daemon's next config."""
+    folder = os.path.dirname(os.path.abspath(path))
+    if os.path.basename(folder) != "sandboxd":
+        return None
+    with suppress(OSError):
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+    return folder
 
 
 def _programs() -> list[str]:

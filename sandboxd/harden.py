@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import resource
+import signal
 import sys
 
 _PR_SET_DUMPABLE = 4
@@ -16,6 +17,8 @@ def harden() -> None:
     os.umask(0o077)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     _raise_descriptor_limit()
+    # Inherited as ignored (a shell's `trap "" CHLD`), nobody could be waited for.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     if sys.platform == "linux":
         libc = ctypes.CDLL(None, use_errno=True)
         for option, value in ((_PR_SET_DUMPABLE, 0), (_PR_SET_NO_NEW_PRIVS, 1)):

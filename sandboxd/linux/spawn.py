@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 import anyio
 
 # Python ignores these; an ignored signal stays ignored across exec.
-_RESET = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM)
+_RESET = (signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM)
 
 
 class Helper:

@@ -10,13 +10,14 @@ from sandboxd_proto.manifest import Duration, Manifest
 
 _MAX_SECONDS = 10.0 * 365 * 86400
 _MAX_BYTES = 2**62
+_MAX_PROCESSES = 2**22  # the kernel's own limit on pids
 
 
 def limits(manifest: Manifest) -> Limits:
     return Limits(
         memory_bytes=_positive(manifest.max_memory_bytes, "max_memory_bytes"),
         cpu_s=_seconds(manifest.max_cpu_secs, "max_cpu_secs"),
-        processes=_positive(manifest.max_processes, "max_processes"),
+        processes=_positive(manifest.max_processes, "max_processes", _MAX_PROCESSES),
         file_bytes=_positive(manifest.max_file_bytes, "max_file_bytes"),
         output_bytes=_positive(manifest.max_output_bytes, "max_output_bytes"),
         cpus=_seconds(manifest.max_cpus, "max_cpus"),
@@ -36,7 +37,7 @@ def timeout(manifest: Manifest, default_s: float) -> float | None:
     if given == "none":
         return None
     if isinstance(given, Duration):
-        if given.secs < 0 or not 0 <= given.nanos < 1_000_000_000:
+        if not 0 <= given.secs <= _MAX_SECONDS or not 0 <= given.nanos < 1_000_000_000:
             raise _not_positive("timeout", f"{given.secs} s {given.nanos} ns")
         return _seconds(given.secs + given.nanos / 1e9, "timeout")
     assert not isinstance(given, str)
@@ -49,8 +50,8 @@ def _seconds(value: float | None, field: str) -> float | None:
     return value
 
 
-def _positive(value: int | None, field: str) -> int | None:
-    if value is not None and not 0 < value <= _MAX_BYTES:
+def _positive(value: int | None, field: str, most: int = _MAX_BYTES) -> int | None:
+    if value is not None and not 0 < value <= most:
         raise _not_positive(field, value)
     return value
 
@@ -58,7 +59,7 @@ def _positive(value: int | None, field: str) -> int | None:
 def _not_positive(field: str, value: object) -> ManifestInvalid:
     hint = ' or "none" for no timeout' if field == "timeout" else ""
     return ManifestInvalid(
-        f"{field} must be greater than zero, and not {value}",
+        f"{field} must be greater than zero and within reason, and not {str(value)[:40]}",
         field=field,
         remedy=f"give a positive number, or leave {field} out{hint}",
     )

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import msgspec
 from anyio.abc import TaskGroup
 
@@ -23,6 +24,9 @@ from sandboxd_proto.wire import decode_json, encode
 log = logging.getLogger(__name__)
 MAX_IN_FLIGHT = 512
 MAX_BATCH = 1000
+FRAMES_A_TURN = 64
+# What ends or unblocks a command is taken also when a connection has too much in flight.
+ALWAYS_TAKEN = {"execution/cancel", "execution/signal", "execution/close_stdin"}
 HALF_CLOSED_POLL_S = 0.02
 
 Answer = Callable[[Any], None]
@@ -62,7 +66,11 @@ class Connection:
                 return
             self._received += len(data)
             self._descriptors.add(self._received, fds)
-            for item in self._decoder.feed(data):
+            # A client that never stops sending must not keep the others waiting.
+            await anyio.lowlevel.checkpoint()
+            for index, item in enumerate(self._decoder.feed(data), 1):
+                if index % FRAMES_A_TURN == 0:
+                    await anyio.lowlevel.checkpoint()
                 if self._decoder.framing is not None:
                     self.channel.framing = self._decoder.framing
                 if not await self._take(item, tasks):
@@ -123,8 +131,6 @@ class Connection:
         """Returns once later frames may refer to what this one made."""
         try:
             request = read_request(value)
-            if self._in_flight >= MAX_IN_FLIGHT:
-                raise Busy(f"{MAX_IN_FLIGHT} requests of this connection are in flight already")
         except SandboxdError as error:
             await answer(failure(readable_id(value), error))
             return
@@ -133,6 +139,14 @@ class Connection:
             if silent is not None:
                 await silent(None)
             return
+        if self._in_flight >= MAX_IN_FLIGHT and request.method not in ALWAYS_TAKEN:
+            busy = Busy(f"{MAX_IN_FLIGHT} requests of this connection are in flight already")
+            if request.id is not msgspec.UNSET:
+                await answer(failure(request.id, busy))
+            elif silent is not None:
+                await silent(None)
+            return
+        self._in_flight += 1
         registered = anyio.Event()
         tasks.start_soon(self._handle, request, offset, registered, answer, silent)
         if request.method == "execute":
@@ -142,7 +156,7 @@ class Connection:
         if request.method != "$/cancelRequest" or not isinstance(request.params, dict):
             return
         wanted = request.params.get("id")
-        if isinstance(wanted, str | int | float):
+        if isinstance(wanted, str | int | float) and not isinstance(wanted, bool):
             execution = self._executions_by_request.get(wanted)
             if execution is not None:
                 execution.cancel()
@@ -151,8 +165,11 @@ class Connection:
         self, request: Request, offset: int, registered: anyio.Event, answer: Any, silent: Any
     ) -> None:
         key = request.id
+        mine: Execution | None = None
 
         def note(execution: Execution | None) -> None:
+            nonlocal mine
+            mine = execution
             if execution is not None and key is not msgspec.UNSET and key is not None:
                 self._executions_by_request[key] = execution
             registered.set()
@@ -164,7 +181,6 @@ class Connection:
             descriptors=lambda: self._descriptors.take(offset),
             request_id=key,
         )
-        self._in_flight += 1
         try:
             result = await self._service.dispatcher.answer(request, call)
             registered.set()
@@ -175,5 +191,5 @@ class Connection:
         finally:
             self._in_flight -= 1
             registered.set()
-            if key is not msgspec.UNSET:
-                self._executions_by_request.pop(key, None)
+            if mine is not None and self._executions_by_request.get(key) is mine:
+                del self._executions_by_request[key]

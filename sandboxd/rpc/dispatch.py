@@ -118,7 +118,7 @@ def _typed(method: methods.Method, params: dict[str, Any]) -> Any:
         return convert(params, method.params)
     except InvalidParams as error:
         field = error.field or ""
-        if field == "manifest" or not field.startswith("manifest"):
+        if not field.startswith(("manifest.", "manifest[")):
             raise
         inner = field.removeprefix("manifest").lstrip(".")
         raise ManifestInvalid(

@@ -44,7 +44,10 @@ def listen(path: str) -> Listener:
     _check_folder(os.path.dirname(path))
     if len(os.fsencode(path)) > 107:
         raise ListenError(f"the socket path {path} is longer than 107 bytes: choose a shorter one")
-    lock = _lock(path)
+    try:
+        lock = _lock(path)
+    except OSError as error:
+        raise ListenError(f"cannot lock {path}: {os.strerror(error.errno or 0)}") from None
     try:
         _remove_stale(path)
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -62,6 +65,9 @@ def listen(path: str) -> Listener:
 
 def adopt(sock: socket.socket) -> Listener:
     """A socket that systemd listens on; it stays systemd's."""
+    listening = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+    if sock.family != socket.AF_UNIX or sock.type != socket.SOCK_STREAM or not listening:
+        raise ListenError("the socket that was passed is no listening Unix stream: use Accept=no")
     return Listener(sock, None)
 
 

@@ -24,7 +24,7 @@ def passed(wanted: PassedDescriptors, received: tuple[int, ...]) -> Passed:
             index = getattr(wanted, name)
             if index is not None:
                 used[name] = _take(index, received, f"fds.{name}")
-    except InvalidParams:
+    except BaseException:
         _close(used.values())
         raise
     finally:

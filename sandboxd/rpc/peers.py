@@ -43,7 +43,7 @@ def refusal(sock: socket.socket, *, allow_other_namespaces: bool) -> Unauthorize
         found = _check_process(peer, allow_other_namespaces=allow_other_namespaces)
         if found is None and pinned is not None and _ended(pinned):
             # Its pid may be another process by now: what was read cannot be trusted.
-            return None if peer.pid == 0 else _gone()
+            return _gone()
         return found
     finally:
         if pinned is not None:
@@ -51,6 +51,8 @@ def refusal(sock: socket.socket, *, allow_other_namespaces: bool) -> Unauthorize
 
 
 def _check_process(peer: Peer, *, allow_other_namespaces: bool) -> Unauthorized | None:
+    if peer.pid > 0 and not os.path.exists(f"/proc/{peer.pid}/stat"):
+        return _gone()
     if _descends_from_us(peer.pid):
         return Unauthorized(
             "a command of this daemon may not use the daemon",

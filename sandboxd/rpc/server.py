@@ -27,9 +27,8 @@ async def accept_all(sock: socket.socket, service: Service, tasks: TaskGroup) ->
             await anyio.wait_readable(sock)
             continue
         except OSError as error:
-            if error.errno in _RETRY:
-                log.warning("cannot accept a connection: %s", error.strerror)
-                await anyio.sleep(0.1)
+            log.warning("cannot accept a connection: %s", error.strerror)
+            await anyio.sleep(0.1 if error.errno in _RETRY else 1.0)
             continue
         tasks.start_soon(_serve, client, service)
 
@@ -54,7 +53,8 @@ async def _serve(client: socket.socket, service: Service) -> None:
 async def exit_when_idle(service: Service, idle_s: float) -> None:
     """Stops the daemon after `idle_s` without a client or an execution."""
     while True:
-        if service.clients or len(service.supervisor.executions):
+        supervisor = service.supervisor
+        if service.clients or len(supervisor.executions) or len(supervisor.sandboxes):
             service.last_busy = time.monotonic()
         left = idle_s - (time.monotonic() - service.last_busy)
         if left <= 0:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
 import anyio
 from anyio.abc import TaskGroup
@@ -20,7 +22,7 @@ from sandboxd.supervisor.outcome import Ended, outcome
 from sandboxd.supervisor.output import OutputBudget, Stream
 from sandboxd.supervisor.pipes import Pipes
 from sandboxd.supervisor.pumps import CollectingPump, Pump, StreamingPump
-from sandboxd.supervisor.request import ExecuteRequest
+from sandboxd.supervisor.request import ExecuteRequest, Listener
 from sandboxd.supervisor.stdin import StdinFeed
 from sandboxd.supervisor.window import set_size
 from sandboxd.traffic import Traffic
@@ -32,6 +34,7 @@ from sandboxd_proto.messages.execute import (
     Usage,
 )
 
+log = logging.getLogger(__name__)
 TERM_GRACE_S = 2.0
 GONE_GRACE_S = 0.005
 KILL_GRACE_S = 5.0
@@ -83,6 +86,7 @@ class Execution:
         self._pty_ready = anyio.Event()
         self._input = request.stdin
         self._ended_at = 0.0
+        self._appeared: Protected | None = None
         self._early_signals: list[int] = []
         self._early_size: tuple[int, int] | None = None
 
@@ -173,36 +177,45 @@ class Execution:
         judge.filter_loaded = process.filter_loaded
         streams = self._streams(judge)
         kept = False
+        guard.start(process.kill)
         try:
-            if request.listener is not None:
-                await request.listener.started(self.id, self.backend)
-            guard.start(process.kill)
             if request.listener is None and self._input_fits(process):
                 pumps = self._collect(process, streams)
-                report = await self._until_end(process, ground, pumps)
+                report = await self._until_end(process, ground, guard, pumps)
             else:
                 async with anyio.create_task_group() as tasks:
                     self._feed_later(process, tasks)
                     pumps = self._pumps(process, streams, tasks)
                     if self._traffic is not None and request.listener is not None:
                         tasks.start_soon(self._tell_refusals, self._traffic, judge)
-                    report = await self._until_end(process, ground, pumps)
+                    report = await self._until_end(process, ground, guard, pumps)
                     self._close_traffic()
-            guard.stop()
             duration_ms = (self._ended_at - began) * 1000
             if ground.linger is not None and await self._left_behind(process):
                 ground.linger(process, self._outputs(process))
                 kept = True
-            ending = Ending(report, duration_ms, guard.conclude())
+            ending = Ending(report, duration_ms, self._appeared or ())
             return await self._concluded(ending, streams, judge, ground.enforcement)
         finally:
             self._process = None
             self._close_traffic()
+            await self._swept(process, guard)
             if not kept:
                 process.close()
             guard.stop()
             if guard.needed:
                 ground.dispose(guard.close)
+
+    async def _swept(self, process: Process, guard: Guard) -> None:
+        """However it ended: what appeared of the protected paths does not stay."""
+        if not guard.needed or self._appeared is not None:
+            return
+        with anyio.CancelScope(shield=True):
+            process.kill()
+            with anyio.move_on_after(KILL_GRACE_S):
+                await process.wait()
+            for path, moved_to in guard.conclude():
+                log.warning("protected path %s appeared; it is now %s", path, moved_to or "gone")
 
     def _command(self, ground: Ground) -> Command:
         request, plan = self.request, self.request.plan
@@ -275,7 +288,8 @@ class Execution:
             tasks.start_soon(self._feed, self._input)
 
     async def _feed(self, data: bytes) -> None:
-        await self._stdin.write(data)
+        with suppress(InvalidParams):  # closed meanwhile: the command has ended
+            await self._stdin.write(data)
         if self._no_more_input:
             self._stdin.close()
 
@@ -294,17 +308,29 @@ class Execution:
         listener = self.request.listener
         if listener is None:
             return self._collect(process, streams)
+        announced = anyio.Event()
+        tasks.start_soon(self._announce, listener, announced)
         return [
-            StreamingPump(stream, fd, self.id, listener, tasks)
+            StreamingPump(stream, fd, self.id, listener, tasks, announced)
             for stream, fd in self._ends(process, streams)
         ]
 
+    async def _announce(self, listener: Listener, announced: anyio.Event) -> None:
+        """A task of its own: the command's clock runs also while nobody reads this."""
+        await listener.started(self.id, self.backend)
+        announced.set()
+
     # the end
 
-    async def _until_end(self, process: Process, ground: Ground, pumps: list[Pump]) -> ExitReport:
+    async def _until_end(
+        self, process: Process, ground: Ground, guard: Guard, pumps: list[Pump]
+    ) -> ExitReport:
         try:
             report = await self._until_exit(process, tree=ground.linger is None)
             self._ended_at = time.perf_counter()
+            # The tree is dead. A client that reads slowly must not keep what it left in place.
+            guard.stop()
+            self._appeared = guard.conclude()
             self._stdin.close()
             ground.release()
             for pump in pumps:
@@ -378,6 +404,8 @@ class Execution:
         )  # fmt: skip
 
     def close(self) -> None:
+        self._input = b""
+        self.request = replace(self.request, stdin=b"")
         self._stdin.close()
         self._pipes.close()
         self._pty_ready.set()

@@ -15,8 +15,8 @@ from sandboxd.backends.interface import Backend
 from sandboxd.policy.plan import Plan
 from sandboxd.sandbox import Process, Sandbox
 from sandboxd.supervisor.background import Background
-from sandboxd.supervisor.guard import Guard
 from sandboxd.supervisor.output import read_some
+from sandboxd.supervisor.shared_guard import Member, SharedGuards
 from sandboxd_proto.errors import Busy, InvalidParams, NotFound
 
 log = logging.getLogger(__name__)
@@ -38,19 +38,18 @@ class PersistentSandbox:
         self.hold = hold
         self.idle_s = idle_s
         self.created_at = time.time()
-        self.guard = Guard(plan.sandbox)
+        self.watched: Member | None = None
         self.running = 0
         self.last_used = time.monotonic()
 
     async def close(self) -> None:
         """Once everything in it is dead, what appeared of the protected paths is moved aside."""
-        self.guard.stop()
+        if self.watched is not None:
+            self.watched.mute()
         with anyio.CancelScope(shield=True):
             await self.hold.aclose()
-            for path, moved_to in self.guard.conclude():
+            for path, moved_to in await self.watched.conclude() if self.watched else ():
                 log.warning("protected path %s appeared; it is now %s", path, moved_to or "gone")
-            if self.guard.needed:
-                await anyio.to_thread.run_sync(self.guard.close)
 
     def idle(self, now: float) -> bool:
         return self.running == 0 and now - self.last_used > self.idle_s
@@ -60,6 +59,7 @@ class PersistentSandboxes:
     def __init__(self, background: Background) -> None:
         self._background = background
         self._by_id: dict[str, PersistentSandbox] = {}
+        self._guards = SharedGuards()
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -80,13 +80,13 @@ class PersistentSandboxes:
 
     def add(self, made: PersistentSandbox) -> None:
         """Its protected paths are watched for as long as it lives."""
-        self._by_id[made.id] = made
 
         def violated() -> None:
-            log.warning("sandbox %s made a protected path and is ended", made.id)
+            log.warning("sandbox %s shows a protected path that was made: it is ended", made.id)
             self._forget(made)
 
-        made.guard.start(violated)
+        made.watched = self._guards.join(made.plan.sandbox, violated)
+        self._by_id[made.id] = made
 
     def find(self, sandbox_id: str) -> PersistentSandbox:
         found = self._by_id.get(sandbox_id)

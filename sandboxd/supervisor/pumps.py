@@ -67,8 +67,9 @@ class StreamingPump:
     """For a client that is told as it happens. Runs as a task of the execution."""
 
     def __init__(
-        self, stream: Stream, fd: int, execution_id: str, listener: Listener, tasks: TaskGroup
-    ) -> None:
+        self, stream: Stream, fd: int, execution_id: str, listener: Listener, tasks: TaskGroup,
+        announced: anyio.Event,
+    ) -> None:  # fmt: skip
         self._stream = stream
         self._fd = fd
         self._id = execution_id
@@ -78,11 +79,14 @@ class StreamingPump:
         self._stop_dry = False
         self._waiting: anyio.CancelScope | None = None
         self._done = anyio.Event()
+        self._announced = announced
+        self._after_end = 0
         tasks.start_soon(self._pump)
 
     async def _pump(self) -> None:
         try:
-            while True:
+            await self._announced.wait()
+            while self._after_end < AFTER_END_BYTES:
                 data = read_now(self._fd)
                 if data is None:
                     if self._stop_dry:
@@ -91,6 +95,7 @@ class StreamingPump:
                 elif not data:
                     break
                 else:
+                    self._after_end += len(data) if self._stop_dry else 0
                     await self._deliver(data)
                     # A fast writer and a fast reader would leave no turn for anybody else.
                     await anyio.lowlevel.checkpoint()

@@ -35,7 +35,7 @@ class StdinFeed:
                 view = view[os.write(self._fd, view[:65536]) :]
             except BlockingIOError:
                 await anyio.wait_writable(self._fd)
-            except OSError:  # EPIPE, EIO: nobody reads any more
+            except (OSError, anyio.ClosedResourceError):  # nobody reads any more
                 return
 
     def write_now(self, data: bytes) -> bytes:

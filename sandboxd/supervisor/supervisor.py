@@ -122,6 +122,7 @@ class Supervisor:
     async def _take(self, able: Iterable[Backend], plan: Plan) -> tuple[Backend, Held]:
         failures: list[SandboxUnavailable] = []
         for backend in able:
+            backend.enforcement(plan)  # PolicyNotSupported before anything is opened
             try:
                 return backend, await self.pool.take(backend, plan.sandbox)
             except SandboxUnavailable as error:
@@ -133,7 +134,11 @@ class Supervisor:
             raise ShuttingDown("the daemon is shutting down", remedy="send the request again later")
         idle = self.sandboxes.admit(idle_s)
         backend, held = await self._take(select(plan, self.machine.config, self.registry), plan)
-        made = PersistentSandbox(plan, backend, held.sandbox, held.hold, idle)
+        try:
+            made = PersistentSandbox(plan, backend, held.sandbox, held.hold, idle)
+        except BaseException:
+            self.pool.let_go(held.hold)
+            raise
         self.sandboxes.add(made)
         return made
 

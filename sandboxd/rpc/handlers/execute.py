@@ -22,7 +22,12 @@ MAX_ARGUMENT = 128 * 1024 - 1  # the kernel's MAX_ARG_STRLEN
 
 async def execute(call: Call, params: ExecuteParams) -> ExecuteResult | Detached:
     supervisor = call.service.supervisor
-    execution = supervisor.accept(_request(call, params))
+    request = _request(call, params)
+    try:
+        execution = supervisor.accept(request)
+    except BaseException:
+        request.passed.close()
+        raise
     call.registered(execution)
     if params.detach:
         supervisor.detach(execution)
@@ -86,6 +91,8 @@ def _check_passed(params: ExecuteParams, plan: Plan) -> None:
         return
     if params.pty is not None:
         raise InvalidParams("fds and pty exclude each other", field="fds")
+    if params.fds.stdin is not None and (params.stdin is not None or params.stdin_open):
+        raise InvalidParams("fds.stdin and stdin exclude each other", field="fds.stdin")
     if plan.limits.output_bytes is not None and (
         params.fds.stdout is not None or params.fds.stderr is not None
     ):
