@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from anyio.abc import TaskGroup
 
-from sandboxd.backends.docker.attached_process import Bridge
+from sandboxd.backends.docker.attached_process import Bridge, Streams
 from sandboxd.backends.docker.container import Entry, Frame, Volume, create_body
 from sandboxd.backends.docker.diagnosis import explained
 from sandboxd.backends.docker.engine import EngineError
@@ -103,8 +103,10 @@ class AttachedSandbox:
         )
         luggage = packed(told, spec, root=self._frame.user.uid == 0)
         await engine.put(container, INSIDE, luggage.tar)
-        stream = await engine.attach(container, stdin=True, tty=entry.tty)
-        stack.push_async_callback(stream.close)
+        output = await engine.attach(container, "output", tty=entry.tty)
+        stack.push_async_callback(output.close)
+        given = await engine.attach(container, "input", tty=entry.tty)
+        stack.push_async_callback(given.close)
         channel, theirs = packets.pair()
         control, other = packets.pair()
         stack.callback(control.close)
@@ -114,7 +116,8 @@ class AttachedSandbox:
         )
         process = InitProcess(channel, sandbox, filter_loaded=luggage.has_filter)
         stack.callback(process.close)
-        bridge = Bridge(engine, container, stream, word, theirs, sandbox, command, stdio)
+        streams = Streams(given, output)
+        bridge = Bridge(engine, container, streams, word, theirs, sandbox, command, stdio)
         stack.callback(bridge.close)
         await engine.start(container)
         bridge.run(tasks)

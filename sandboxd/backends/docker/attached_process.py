@@ -11,6 +11,7 @@ import signal
 import socket
 import struct
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import anyio
@@ -37,16 +38,24 @@ NEXT_TO_MAIN, NEXT_TO_TREE = 63, 62
 _NO_USAGE = struct.pack("<QQQ", 0, 0, 0)
 
 
+@dataclass(frozen=True, slots=True)
+class Streams:
+    """Attached to a container: its stdin, and its stdout and stderr."""
+
+    given: Stream
+    output: Stream
+
+
 class Bridge:
     """`channel`: the other end of an InitProcess's, which hears there what the keeper says."""
 
     def __init__(
-        self, engine: Engine, container: str, stream: Stream, word: str, channel: socket.socket,
+        self, engine: Engine, container: str, streams: Streams, word: str, channel: socket.socket,
         sandbox: InitSandbox, command: Command, stdio: Stdio | None,
     ) -> None:  # fmt: skip
         self._engine = engine
         self._container = container
-        self._stream = stream
+        self._streams = streams
         self._channel = channel
         self._channel.setblocking(False)
         self._sandbox = sandbox
@@ -89,7 +98,7 @@ class Bridge:
     async def _outward(self) -> None:
         """To the very end: a reader that is gone changes nothing."""
         try:
-            while (message := await self._stream.read_out()) is not None:
+            while (message := await self._streams.output.read_out()) is not None:
                 data = message.data
                 if message.stream == self._framed:
                     data, said = self._unframer.feed(data)
@@ -125,13 +134,10 @@ class Bridge:
     async def _inward(self) -> None:
         with suppress(OSError, RuntimeError, AssertionError):  # the stream may end at any time
             while data := await read_some(self._ends.stdin):
-                await self._stream.write_in(data)
-        response = self._stream._resp
-        transport = response.connection.transport if response and response.connection else None
-        # TLS has no half-closed connections: the command's stdin then stays open.
-        if self._ends.master is None and transport is not None and transport.can_write_eof():
-            with suppress(OSError, RuntimeError):
-                transport.write_eof()
+                await self._streams.given.write_in(data)
+        if self._ends.master is None:
+            with suppress(OSError, RuntimeError, AssertionError):
+                await self._streams.given.close()
 
     async def _obey(self) -> None:
         """What the supervisor wants of the command: a signal, or its end."""
@@ -184,7 +190,7 @@ class Bridge:
                     log.warning("a container could not be signalled: %s", error)
                     return
                 # Closing what nobody reads frees the engine's hands.
-                await self._stream.close()
+                await self._streams.output.close()
             except EngineError:
                 return  # it has ended
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import anyio
 
@@ -112,12 +112,18 @@ class Engine:
         said = await self._call(lambda docker: docker.containers.container(container).wait(), None)
         return int(said["StatusCode"])
 
-    async def attach(self, container: str, *, stdin: bool, tty: bool) -> Stream:
-        """The container's streams, connected before it is started: nothing is missed."""
+    async def attach(
+        self, container: str, which: Literal["input", "output"], *, tty: bool
+    ) -> Stream:
+        """One direction of its streams, connected before it is started: nothing is missed.
+
+        They are apart because the end of input is the end of its connection: TLS knows no other.
+        """
 
         async def connect(docker: aiodocker.Docker) -> Stream:
             handle = docker.containers.container(container, Config={"Tty": tty})
-            stream = handle.attach(stdin=stdin, stdout=True, stderr=True)
+            out = which == "output"
+            stream = handle.attach(stdin=not out, stdout=out, stderr=out)
             await stream._init()
             return stream
 
