@@ -1,4 +1,4 @@
-"""Clients that flood, vanish, half-close or ask for the impossible: others and the host stay well."""
+"""Clients that flood, vanish, half-close or ask for the impossible: nobody else suffers."""
 
 from __future__ import annotations
 

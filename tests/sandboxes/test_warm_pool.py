@@ -127,3 +127,18 @@ def test_many_at_once_each_get_a_sandbox_of_their_own(daemon: Daemon) -> None:
         ]
         outputs = [stdout_of(connection.result(number)) for number in numbers]
         assert all(output.endswith("\n1\n") for output in outputs)
+
+
+def test_a_denied_path_that_was_removed_is_not_made_again_by_a_refill(
+    daemon: Daemon, workspace: Path
+) -> None:
+    """bwrap makes a missing mount point, and it stays on the host."""
+    token = workspace / "token"
+    token.write_text("secret")
+    manifest = {"fs_read_allow": [str(workspace)], "fs_deny": [str(token)]}
+    with daemon.connect() as connection:
+        run(connection, "sleep 0.1", manifest=manifest)
+        token.unlink()
+        for _ in range(10):
+            run(connection, "true", manifest={"fs_read_allow": [str(workspace)]})
+            assert not token.exists()

@@ -31,7 +31,7 @@ from sandboxd.linux.landlock import kernel_abi
 from sandboxd.linux.landlock import layers as landlock_layers
 from sandboxd.linux.landlock import missing as landlock_missing
 from sandboxd.linux.launch import Launch, LaunchFailed, launched
-from sandboxd.linux.openat import open_checked, open_path, unchanged
+from sandboxd.linux.openat import changed, open_checked, open_path, unchanged
 from sandboxd.linux.seccomp import FilterSpec
 from sandboxd.policy.hosts import parse_rule
 from sandboxd.policy.layout import Kind, Layout, layout
@@ -95,6 +95,10 @@ class Bubblewrap:
 
     def _launch(self, spec: SandboxSpec, program: Program, held: ExitStack) -> Launch:
         places = self._layout(spec)
+        for mask in spec.masks:
+            # bwrap would make the missing mount point, and it would stay on the host.
+            if not os.path.lexists(mask.path):
+                raise changed(mask.path, "it is gone")
         tokens = self._tokens(spec, places, program)
         args, descriptors, checks = _bound(tokens, program, held)
         args_fd = _kept(sealed(b"".join(os.fsencode(a) + b"\0" for a in args), "args"), held)
@@ -202,7 +206,10 @@ def _bound(
 def _open(token: Bind) -> int:
     if token.identity is not None:
         return open_checked(token.source, token.identity)
-    return open_path(token.source)
+    try:
+        return open_path(token.source)
+    except OSError as error:
+        raise changed(token.source, os.strerror(error.errno or 0)) from None
 
 
 def _kept(fd: int, held: ExitStack) -> int:
