@@ -29,7 +29,8 @@ TITLE = "One /bin/true in a container, the engine and its settings being the sam
 def measured(place: Place) -> Section:
     engine = shared_engine()
     if engine is None:
-        return Section(TITLE, (), "There is no Docker engine here (dockerd, root), so none was run.")
+        nothing = "There is no Docker engine here (dockerd, root), so none was run."
+        return Section(TITLE, (), nothing)
     with ExitStack() as held:
         policy = {"manifest": {"fs_write_allow": [place.policy["workspace"]], "network": "deny"}}
         warm, cold = (held.enter_context(_started(config)) for config in (None, NO_POOL))

@@ -10,6 +10,7 @@ import json
 import os
 import socket
 import ssl
+import sys
 from collections.abc import Mapping
 from typing import IO
 from urllib.parse import quote, urlsplit
@@ -26,6 +27,8 @@ class _SocketConnection(http.client.HTTPConnection):
         self._path = path
 
     def connect(self) -> None:
+        if sys.platform == "win32":
+            raise CannotBuild("engines are reached by TCP here", remedy="name it: --host tcp://…")
         self.sock = socket.socket(socket.AF_UNIX)
         self.sock.settimeout(ENGINE_S)
         self.sock.connect(self._path)
