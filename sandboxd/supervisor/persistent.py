@@ -123,9 +123,11 @@ class PersistentSandboxes:
         self._background.start(_linger, process, outputs)
 
     async def close(self) -> None:
-        for found in self.all():
-            del self._by_id[found.id]
-            await found.close()
+        """All at once: an end takes 20 ms, of which most is the kernel's time."""
+        async with anyio.create_task_group() as ends:
+            for found in self.all():
+                del self._by_id[found.id]
+                ends.start_soon(found.close)
 
 
 async def _linger(process: Process, outputs: list[int]) -> None:
