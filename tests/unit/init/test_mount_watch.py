@@ -152,7 +152,8 @@ def test_a_mount_that_is_covered_by_ours_does_not(shared: Place, workspace: Path
     late.mkdir()
     (workspace / "seen").mkdir()
     mounts = ("--bind", str(workspace), str(workspace), "--tmpfs", str(late.parent))
-    with ready_init(BelowSharedMounts(bwrap=True, minimal=True, mounts=mounts), flags=WATCH) as init:
+    below = BelowSharedMounts(bwrap=True, minimal=True, mounts=mounts)
+    with ready_init(below, flags=WATCH) as init:
         for _ in range(2):
             mount_on_host(init, late)
             assert init.exec("true").wait().code == 0
