@@ -10,7 +10,7 @@ from support.daemon import Daemon, running_daemon
 
 from bench import rows_baseline, rows_daemon
 from bench.lines import Line, Section, Target, ms
-from bench.measure import PACE_S, Measured, latency
+from bench.measure import PACE_S, Measured, Row, latency
 from bench.place import MINIMAL, Place
 from bench.rows_daemon import Params
 
@@ -22,31 +22,35 @@ AT_ONCE = 20  # sandboxes asked for before the first answer is read
 
 def paths(place: Place) -> Section:
     """Requests are apart by what a bwrap with that many paths takes: the refill is off the path."""
-    lines: list[Line] = []
     with ExitStack() as held:
-        policies = [_with_paths(place.folder, count) for count in PATHS]
-        bare = [
-            rows_baseline.bare_bwrap(rows_daemon.command_line(place.warm, policy))
-            for policy in policies
-        ]
-        warm = [
-            held.enter_context(rows_daemon.execute("warm", place.warm, policy))
-            for policy in policies
-        ]
-        slowest_ms = latency([bare[-1]], rounds=1, warm_up=0)[0].p50
-        pace_s = PACE_S + 3 * slowest_ms / 1000
-        results = latency(
-            [*bare, *warm], rounds=place.size.growth_rounds, turn=2, warm_up=2, pace_s=pace_s
-        )
-    half = len(PATHS)
-    for count, bwrap, one in zip(PATHS, results[:half], results[half:], strict=True):
-        lines += [
-            Line(f"bare bwrap, {count} paths", ms(bwrap.p50), ms(bwrap.p95),
-                 bwrap.p50 / results[0].p50, "bare bwrap, 1 path"),
-            Line(f"execute, warm, {count} paths", ms(one.p50), ms(one.p95),
-                 one.p50 / results[half].p50, "warm, 1 path"),
-        ]  # fmt: skip
-    return Section("As a manifest's paths grow", tuple(lines))
+        pairs = [_pair(place, count, held) for count in PATHS]
+        paces = [PACE_S + 2 * latency([bare], rounds=1, warm_up=0, turn=2)[0].p50 / 1000
+                 for bare, _ in pairs]  # fmt: skip
+        for _, warm in pairs:
+            latency([warm], rounds=1, warm_up=1, turn=1)
+        found = [[Measured(row.name) for row in pair] for pair in pairs]
+        for _ in range(place.size.growth_rounds):
+            for pair, pace_s, results in zip(pairs, paces, found, strict=True):
+                once = latency(pair, rounds=1, warm_up=0, turn=3, pace_s=pace_s)
+                for result, more in zip(results, once, strict=True):
+                    result.samples_ms += more.samples_ms
+    return Section("As a manifest's paths grow", tuple(_path_lines(found)))
+
+
+def _pair(place: Place, count: int, held: ExitStack) -> tuple[Row, Row]:
+    policy = _with_paths(place.folder, count)
+    bare = rows_baseline.bare_bwrap(rows_daemon.command_line(place.warm, policy))
+    warm = held.enter_context(rows_daemon.execute("execute, warm", place.warm, policy))
+    named = f"{count} path{'s' if count > 1 else ''}"
+    return Row(f"bare bwrap, {named}", bare.once), Row(f"{warm.name}, {named}", warm.once)
+
+
+def _path_lines(found: list[list[Measured]]) -> list[Line]:
+    return [
+        Line(one.name, ms(one.p50), ms(one.p95), one.p50 / first.p50, first.name)
+        for pair in found
+        for one, first in zip(pair, found[0], strict=True)
+    ]
 
 
 def _with_paths(folder: Path, count: int) -> Params:

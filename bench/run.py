@@ -32,7 +32,8 @@ def main() -> None:
         for name in wanted:
             print(f"measuring {name} …", flush=True)
             sections.append(PARTS[name](place))
-    print(f"\npreset {options.preset}, {about}, {time.monotonic() - began:.0f} s\n")
+            print(plain(sections[-1:]), flush=True)
+    print(f"\npreset {options.preset}, {about}, {time.monotonic() - began:.0f} s; all of it:\n")
     print(plain(sections))
     failed = missed(sections)
     print("\nmissed: " + "; ".join(failed) if failed else "\nevery target was met")
