@@ -33,9 +33,14 @@ class StdinFeed:
         while view and self._fd >= 0:
             try:
                 view = view[os.write(self._fd, view[:65536]) :]
+                continue
             except BlockingIOError:
+                pass
+            except OSError:  # nobody reads any more
+                return
+            try:
                 await anyio.wait_writable(self._fd)
-            except (OSError, anyio.ClosedResourceError):  # nobody reads any more
+            except anyio.ClosedResourceError:  # the command has ended meanwhile
                 return
 
     def write_now(self, data: bytes) -> bytes:

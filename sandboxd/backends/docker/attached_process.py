@@ -160,6 +160,7 @@ class Bridge:
         except SandboxdError as error:
             self._lose(f"the container was lost with its engine: {error.message}")
             return
+        self._ends.close_input()
         with anyio.move_on_after(DRAIN_S):
             await self._drained.wait()
         if state.get("OOMKilled"):

@@ -51,6 +51,11 @@ class LocalEnds:
         rows, cols, _, _ = struct.unpack("HHHH", packed)
         return rows, cols
 
+    def close_input(self) -> None:
+        """Nobody reads any more: whoever still writes learns it. A terminal stays whole."""
+        if self.master is None:
+            self._close(self.stdin)
+
     def close_outputs(self) -> None:
         """The reader sees the end. A terminal ends as a whole."""
         self._close(self._out, self._err)
