@@ -43,7 +43,7 @@ def test_after_a_command_another_sandbox_waits(daemon: Daemon) -> None:
 def test_nothing_of_an_earlier_command_is_visible(daemon: Daemon) -> None:
     """The same plan again and again: /tmp, shared memory, processes and sockets start empty."""
     leave = "touch /tmp/left /dev/shm/left; (sleep 600 &) ; echo $$"
-    look = "ls -A /tmp /dev/shm; ls /proc | grep -c '^[0-9]'; cat /proc/net/unix | wc -l"
+    look = "ls -A /tmp /dev/shm; cat /proc/[0-9]*/comm | grep -c sleep; cat /proc/net/unix | wc -l"
     manifest = {"network": "deny"}  # the host's sockets come and go
     with daemon.connect() as connection:
         fresh = stdout_of(run(connection, look, manifest=manifest))

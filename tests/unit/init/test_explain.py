@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 from init_driver import Command, Init, Place, ready_init
+from support.requirements import require
 
 from sandboxd.linux import init_wire as wire
 from sandboxd.linux.init_wire import Wanted
@@ -22,7 +23,7 @@ EXPLAIN = wire.ExecFlag.EXPLAIN
 @pytest.fixture(params=["self", "user"])
 def inside(request: pytest.FixtureRequest) -> Iterator[Init]:
     if request.param == "user":
-        request.applymarker(pytest.mark.requires("root"))
+        require("root")
     place = Place(bwrap=True, unprivileged=request.param == "user")
     with ready_init(place) as init:
         yield init

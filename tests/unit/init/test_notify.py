@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from init_driver import Command, Init, Place, ready_init
+from support.requirements import require
 
 from sandboxd.linux import init_wire as wire
 
@@ -30,7 +31,7 @@ QUERY = "b'\\x12\\x34\\1\\0\\0\\1\\0\\0\\0\\0\\0\\0\\3www\\7example\\3org\\0\\0\
 @pytest.fixture(params=["self", "user"])
 def noticing(request: pytest.FixtureRequest) -> Iterator[Init]:
     if request.param == "user":
-        request.applymarker(pytest.mark.requires("root"))
+        require("root")
     place = Place(bwrap=True, unprivileged=request.param == "user")
     with ready_init(place, flags=wire.SetupFlag.NOTIFY) as init:
         yield init
