@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.daemon import Daemon, stdout_of
+from support.processes import survivors
 from support.rpc import Connection, RpcError
 
 pytestmark = [pytest.mark.requires("bubblewrap"), pytest.mark.isolation]
@@ -81,8 +83,11 @@ def test_a_warm_sandbox_that_died_is_replaced_unnoticed(daemon: Daemon) -> None:
     with daemon.connect() as connection:
         run(connection, "true")
         wait_until_warm(connection)
-        for process in daemon.descendants():
-            os.kill(process.pid, 9)
+        killed = daemon.descendants()
+        for process in killed:
+            with suppress(ProcessLookupError):
+                os.kill(process.pid, 9)
+        assert not survivors(killed)
         assert stdout_of(run(connection, "echo fine")) == "fine\n"
 
 
