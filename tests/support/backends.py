@@ -5,6 +5,8 @@ The names come from the product's own list, so a new backend is in every suite w
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -19,6 +21,14 @@ from support.requirements import promised
 # A backend that runs in two ways is two here: what holds must hold in both.
 ATTACHED = "docker-attach"
 ALL = (*(name for name in BACKENDS if name != "auto"), ATTACHED)
+# What cannot be here is in `status`, and refuses; there is nothing to try.
+_ELSEWHERE = {"sandbox-exec": "darwin", "appcontainer": "win32"}
+HERE = tuple(
+    name
+    for name in ALL
+    if _ELSEWHERE.get(name, sys.platform) == sys.platform
+    and (name != "opensandbox" or "SANDBOXD_OPENSANDBOX_URL" in os.environ)
+)
 # Those whose commands run on this kernel, below our init, behind walls of its making.
 LINUX = ("bubblewrap", "landlock", "docker")
 

@@ -1,0 +1,62 @@
+"""One suite for every backend. Tests name what a manifest promises, never a backend.
+
+`@pytest.mark.holds("network")` says which field of the manifest a test shows to be held. A backend
+that cannot hold it must say so: by refusing (PolicyNotSupported) or by the tier in `enforcement`.
+Then there is nothing to show, and the test has passed; it is never skipped. With `fully=True` it
+demands what only "enforced" promises.
+
+What a backend that says "enforced" and does nothing gets is in test_liars.py: every one of these
+tests fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+
+import pytest
+from support.backends import HERE, running_backend
+from support.daemon import Daemon, running_daemon
+from support.liars import impersonated, liar_options
+from support.subject import NotHeld, Subject
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers", "holds(field, fully=False): shows that this field of the manifest is held"
+    )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
+    try:
+        return (yield)
+    except NotHeld as honest:
+        pyfuncitem.user_properties.append(("not_held", str(honest)))
+        return True
+
+
+@pytest.fixture(scope="session", params=HERE)
+def backend_daemon(request: pytest.FixtureRequest) -> Iterator[tuple[str, Daemon]]:
+    """One daemon for all tests of a backend. See support/liars.py for the impersonated one."""
+    name = request.param
+    if impersonated() is None:
+        with running_backend(name, env={"TEST_SECRET": "of the daemon"}) as daemon:
+            yield name, daemon
+    elif name == impersonated():
+        with running_daemon(**liar_options(name)) as daemon:
+            yield name, daemon
+    else:
+        pytest.skip("another backend is impersonated")
+
+
+@pytest.fixture
+def subject(
+    backend_daemon: tuple[str, Daemon], request: pytest.FixtureRequest
+) -> Iterator[Subject]:
+    subject = Subject(*backend_daemon)
+    marker = request.node.get_closest_marker("holds")
+    if marker is not None:
+        subject.field = marker.args[0]
+        subject.fully = marker.kwargs.get("fully", False)
+    yield subject
+    subject.close()

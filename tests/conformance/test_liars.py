@@ -1,0 +1,87 @@
+"""The suite is tested too: a backend that lies does not get through it.
+
+Each liar (support/liars.py) stands in for a real backend, and the suite runs against it in a
+process of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+from support.liars import VARIABLE, impersonated
+
+pytestmark = [
+    pytest.mark.requires("bubblewrap"),
+    pytest.mark.skipif(impersonated() is not None, reason="it is a liar's turn"),
+    pytest.mark.timeout(300),
+]
+
+SUITE = Path(__file__).parent
+
+
+def verdicts(liar: str, tmp_path: Path, *options: str) -> dict[str, bool]:
+    """Test → whether it passed, for the tests of the suite that `options` choose."""
+    report = tmp_path / "report.xml"
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "--tb=no",
+        f"--basetemp={tmp_path / 'base'}",
+        f"--junitxml={report}",
+        *options,
+        str(SUITE),
+    ]
+    env = {**os.environ, VARIABLE: f"{liar}:bubblewrap"}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode in (0, 1), done.stdout + done.stderr
+    found = {}
+    for case in ET.parse(report).iter("testcase"):
+        outcomes = {child.tag for child in case}
+        assert "error" not in outcomes, ET.tostring(case)
+        if "skipped" not in outcomes:
+            found[f"{case.get('classname', '').rpartition('.')[2]}::{case.get('name')}"] = (
+                "failure" not in outcomes
+            )
+    return found
+
+
+def test_every_test_that_shows_something_to_be_held_fails_on_an_idle_backend(
+    tmp_path: Path,
+) -> None:
+    """It says "enforced" and enforces nothing. What the supervisor itself holds is left out."""
+    found = verdicts("idle", tmp_path, "-m", "holds")
+    by_supervisor = ("test_endings", "test_a_flood", "test_the_flood")
+    passed = [
+        name for name, ok in found.items() if ok and not any(s in name for s in by_supervisor)
+    ]
+    assert passed == []
+    assert len(found) > 40
+
+
+def test_guessed_exit_codes_are_noticed(tmp_path: Path) -> None:
+    """It reports a signal as 128+n and a limit as an exit, as shells do."""
+    found = verdicts("guessing", tmp_path, "-k", "test_signal_is_exact or cpu_hog or memory_hog")
+    assert found
+    assert not any(found.values()), found
+
+
+def test_silence_about_enforcement_is_noticed(tmp_path: Path) -> None:
+    found = verdicts("silent", tmp_path, "-m", "holds", "-k", "test_files or test_base")
+    assert found
+    assert not any(found.values()), found
+
+
+def test_an_honest_backend_passes_what_the_liars_fail(tmp_path: Path) -> None:
+    """The control: the same choice of tests with nothing to catch."""
+    found = verdicts("honest", tmp_path, "-k", "test_signal_is_exact or (test_files and holds)")
+    assert found
+    assert all(found.values()), found

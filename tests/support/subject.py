@@ -1,0 +1,54 @@
+"""The backend that a conformance test is about, and whether it claims what the test demands."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from support.backends import product_name
+from support.daemon import Daemon
+from support.rpc import RpcError
+from support.runs import Ran, Runner
+
+
+class NotHeld(Exception):
+    """The backend has said that it does not hold the field that the test is about."""
+
+
+class Subject(Runner):
+    """The backend that is tested. `field`: what the current test shows to be held."""
+
+    def __init__(self, name: str, daemon: Daemon) -> None:
+        super().__init__(daemon)
+        self.name = name
+        self.field: str | None = None
+        self.fully = False
+
+    @property
+    def product_name(self) -> str:
+        """What the daemon calls it."""
+        return product_name(self.name)
+
+    def run(self, *argv: str, **params: Any) -> Ran:
+        try:
+            ran = super().run(*argv, **params)
+        except RpcError as error:
+            if error.kind == "PolicyNotSupported" and self._names_field(error):
+                raise NotHeld(f"{self.name} refuses: {error.message}") from None
+            raise
+        self.heed(ran)
+        return ran
+
+    def heed(self, ran: Ran) -> None:
+        """Give up on the test when the result says that its field is not held."""
+        if self.field is None:
+            return
+        tier = ran.enforcement.get(self.field)
+        assert tier is not None, f"{self.field} was asked for and is not in {ran.enforcement}"
+        if tier == "none" or (self.fully and tier != "enforced"):
+            raise NotHeld(f"{self.name} holds {self.field}: {tier}")
+
+    def _names_field(self, error: RpcError) -> bool:
+        return self.field is not None and (error.field or "").startswith(self.field)
+
+    def python(self, code: str, *args: str, **params: Any) -> Ran:
+        return self.run("python3", "-I", "-S", "-c", code, *args, **params)
