@@ -67,7 +67,10 @@ def test_inherited_it_does(subject: Subject, port: int) -> None:
     except RpcError as refusal:
         assert refusal.kind == "PolicyNotSupported"
     else:
-        assert ran.stdout == "host\n" or ran.enforcement["network"] != "enforced", ran.story
+        # A container inherits the engine's default network, which is not this machine's own.
+        elsewhere = subject.product_name == "docker"
+        held = ran.enforcement["network"] == "enforced"
+        assert ran.stdout == "host\n" or elsewhere or not held, ran.story
 
 
 @pytest.mark.holds("network")
