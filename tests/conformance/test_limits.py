@@ -1,10 +1,11 @@
-"""Limits: each stops what it is for, also when that is split over children; with its own outcome."""
+"""Limits: each stops what it is for, also when that is split over children, and says so."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
+from support.liars import impersonated
 from support.rpc import RpcError
 from support.runs import Ran
 from support.subject import Subject
@@ -13,7 +14,7 @@ pytestmark = pytest.mark.isolation
 
 MIB = 1 << 20
 # A limit that does not hold must not take the machine along, nor the test's own patience.
-BACKSTOP = {"base": "minimal", "timeout": 20}
+BACKSTOP = {"base": "minimal", "timeout": 3 if impersonated() else 20}
 
 
 def told(ran: Ran, kind: str) -> bool:
