@@ -3,7 +3,8 @@
 `@pytest.mark.holds("network")` says which field of the manifest a test shows to be held. A backend
 that cannot hold it must say so: by refusing (PolicyNotSupported) or by the tier in `enforcement`.
 Then there is nothing to show, and the test has passed; it is never skipped. With `fully=True` it
-demands what only "enforced" promises.
+demands what only "enforced" promises. `@pytest.mark.asks("base")` is for tests that show something
+else: there, too, a backend may refuse.
 
 What a backend that says "enforced" and does nothing gets is in test_liars.py: every one of these
 tests fails.
@@ -23,6 +24,9 @@ from support.subject import NotHeld, Subject
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "holds(field, fully=False): shows that this field of the manifest is held"
+    )
+    config.addinivalue_line(
+        "markers", "asks(field): asks for something that a backend may refuse (PolicyNotSupported)"
     )
 
 
@@ -54,6 +58,9 @@ def subject(
     backend_daemon: tuple[str, Daemon], request: pytest.FixtureRequest
 ) -> Iterator[Subject]:
     subject = Subject(*backend_daemon)
+    subject.may_refuse = {
+        marker.args[0] for name in ("holds", "asks") for marker in request.node.iter_markers(name)
+    }
     marker = request.node.get_closest_marker("holds")
     if marker is not None:
         subject.field = marker.args[0]

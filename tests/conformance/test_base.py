@@ -14,7 +14,7 @@ pytestmark = pytest.mark.isolation
 BASES = ["minimal", "host"]
 
 
-@pytest.mark.holds("base")
+@pytest.mark.asks("base")
 @pytest.mark.parametrize("base", BASES)
 def test_programs_run(subject: Subject, base: str) -> None:
     script = "ls /usr/bin > /dev/null && cat /etc/passwd > /dev/null && python3 -c 'print(1)'"
@@ -59,7 +59,7 @@ def test_the_hosts_tmp_is_not_the_commands(subject: Subject, base: str, tmp_path
         Path(f"{mark}.left").unlink(missing_ok=True)
 
 
-@pytest.mark.holds("base")
+@pytest.mark.asks("base")
 @pytest.mark.parametrize("base", BASES)
 def test_temporary_files_can_be_made(subject: Subject, base: str) -> None:
     ran = subject.shell('f=$(mktemp) && echo x > "$f" && cat "$f"', manifest={"base": base})

@@ -165,7 +165,7 @@ class Box(Runner):
         """Whether files are isolated for certain. A backend that says "best_effort" promises less:
         reading and writing are refused, but not everything that can be done with a file's name."""
         tiers = self.check(manifest=weakest())["enforcement"]
-        return tiers["base"] == tiers["fs_write_allow"] == "enforced"
+        return {tiers["base"], tiers["fs_write_allow"]} == {"enforced"}
 
     def attack(self, program: Sequence[str], *args: object, **params: Any) -> Verdict:
         """The same program in a sandbox; without `manifest` or `preset`, the weakest one."""

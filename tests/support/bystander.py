@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from support.processes import process
 
@@ -54,9 +55,10 @@ class Bystander:
         assert self.process.stdin is not None
         self.process.stdin.write("\n")
         self.process.stdin.flush()
-        return str(self._line())
+        return str(self.line())
 
-    def _line(self) -> object:
+    def line(self) -> Any:
+        """The next thing that it says."""
         assert self.process.stdout is not None
         return json.loads(self.process.stdout.readline())
 
@@ -69,8 +71,7 @@ def bystander(cwd: Path, prefix: Sequence[str] = ()) -> Iterator[Bystander]:
         env={"SECRET": SECRET, "PATH": "/usr/bin:/bin"},
     ) as popen:  # fmt: skip
         try:
-            found = Bystander(popen, 0, 0)
-            address, descriptor = found._line()  # type: ignore[misc]
+            address, descriptor = Bystander(popen, 0, 0).line()
             yield Bystander(popen, address, descriptor)
         finally:
             popen.kill()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any
 
 import sandboxd.daemon
 from sandboxd.backends.registry import Registry, registry
@@ -15,14 +14,14 @@ from sandboxd.config import Config
 from support.liars import LIARS, VARIABLE
 
 
-def _registry(config: Config, support: LinuxSupport | None, *more: Any) -> Registry:
+def _registry(config: Config, support: LinuxSupport | None, socket_path: str) -> Registry:
     kind, _, name = os.environ[VARIABLE].partition(":")
-    honest = registry(config, support, *more)
+    honest = registry(config, support, socket_path)
     assert support is not None
     liar = LIARS[kind](honest[name], Unsandboxed(support, permitted=True))
     return Registry([liar if n == name else honest[n] for n in honest.names()])
 
 
 if __name__ == "__main__":
-    sandboxd.daemon.registry = _registry  # type: ignore[attr-defined]
+    sandboxd.daemon.registry = _registry
     sys.exit(main())

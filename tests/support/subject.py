@@ -21,6 +21,7 @@ class Subject(Runner):
         super().__init__(daemon)
         self.name = name
         self.field: str | None = None
+        self.may_refuse: set[str] = set()
         self.fully = False
 
     @property
@@ -32,7 +33,7 @@ class Subject(Runner):
         try:
             ran = super().run(*argv, **params)
         except RpcError as error:
-            if error.kind == "PolicyNotSupported" and self._names_field(error):
+            if error.kind == "PolicyNotSupported" and self._may_refuse(error):
                 raise NotHeld(f"{self.name} refuses: {error.message}") from None
             raise
         self.heed(ran)
@@ -47,8 +48,8 @@ class Subject(Runner):
         if tier == "none" or (self.fully and tier != "enforced"):
             raise NotHeld(f"{self.name} holds {self.field}: {tier}")
 
-    def _names_field(self, error: RpcError) -> bool:
-        return self.field is not None and (error.field or "").startswith(self.field)
+    def _may_refuse(self, error: RpcError) -> bool:
+        return any((error.field or "").startswith(field) for field in self.may_refuse)
 
     def python(self, code: str, *args: str, **params: Any) -> Ran:
         return self.run("python3", "-I", "-S", "-c", code, *args, **params)
