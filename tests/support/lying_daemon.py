@@ -23,5 +23,5 @@ def _registry(config: Config, support: LinuxSupport | None, socket_path: str) ->
 
 
 if __name__ == "__main__":
-    sandboxd.daemon.registry = _registry
+    sandboxd.daemon.registry = _registry  # type: ignore[attr-defined]
     sys.exit(main())
