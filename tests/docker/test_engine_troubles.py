@@ -98,12 +98,16 @@ def test_killed_daemon_leaves_nothing_once_another_has_started(
 
 
 def test_killed_daemons_commands_end_with_it(engine: TestEngine, eventually: Eventually) -> None:
-    """With our init inside nobody has to reap: its socket closes, and the engine removes it."""
-    with running_backend("docker") as daemon:
+    """With our init inside nobody has to reap: its socket closes, and the engine removes it.
+
+    One that was made and not yet started is left to the next daemon, hence no pool.
+    """
+    with running_backend("docker", config="[pool]\nenabled = false\n") as daemon:
         label = supervisor_identity(daemon.socket)
         with daemon.connect() as connection:
-            connection.start("execute", {"argv": ["sleep", "60"]})
-            assert eventually(lambda: ours(engine, label) != [])
+            connection.start("execute", {"argv": ["sleep", "60"], "stream": True})
+            connection.wait_until(lambda: bool(connection.notifications))
+            assert len(ours(engine, label)) == 1
             daemon.process.send_signal(signal.SIGKILL)
             daemon.process.wait()
         assert eventually(lambda: ours(engine, label) == [])

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 
+import anyio
 from anyio.abc import TaskGroup
 
 from sandboxd.backends.docker.attached_process import Bridge, Streams
@@ -29,10 +30,11 @@ from sandboxd.linux.openat import unchanged
 from sandboxd.linux.seccomp import FilterSpec
 from sandboxd.policy.plan import SandboxSpec
 from sandboxd.sandbox import Command, Process, Stdio
-from sandboxd_proto.errors import PolicyNotSupported
+from sandboxd_proto.errors import PolicyNotSupported, SandboxUnavailable
 
 INSIDE = "/.sandboxd"
 ENTRY = (f"{INSIDE}/init", "--carried", INSIDE)
+START_S = 60.0
 OWN_PROCESSES = 3  # PID 1, the init, the keeper
 
 
@@ -121,7 +123,13 @@ class AttachedSandbox:
         stack.callback(bridge.close)
         await engine.start(container)
         bridge.run(tasks)
-        await process.started(command)
+        try:
+            with anyio.fail_after(START_S):
+                await process.started(command)
+        except TimeoutError:
+            raise SandboxUnavailable(
+                f"the container's init did not say in {START_S:g} s that the command runs"
+            ) from None
         return process
 
 

@@ -19,7 +19,7 @@ from anyio.abc import TaskGroup
 
 from sandboxd.backends.docker.engine import Engine, EngineError
 from sandboxd.backends.docker.framing import Said, Unframer
-from sandboxd.backends.docker.relay import STDERR, LocalEnds, read_some, write_all
+from sandboxd.backends.docker.relay import STDERR, LocalEnds, Writer, read_some
 from sandboxd.linux import init_wire as wire
 from sandboxd.linux import packets
 from sandboxd.linux.init_sandbox import InitSandbox
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 KILL_S = 3.0
 DRAIN_S = 2.0
+EARLY_MAX = 64 << 20
+HURRY_S = 0.2  # for a reader that still reads; one that does not must not hold up the kill
 SIZE_EVERY_S = 0.1
 # carried.c's: whom the signal after it is for. SIGKILL needs no such word.
 NEXT_TO_MAIN, NEXT_TO_TREE = 63, 62
@@ -61,8 +63,11 @@ class Bridge:
         self._sandbox = sandbox
         self._ends = LocalEnds(stdio, command.pty)
         self._unframer = Unframer(word)
+        self._writer = Writer()
         self._framed = STDERR if command.pty is None else 1
         self._last: bytes | None = None
+        self._early: list[tuple[int, bytes]] = []
+        self._started = False
         self._exited = False
         self._killed = False
         self._drained = anyio.Event()
@@ -104,15 +109,27 @@ class Bridge:
                     data, said = self._unframer.feed(data)
                     for one in said:
                         self._heard(one)
-                await write_all(self._ends.output(message.stream), data)
+                await self._print(message.stream, data)
         except wire.InitLied as lie:
             self._sandbox.lost = f"the sandbox's init was tampered with: {lie}"
             await self._kill(signal.SIGKILL)
         except Exception as error:  # aiohttp's many ways to say that a connection ended
             log.debug("the attached stream ended: %s", error)
-        await write_all(self._ends.output(self._framed), self._unframer.rest())
+        await self._writer.write(self._ends.output(self._framed), self._unframer.rest())
         self._ends.close_outputs()
         self._drained.set()
+
+    async def _print(self, stream: int, data: bytes) -> None:
+        """Nobody reads before it is known that the command has started, and that may be told only
+        after much of its output: the engine does not keep the order of two streams."""
+        self._early.append((stream, data))
+        if not self._started:
+            if sum(len(piece) for _, piece in self._early) > EARLY_MAX:
+                raise wire.InitLied("no word of a command that prints and prints")
+            return
+        early, self._early = self._early, []
+        for to, piece in early:
+            await self._writer.write(self._ends.output(to), piece)
 
     def _heard(self, said: Said) -> None:
         if said.speaker == "control":
@@ -123,8 +140,10 @@ class Bridge:
                     self._sandbox.lost = f"{stage.name.lower()}: {detail or number}"
             return
         match wire.decode_channel(said.message):
-            case wire.Started() if self._ends.master is not None:
-                socket.send_fds(self._channel, [said.message], [self._ends.master])
+            case wire.Started():
+                self._started = True
+                master = self._ends.master
+                socket.send_fds(self._channel, [said.message], [] if master is None else [master])
             case wire.Gone():
                 self._last = said.message  # after the engine has said what it did
             case heard:
@@ -180,7 +199,9 @@ class Bridge:
             self._sandbox.lost = why
 
     async def _kill(self, number: int) -> None:
-        self._killed = self._killed or number == signal.SIGKILL
+        if number == signal.SIGKILL:
+            self._killed = True
+            self._writer.hurry(HURRY_S)
         for last in (False, True):
             try:
                 with anyio.fail_after(KILL_S):

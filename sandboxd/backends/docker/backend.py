@@ -81,6 +81,7 @@ class Docker:
         try:
             async with anyio.create_task_group() as tasks:
                 self._attached.tasks = tasks
+                tasks.start_soon(self._containers.keep_swept)
                 if self._expected:
                     tasks.start_soon(self._acquaint)
                 yield

@@ -22,6 +22,7 @@ from sandboxd_proto.errors import SandboxdError
 log = logging.getLogger(__name__)
 LABEL = "dev.sandboxd.supervisor"
 REMOVE_S = 20.0
+SWEEP_S = 2.0
 
 
 def new_name() -> str:
@@ -75,7 +76,8 @@ class Containers:
             with anyio.fail_after(REMOVE_S):
                 await self.engine.remove(name)
         except (SandboxdError, EngineError, TimeoutError) as error:
-            log.warning("container %s could not be removed yet: %s", name, error)
+            if name in self._live:  # once: it is tried again and again
+                log.warning("container %s could not be removed yet: %s", name, error)
             self._left.add(name)
 
     async def sweep(self) -> None:
@@ -83,6 +85,13 @@ class Containers:
         left, self._left = self._left, set()
         for name in left:
             await self._remove(name)
+
+    async def keep_swept(self) -> None:
+        """The one task that does so, for as long as the daemon serves."""
+        while True:
+            await anyio.sleep(SWEEP_S)
+            if self._left:
+                await self.sweep()
 
     @property
     def left(self) -> int:

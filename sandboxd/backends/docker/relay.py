@@ -93,16 +93,38 @@ async def read_some(fd: int) -> bytes:
             return b""
 
 
-async def write_all(fd: int, data: bytes) -> None:
-    """As fast as the reader reads; what nobody will ever read is dropped."""
-    view = memoryview(data)
-    while view and fd >= 0:
-        try:
-            view = view[os.write(fd, view) :]
-        except BlockingIOError:
+class Writer:
+    """Writes as fast as the reader reads. After `hurry` a reader that stands still is given up."""
+
+    def __init__(self) -> None:
+        self._patience_s: float | None = None
+        self._waiting: anyio.CancelScope | None = None
+
+    def hurry(self, patience_s: float) -> None:
+        self._patience_s = patience_s
+        if self._waiting is not None:
+            self._waiting.cancel()  # and wait again, no longer than that
+
+    async def write(self, fd: int, data: bytes) -> None:
+        """What nobody will ever read is dropped."""
+        view = memoryview(data)
+        while view and fd >= 0:
             try:
-                await anyio.wait_writable(fd)
-            except anyio.ClosedResourceError:
+                view = view[os.write(fd, view) :]
+            except BlockingIOError:
+                if not await self._room(fd):
+                    return
+            except OSError:
                 return
-        except OSError:
-            return
+
+    async def _room(self, fd: int) -> bool:
+        patience_s = self._patience_s
+        try:
+            with anyio.move_on_after(patience_s) as self._waiting:
+                await anyio.wait_writable(fd)
+                return True
+        except anyio.ClosedResourceError:
+            return False
+        finally:
+            self._waiting = None
+        return patience_s != self._patience_s
