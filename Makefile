@@ -44,6 +44,11 @@ test-vm: install
 	@scripts/require tests/vm/packages.txt
 	@tests/vm/run
 
+# As root: a Docker engine of its own that restarts, hangs, is remote, and fifty commands at once.
+test-docker: install
+	@scripts/require scripts/packages-test.txt
+	$(PYTHON_IN) -m pytest tests/docker
+
 lint: install
 	$(PYTHON_IN) -m ruff check .
 	$(PYTHON_IN) -m mypy --platform linux --cache-dir .mypy_cache/linux
