@@ -16,7 +16,7 @@ INIT := sandboxd/linux/init
 NETNS := sandboxd/linux/netns
 PORTABLE := darwin win32
 
-.PHONY: install packages run test test-vm lint bench clean init
+.PHONY: install packages run test test-docker test-vm lint bench clean init
 
 install: $(VENV)/.installed init
 
