@@ -137,16 +137,24 @@ def shared_engine() -> TestEngine | None:
         return engine
     if not possible():
         return None
-    folder = Path(tempfile.mkdtemp(prefix="sbxd-engine-")).resolve()
-    engine = TestEngine(folder)
+    folder = tempfile.mkdtemp(prefix="sbxd-engine-")
+    # In a process of its own, which cleans up when its stdin ends: also after we were killed.
+    keeper = subprocess.Popen(
+        [sys.executable, "-m", "support.engine", folder, pwd.getpwuid(os.getuid()).pw_name],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True, text=True,
+        env={**os.environ, "PYTHONPATH": ":".join(sys.path)},
+    )  # fmt: skip
+    assert keeper.stdin is not None
+    assert keeper.stdout is not None
 
     def end() -> None:
-        engine.stop()
-        engine.erase()
+        keeper.communicate()
 
     atexit.register(end)
-    engine.start()
-    engine.build_image()
+    url = keeper.stdout.readline().strip()
+    assert url, "the engine did not start"
+    engine = TestEngine(Path(folder).resolve())
+    engine.url = url
     return engine
 
 
