@@ -116,8 +116,9 @@ def _shown(secret: str, pid: int) -> bool:
 def test_environment_of_a_command_is_on_no_command_line(box: Box) -> None:
     """Variables passed as bwrap's own arguments show in `ps` to every user of the machine."""
     secret = f"secret-of-a-command-{os.getpid()}"
-    plain = ["bwrap", "--bind", "/", "/", "--setenv", "TOKEN", secret, "--", "sh", "-c"]
-    with subprocess.Popen([*plain, "echo; sleep 60"], stdout=subprocess.PIPE) as control:
+    plain = ["bwrap", "--unshare-pid", "--die-with-parent", "--bind", "/", "/"]
+    token = ["--setenv", "TOKEN", secret, "--", "sh", "-c", "echo; exec sleep 60"]
+    with subprocess.Popen([*plain, *token], stdout=subprocess.PIPE) as control:
         assert control.stdout is not None
         control.stdout.readline()
         shown = _shown(secret, control.pid)

@@ -145,6 +145,7 @@ def test_subreaper_in_between_does_not_outlive_the_command(
         if os.fork() == 0:
             c("prctl", 36, 1, 0, 0, 0)
             os.setsid()
+            kept = open(args[0])  # so that the control finds this one, too
             if os.fork() == 0:
                 if os.fork() == 0:
                     stay()
