@@ -19,6 +19,7 @@ from sandboxd.backends.bubblewrap.arguments import (
 )
 from sandboxd.backends.bubblewrap.gated import gated
 from sandboxd.backends.bubblewrap.program import Program, find
+from sandboxd.backends.bubblewrap.unreachable import unreachable
 from sandboxd.backends.interface import Available, Enforcement, Probe, Unavailable
 from sandboxd.backends.support import LinuxSupport
 from sandboxd.backends.tiers import linux_tiers
@@ -81,7 +82,8 @@ class Bubblewrap:
             missing = diagnosis.NOT_INSTALLED
             raise SandboxUnavailable(missing.reason, remedy=missing.remedy)
         with ExitStack() as held:
-            plan = self._launch(spec, program, held)
+            sources: dict[str, Bind] = {}
+            plan = self._launch(spec, program, held, sources)
             try:
                 if spec.network.kind == "allow_hosts":
                     async with gated(plan, held.close, spec.network, self._support.egress) as inner:
@@ -90,17 +92,23 @@ class Bubblewrap:
                     async with launched(plan, held.close) as sandbox:
                         yield sandbox
             except LaunchFailed as failed:
+                refusal = unreachable(str(failed), sources, spec.run_as)
+                if refusal is not None:
+                    raise refusal from None
                 why = diagnosis.explain(str(failed), program.path)
                 raise SandboxUnavailable(why.reason, remedy=why.remedy) from None
 
-    def _launch(self, spec: SandboxSpec, program: Program, held: ExitStack) -> Launch:
+    def _launch(
+        self, spec: SandboxSpec, program: Program, held: ExitStack, sources: dict[str, Bind]
+    ) -> Launch:
+        """`sources` gets what is bound, by the name that bwrap has for it."""
         places = self._layout(spec)
         for mask in spec.masks:
             # bwrap would make the missing mount point, and it would stay on the host.
             if not os.path.lexists(mask.path):
                 raise changed(mask.path, "it is gone")
         tokens = self._tokens(spec, places, program)
-        args, descriptors, checks = _bound(tokens, program, held)
+        args, descriptors, checks = _bound(tokens, program, held, sources)
         args_fd = _kept(sealed(b"".join(os.fsencode(a) + b"\0" for a in args), "args"), held)
         init = self._support.init
         abi = kernel_abi()
@@ -180,7 +188,7 @@ class Bubblewrap:
 
 
 def _bound(
-    tokens: list[Token], program: Program, held: ExitStack
+    tokens: list[Token], program: Program, held: ExitStack, sources: dict[str, Bind]
 ) -> tuple[list[str], list[int], list[wire.Check]]:
     """Each bind by descriptor; where bwrap cannot, by name with a check inside before any exec."""
     args: list[str] = []
@@ -193,9 +201,11 @@ def _bound(
         fd = _kept(_open(token), held)
         if program.bind_fd:
             descriptors.append(fd)
+            sources[f"/proc/self/fd/{fd}"] = token
             args += ["--bind-fd" if token.writable else "--ro-bind-fd", str(fd), token.dest]
         else:
             status = os.fstat(fd)
+            sources[token.source] = token
             checks.append(
                 wire.Check(path=token.dest, device=status.st_dev, inode=status.st_ino)
             )
