@@ -13,7 +13,7 @@ import pytest
 from runner import Runner, denied, out
 from small_internet import Net
 from support.daemon import Daemon
-from support.users import unprivileged_user
+from support.users import open_to_others, unprivileged_user
 
 pytestmark = [pytest.mark.isolation, pytest.mark.requires("bubblewrap", "ip", "openssl")]
 NO_PROXY_VARIABLES = "! env | grep -i _proxy= &&"
@@ -183,9 +183,9 @@ def test_a_daemon_of_root_serves_a_command_of_another_user(
     user = unprivileged_user()
     folder = tmp_path / "theirs"
     folder.mkdir()
+    for reached in (folder, net.folder):
+        open_to_others(reached)
     os.chown(folder, user.pw_uid, user.pw_gid)
-    for parent in (tmp_path, *tmp_path.parents[:2]):
-        parent.chmod(0o755)
     script = "id -u; curl -sS https://example.test/"
     result = run(script, "example.test", fs_write_allow=[str(folder)])
     assert out(result) == f"{user.pw_uid}\nexample.test /\n", result

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from support.attacks import Box, Victim, freely, python, weakest
 from support.rpc import RpcError
-from support.users import as_user, unprivileged_user
+from support.users import as_user, open_to_others, unprivileged_user
 
 pytestmark = pytest.mark.isolation
 
@@ -72,7 +72,7 @@ def test_file_capabilities_are_not_honoured(box: Box, tmp_path: Path) -> None:
         return
     os.setxattr(program, "security.capability", _CAP_DAC_OVERRIDE)
     other = unprivileged_user()
-    _open_to_others(folder)
+    open_to_others(folder)
     os.chown(folder, other.pw_uid, other.pw_gid)
     command = (str(program), *attack[1:])
     ids = [word for word in as_user(other) if word != "--no-new-privs"]
@@ -89,13 +89,6 @@ def test_file_capabilities_are_not_honoured(box: Box, tmp_path: Path) -> None:
 
 
 _CAP_DAC_OVERRIDE = bytes.fromhex("0100000202000000000000000000000000000000")
-
-
-def _open_to_others(folder: Path) -> None:
-    """pytest's folders are closed to other users, who have to get here."""
-    for parent in [folder, *folder.parents]:
-        if parent.stat().st_uid == os.geteuid() and parent != Path("/"):
-            parent.chmod(parent.stat().st_mode | 0o011)
 
 
 def test_password_hashes_are_not_readable(box: Box) -> None:
@@ -143,7 +136,7 @@ def test_command_in_another_users_workspace_is_not_root(box: Box, workspace: Pat
     assert freely(attack).worked == ROOT
     if ROOT:
         other = unprivileged_user()
-        _open_to_others(workspace)
+        open_to_others(workspace)
         os.chown(workspace, other.pw_uid, other.pw_gid)
         subprocess.run([*as_user(other), "test", "-w", str(workspace)], check=True)
     preset = {"preset": "workspace-write", "workspace": str(workspace)}
