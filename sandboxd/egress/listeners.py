@@ -13,7 +13,7 @@ from ipaddress import IPv4Address, IPv6Address
 
 from sandboxd.egress import dns_responder, proxy_variables
 from sandboxd.egress.book import PROXY, exact_addresses
-from sandboxd.linux.netns_sockets import SocketWish
+from sandboxd.linux.handed_sockets import SocketWish
 from sandboxd.policy.hosts import HostRule
 
 ANY = IPv4Address("0.0.0.0")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 
 import anyio
 from anyio.abc import TaskGroup
@@ -18,12 +19,16 @@ from sandboxd.egress.gate import Ask, Gate, GateLimits
 from sandboxd.egress.listeners import wishes
 from sandboxd.egress.resolver import resolver
 from sandboxd.egress.verdicts import HostRules
-from sandboxd.linux.netns_sockets import namespaces_below, sockets_in
+from sandboxd.linux.handed_sockets import SocketWish
+from sandboxd.linux.netns_sockets import sockets_below
 from sandboxd.policy.hosts import parse_rule
 from sandboxd.policy.plan import NetworkRule
 from sandboxd_proto.errors import SandboxUnavailable
 
 log = logging.getLogger(__name__)
+
+# How a backend makes sockets in the network namespace of a sandbox: all of them, or it raises.
+MakeSockets = Callable[[Sequence[SocketWish]], Awaitable[list[socket.socket]]]
 
 
 class EgressService:
@@ -46,18 +51,18 @@ class EgressService:
                 self._tasks = None
                 tasks.cancel_scope.cancel()
 
+    def gate(self, rule: NetworkRule, helper_pid: int) -> AbstractAsyncContextManager[Gate]:
+        """The gate of a sandbox whose bwrap is `helper_pid`."""
+        return self.opened(rule, partial(sockets_below, helper_pid))
+
     @asynccontextmanager
-    async def gate(self, rule: NetworkRule, helper_pid: int) -> AsyncIterator[Gate]:
-        """The gate of a sandbox whose bwrap is `helper_pid`. May be left in another task."""
+    async def opened(self, rule: NetworkRule, make_sockets: MakeSockets) -> AsyncIterator[Gate]:
+        """The gate of a sandbox in which nothing runs yet. May be left in another task."""
         if self._tasks is None:
             raise SandboxUnavailable("the egress gate is not running")
         config = self._config
         rules = [parse_rule(entry) for entry in rule.hosts]
-        where = namespaces_below(helper_pid)
-        try:
-            sockets = await sockets_in(where, wishes(rules), route_all=True)
-        finally:
-            where.close()
+        sockets = await make_sockets(wishes(rules))
         named = NamedAddresses(rules, config.private_networks)
         gate = Gate(
             HostRules(rules, exfil_rules=config.exfil_rules),

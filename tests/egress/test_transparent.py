@@ -165,6 +165,17 @@ def test_an_address_is_reachable_when_it_is_listed(run: Runner) -> None:
     assert out(result) == "93.184.216.34 /\n", result
 
 
+@pytest.mark.parametrize("entry", ["10.20.30.40:8080", "93.184.216.34:8080"])
+def test_an_address_is_reachable_at_a_port_that_needs_no_privileges(
+    run: Runner, entry: str
+) -> None:
+    """There the listener is bound to the address itself, which is another host's."""
+    address = entry.partition(":")[0]
+    result = run(f"curl -sS http://{entry}/; curl -sS -m 5 http://{address}:8443/", entry)
+    assert out(result) == f"{entry} /\n", result
+    assert run("curl -sS http://10.20.30.40:8080/", "a.test")["exit_code"] != 0
+
+
 def test_a_host_of_ipv6_alone_is_reached_by_name_and_by_its_address(run: Runner) -> None:
     script = "curl -sS http://six.test/ 'http://[2606:2800:220:1::34]/'"
     result = run(script, "six.test", "2606:2800:220:1::34")

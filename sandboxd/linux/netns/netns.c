@@ -1,11 +1,12 @@
 /*
  * Makes sockets in the network namespace of a sandbox and hands them to the daemon.
  *
- *   sandboxd-netns USER NET SOCKET
+ *   sandboxd-netns USER NET SOCKET    joins the namespaces (descriptors) first
+ *   sandboxd-netns --connect PATH     is in there already: a container engine has put it there
  *
- * USER and NET are descriptors of the namespaces, SOCKET one end of a SOCK_SEQPACKET pair. It reads
- * one message, an array of `struct wish`, and answers one message for each, in order: an int32_t
- * (0 or errno) and, on success, the socket. Then it ends.
+ * SOCKET is one end of a SOCK_SEQPACKET pair, PATH where the daemon listens for such a connection.
+ * It reads one message, an array of `struct wish`, and answers one message for each, in order: an
+ * int32_t (0 or errno) and, on success, the socket. Then it ends.
  *
  * A process of its own, because joining a user namespace needs a process with one thread and
  * cannot be undone. In there it has every capability over that network namespace and none outside:
@@ -22,7 +23,9 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 enum { WISHES_MAX = 4096, BACKLOG = 128, FAILED = 1 };
@@ -104,10 +107,35 @@ static int add_address(const struct wish *wish)
     return error == EEXIST ? 0 : error;
 }
 
-/* A route of type local for 0.0.0.0/0: a connection to any address ends in this namespace, at a
- * listener for all addresses where there is one. Nothing leaves by it. */
+/* Whether the loopback device is the only one in use: otherwise this is no sandbox's namespace, and
+ * the route below would cut somebody off. */
+static int alone(void)
+{
+    struct if_nameindex *all = if_nameindex();
+    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    int error = all == NULL || fd < 0 ? errno : 0;
+    for (struct if_nameindex *one = all; error == 0 && one->if_index != 0; one++) {
+        struct ifreq request = {0};
+        strncpy(request.ifr_name, one->if_name, IFNAMSIZ - 1);
+        if (ioctl(fd, SIOCGIFFLAGS, &request) != 0)
+            error = errno;
+        else if ((request.ifr_flags & IFF_UP) && !(request.ifr_flags & IFF_LOOPBACK))
+            error = EBUSY;
+    }
+    if (all != NULL)
+        if_freenameindex(all);
+    if (fd >= 0)
+        close(fd);
+    return error;
+}
+
+/* A route of type local for 0.0.0.0/0: every IPv4 address can be bound, and a connection to any
+ * ends in this namespace, at a listener for all addresses where there is one. Nothing leaves. */
 static int route_all(void)
 {
+    int error = alone();
+    if (error != 0)
+        return error;
     struct {
         struct nlmsghdr header;
         struct rtmsg route;
@@ -124,7 +152,7 @@ static int route_all(void)
         .rtm_type = RTN_LOCAL,
     };
     put_attribute(&request.header, RTA_OIF, &device, sizeof device);
-    int error = netlink_ask(&request.header);
+    error = netlink_ask(&request.header);
     return error == EEXIST ? 0 : error;
 }
 
@@ -185,17 +213,37 @@ static bool answer(int channel, int32_t error, int fd)
     return sendmsg(channel, &message, MSG_NOSIGNAL) == (ssize_t)sizeof error;
 }
 
+static int dial(const char *path)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    if (strlen(path) >= sizeof address.sun_path)
+        return -1;
+    strcpy(address.sun_path, path);
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    if (fd >= 0 && connect(fd, (const struct sockaddr *)&address, sizeof address) != 0)
+        return -1;
+    return fd;
+}
+
+/* True when there is nothing to join, too. */
+static bool joined(int user, int net)
+{
+    return (user < 0 || setns(user, CLONE_NEWUSER) == 0) &&
+           (net < 0 || setns(net, CLONE_NEWNET) == 0);
+}
+
 int main(int argc, char **argv)
 {
+    bool inside = argc == 3 && strcmp(argv[1], "--connect") == 0;
     int user = argc == 4 ? descriptor(argv[1]) : -1;
     int net = argc == 4 ? descriptor(argv[2]) : -1;
-    int channel = argc == 4 ? descriptor(argv[3]) : -1;
-    if (user < 0 || net < 0 || channel < 0)
+    int channel = inside ? dial(argv[2]) : argc == 4 ? descriptor(argv[3]) : -1;
+    if (channel < 0 || (!inside && (user < 0 || net < 0)))
         return FAILED;
     ssize_t size = recv(channel, wishes, sizeof wishes, 0);
     if (size < 0 || (size_t)size % sizeof *wishes != 0)
         return FAILED;
-    if (setns(user, CLONE_NEWUSER) != 0 || setns(net, CLONE_NEWNET) != 0) {
+    if (!joined(user, net)) {
         answer(channel, errno, -1);
         return FAILED;
     }
