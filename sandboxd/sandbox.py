@@ -115,7 +115,10 @@ class ExitReport:
 
 
 class Process(Protocol):
-    """A command that is running. Its owner calls `close` exactly once, whatever happened."""
+    """A command on its way. Its owner calls `close` exactly once, whatever happened.
+
+    One task at a time waits for it.
+    """
 
     @property
     def pty(self) -> int | None:
@@ -125,10 +128,16 @@ class Process(Protocol):
     def filter_loaded(self) -> bool:
         """Whether a seccomp filter is in force: only then is SIGSYS a denial."""
 
+    async def started(self) -> None:
+        """Until the exec succeeded.
+
+        ExecFailed if the program cannot be executed, SandboxUnavailable if the sandbox is gone.
+        """
+
     async def wait(self, *, tree: bool = True) -> ExitReport:
         """Until the command has ended, with `tree` everything that it started as well.
 
-        It can be cancelled and called again.
+        It can be cancelled and called again, and raises what `started` would raise.
         """
 
     def signal(self, number: int, *, whole_tree: bool = False) -> None:
@@ -149,10 +158,13 @@ class Sandbox(Protocol):
         """Whether it can take a command now."""
 
     async def spawn(self, command: Command, stdio: Stdio | None) -> Process:
-        """Start a command (`stdio` is None with a pty). Returns after the exec succeeded.
+        """Send a command on its way (`stdio` is None with a pty); `Process.started` waits for it.
 
-        ExecFailed if the program cannot be executed, SandboxUnavailable if the sandbox is gone.
+        SandboxUnavailable if the sandbox is gone.
         """
+
+    def spawn_now(self, command: Command, stdio: Stdio | None) -> Process | None:
+        """`spawn` for where it takes no waiting; None where it would."""
 
     def verify(self) -> bool:
         """Whether everything that it was made from is still what it was."""

@@ -14,21 +14,22 @@ import anyio
 
 from sandboxd.linux import init_wire as wire
 from sandboxd.linux import packets
-from sandboxd.linux.evidence import EvidenceLog
-from sandboxd.linux.exec_failure import exec_failed
 from sandboxd.linux.filters import filter_descriptor
+from sandboxd.linux.init_process import InitProcess
 from sandboxd.linux.rlimits import rlimits
 from sandboxd.linux.seccomp import FilterSpec
 from sandboxd.linux.terminal import Terminal
-from sandboxd.sandbox import Command, ExitReport, LimitName, PtyRequest, Stdio, TreeUsage
+from sandboxd.sandbox import Command, PtyRequest, Stdio
 from sandboxd_proto.errors import ExecFailed, SandboxUnavailable
 
+_FLAGS = tuple(
+    flag.value  # plain numbers: the arithmetic of enums is slow, and this is every command's path
+    for flag in (
+        wire.ExecFlag.PTY, wire.ExecFlag.HAS_FILTER, wire.ExecFlag.KEEP_BACKGROUND,
+        wire.ExecFlag.HAS_CGROUP, wire.ExecFlag.HAS_TERMINAL, wire.ExecFlag.EXPLAIN,
+    )
+)  # fmt: skip
 FilterFor = Callable[[Command], FilterSpec]
-_LIMITS: dict[wire.LimitKind, LimitName] = {
-    wire.LimitKind.MEMORY: "memory",
-    wire.LimitKind.CPU: "cpu",
-    wire.LimitKind.PROCESSES: "processes",
-}
 
 
 class SetupRefused(Exception):
@@ -101,6 +102,16 @@ class InitSandbox:
         self, command: Command, stdio: Stdio | None, terminal: Terminal | None = None, *,
         cgroup: int | None = None,
     ) -> InitProcess:  # fmt: skip
+        while True:
+            process = self.spawn_now(command, stdio, terminal, cgroup=cgroup)
+            if process is not None:
+                return process
+            await anyio.wait_writable(self._control)
+
+    def spawn_now(
+        self, command: Command, stdio: Stdio | None, terminal: Terminal | None = None, *,
+        cgroup: int | None = None,
+    ) -> InitProcess | None:  # fmt: skip
         """`terminal`: for a pty that is not to be opened inside; its master becomes the process's.
 
         `cgroup`: where to write in order to enter the command's cgroup.
@@ -122,10 +133,10 @@ class InitSandbox:
                 command, has_filter=program is not None, has_terminal=terminal is not None,
                 has_cgroup=cgroup is not None, root=self._root,
             )  # fmt: skip
-            await packets.send(self._control, request, descriptors)
-            theirs.close()
-            process = InitProcess(ours, self, filter_loaded=program is not None)
-            await process.started(command, terminal)
+            packets.send_at_once(self._control, request, descriptors)
+        except BlockingIOError:
+            ours.close()
+            return None
         except OSError as error:
             ours.close()
             reason = self.last_words() or os.strerror(error.errno or 0)
@@ -135,25 +146,19 @@ class InitSandbox:
             raise
         finally:
             theirs.close()
-        return process
+        return InitProcess(
+            ours, self, command, filter_loaded=program is not None, terminal=terminal
+        )
 
 
 def exec_request(
     command: Command, *, has_filter: bool, has_terminal: bool, has_cgroup: bool, root: bool
 ) -> wire.Exec:
-    flags = wire.ExecFlag(0)
-    if command.pty:
-        flags |= wire.ExecFlag.PTY
-    if has_filter:
-        flags |= wire.ExecFlag.HAS_FILTER
-    if has_cgroup:
-        flags |= wire.ExecFlag.HAS_CGROUP
-    if has_terminal:
-        flags |= wire.ExecFlag.HAS_TERMINAL
-    if command.keep_background:
-        flags |= wire.ExecFlag.KEEP_BACKGROUND
-    if command.explain:
-        flags |= wire.ExecFlag.EXPLAIN
+    said = (
+        command.pty is not None, has_filter, command.keep_background, has_cgroup, has_terminal,
+        command.explain,
+    )  # fmt: skip
+    flags = sum(bit for bit, on in zip(_FLAGS, said, strict=True) if on)
     limits, pty = command.limits, command.pty or PtyRequest(0, 0)
     try:
         return wire.Exec(
@@ -165,116 +170,3 @@ def exec_request(
         )  # fmt: skip
     except ValueError as error:
         raise ExecFailed(str(error)) from None
-
-
-class InitProcess:
-    """One command, through the channel to its keeper."""
-
-    def __init__(
-        self, channel: socket.socket, sandbox: InitSandbox, *, filter_loaded: bool
-    ) -> None:
-        self._channel = channel
-        self._sandbox = sandbox
-        self.filter_loaded = filter_loaded
-        self.pty: int | None = None
-        self._limit: LimitName | None = None
-        self._exited: wire.Exited | None = None
-        self._gone: wire.Usage | None = None
-        self._evidence = EvidenceLog()
-
-    async def started(self, command: Command, terminal: Terminal | None = None) -> None:
-        self._evidence.explained = command.explain
-        inside = command.pty is not None and terminal is None
-        # The keeper tells that it started, the init what it does already.
-        while self._evidence.take(message := await self._first(terminal_wanted=inside)):
-            pass
-        match message:
-            case wire.Started():
-                if terminal is not None:
-                    self._take_master(terminal.take_master(), wanted=True)
-                if command.pty is not None and self.pty is None:
-                    raise wire.InitLied("no terminal came with the command")
-            case wire.ExecFailed(stage, number, path):
-                raise exec_failed(command, stage, number, path)
-            case other:
-                raise wire.InitLied(f"{other} instead of started")
-
-    async def _first(self, *, terminal_wanted: bool) -> wire.Channel:
-        data, master = await packets.receive_with_descriptor(self._channel)
-        if master is not None:
-            self._take_master(master, wanted=terminal_wanted)
-        if not data:
-            raise self._vanished()
-        return wire.decode_channel(data)
-
-    def _take_master(self, master: int, *, wanted: bool) -> None:
-        """Only a terminal is taken from inside: anything else could block or mislead the daemon."""
-        if not wanted or not os.isatty(master):
-            os.close(master)
-            raise wire.InitLied("a descriptor that nobody asked for")
-        os.set_blocking(master, False)
-        self.pty = master
-
-    def _vanished(self) -> SandboxUnavailable:
-        reason = self._sandbox.last_words() or "its init is gone"
-        return SandboxUnavailable(
-            f"the sandbox ended before the command ran: {reason}", remedy="send the request again"
-        )
-
-    async def wait(self, *, tree: bool = True) -> ExitReport:
-        """Can be cancelled and called again: nothing that was received is lost."""
-        while self._gone is None:
-            data = await packets.receive(self._channel)
-            if not data:
-                return self._report(_NO_USAGE, lost=True)
-            try:
-                message = wire.decode_channel(data)
-            except wire.InitLied as error:
-                self._sandbox.lost = f"the sandbox's init was tampered with: {error}"
-                return self._report(_NO_USAGE, lost=True)
-            match message:
-                case wire.Limit(kind):
-                    self._limit = _LIMITS[kind]
-                case wire.Exited() as exited:
-                    self._exited = exited
-                    if not tree:
-                        return self._report(exited.usage)
-                case wire.Gone(usage):
-                    self._gone = usage
-                case other:
-                    self._evidence.take(other)
-        return self._report(self._gone)
-
-    def _report(self, usage: wire.Usage, *, lost: bool = False) -> ExitReport:
-        why = None
-        if lost:
-            why = self._sandbox.last_words()
-            if why is None and self._exited is None:
-                why = "the sandbox ended under the command"
-        exited = self._exited
-        used = usage if usage is not _NO_USAGE or exited is None else exited.usage
-        return ExitReport(
-            exit_code=exited.code if exited else None,
-            signal=exited.signal if exited else None,
-            usage=TreeUsage((used.user_us + used.system_us) / 1000, used.maxrss_bytes),
-            limit=self._limit,
-            lost=why,
-            evidence=self._evidence.so_far(),
-        )
-
-    def signal(self, number: int, *, whole_tree: bool = False) -> None:
-        scope = wire.SignalScope.TREE if whole_tree else wire.SignalScope.MAIN
-        packets.send_now(self._channel, wire.Signal(number=number, scope=scope))
-
-    def kill(self) -> None:
-        packets.send_now(self._channel, wire.Kill())
-
-    def close(self) -> None:
-        if self.pty is not None:
-            anyio.notify_closing(self.pty)
-            os.close(self.pty)
-            self.pty = None
-        self._channel.close()
-
-
-_NO_USAGE = wire.Usage(0, 0, 0)

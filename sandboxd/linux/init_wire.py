@@ -85,7 +85,6 @@ class ExecFlag(IntFlag):
 
 
 _NO_SETUP_FLAGS = SetupFlag(0)
-_NO_EXEC_FLAGS = ExecFlag(0)
 
 
 class SignalScope(IntEnum):
@@ -181,7 +180,7 @@ class Exec:
     argv: Sequence[str]
     env: Sequence[tuple[str, str]] = ()
     cwd: str
-    flags: ExecFlag = _NO_EXEC_FLAGS
+    flags: int = 0  # of ExecFlag
     rows: int = 0
     columns: int = 0
     rlimits: Sequence[Rlimit] = ()

@@ -12,7 +12,8 @@ from typing import Protocol
 import anyio
 
 from sandboxd.linux.cgroups import Cgroup, Cgroups
-from sandboxd.linux.init_sandbox import InitProcess, InitSandbox
+from sandboxd.linux.init_process import InitProcess
+from sandboxd.linux.init_sandbox import InitSandbox
 from sandboxd.linux.terminal import Terminal
 from sandboxd.policy.plan import Limits
 from sandboxd.sandbox import Command, ExitReport, LimitName, Process, Sandbox, Stdio
@@ -49,6 +50,11 @@ class LimitedSandbox:
     def verify(self) -> bool:
         return self._inner.verify()
 
+    def spawn_now(self, command: Command, stdio: Stdio | None) -> Process | None:
+        if self._always or _asked(command.limits):
+            return None  # its cgroup has to be made
+        return self._inner.spawn_now(command, stdio)
+
     async def spawn(
         self, command: Command, stdio: Stdio | None, terminal: Terminal | None = None
     ) -> Process:
@@ -82,6 +88,7 @@ class LimitedProcess:
         tier: dict[bool, Tier] = {True: "enforced", False: "best_effort"}
         self._tiers = tuple(sorted((_FIELDS[name], tier[name in held]) for name in asked))
         self.signal = inner.signal
+        self.started = inner.started
 
     @property
     def pty(self) -> int | None:

@@ -22,25 +22,35 @@ def pair() -> tuple[socket.socket, socket.socket]:
 
 async def send(sock: socket.socket, request: wire.Request, descriptors: Sequence[int] = ()) -> None:
     """OSError when the other side is gone."""
+    while True:
+        try:
+            send_at_once(sock, request, descriptors)
+            return
+        except BlockingIOError:
+            await anyio.wait_writable(sock)
+
+
+def send_at_once(
+    sock: socket.socket, request: wire.Request, descriptors: Sequence[int] = ()
+) -> None:
+    """BlockingIOError when there is no room, another OSError when the other side is gone."""
     encoded = wire.encode(request)
     if encoded.payload is None:
-        await _send(sock, encoded.message, descriptors)
+        _send(sock, encoded.message, descriptors)
         return
     payload = sealed(encoded.payload, "payload")
     try:
-        await _send(sock, encoded.message, (payload, *descriptors))
+        _send(sock, encoded.message, (payload, *descriptors))
     finally:
         os.close(payload)
 
 
-async def _send(sock: socket.socket, message: bytes, descriptors: Sequence[int]) -> None:
-    rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))]
-    while True:
-        try:
-            sock.sendmsg([message], rights if descriptors else [])
-            return
-        except BlockingIOError:
-            await anyio.wait_writable(sock)
+def _send(sock: socket.socket, message: bytes, descriptors: Sequence[int]) -> None:
+    if descriptors:
+        rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))
+        sock.sendmsg([message], [rights])
+    else:
+        sock.send(message)
 
 
 def send_now(sock: socket.socket, request: wire.Request) -> None:
@@ -64,18 +74,11 @@ async def receive(sock: socket.socket) -> bytes:
             continue
 
 
-async def receive_with_descriptor(sock: socket.socket) -> tuple[bytes, int | None]:
-    """One message and at most one descriptor that came with it."""
-    while True:
-        try:
-            data, fds, _, _ = socket.recv_fds(sock, wire.MESSAGE_MAX, wire.FDS_MAX)
-        except BlockingIOError:
-            await anyio.wait_readable(sock)
-            continue
-        except ConnectionResetError:
-            continue
-        for fd in fds:
-            os.set_inheritable(fd, False)
-        for surplus in fds[1:]:
-            os.close(surplus)
-        return data, fds[0] if fds else None
+def take_with_descriptor(sock: socket.socket) -> tuple[bytes, int | None]:
+    """One message that is there, and at most one descriptor that came with it."""
+    data, fds, _, _ = socket.recv_fds(sock, wire.MESSAGE_MAX, wire.FDS_MAX)
+    for fd in fds:
+        os.set_inheritable(fd, False)
+    for surplus in fds[1:]:
+        os.close(surplus)
+    return data, fds[0] if fds else None

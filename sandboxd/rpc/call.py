@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +13,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """`registered`: to be called once later frames may refer to what this call made."""
+    """`offset`: where its frame began, which is what tells whose the descriptors are."""
 
     service: Service
     connection: Connection
-    registered: Callable[[Execution | None], None]
-    descriptors: Callable[[], tuple[int, ...]]
+    offset: int
     request_id: Any = None
+
+    def descriptors(self) -> tuple[int, ...]:
+        """Those that came with this request; whoever takes them closes them."""
+        return self.connection.descriptors.take(self.offset)
+
+    def runs(self, execution: Execution) -> None:
+        """From here on the request can be cancelled by its id."""
+        self.connection.runs(self.request_id, execution)

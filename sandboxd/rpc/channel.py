@@ -7,61 +7,121 @@ command's output. At most one frame is on its way at a time. Where the socket ta
 
 from __future__ import annotations
 
+import asyncio
 import os
 import select
 import socket
 import sys
+from collections import deque
+from collections.abc import Awaitable, Callable
+from functools import partial
 
 import anyio
 
 from sandboxd_proto.framing import Framing, frame
 
 CHUNK = 256 * 1024
+FIRST_CHUNK = 16 * 1024  # a request; malloc would go to the kernel for every large buffer
 _ANCILLARY = socket.CMSG_SPACE(16 * 4) if sys.platform != "win32" else 0
 
 
+Sink = Callable[[bytes, list[int]], None]
+
+
 class Channel:
+    """Reading is done by the event loop's callback, which hands on what it got at once: a request
+    is on its way before any task would have been woken up."""
+
     def __init__(self, sock: socket.socket) -> None:
         sock.setblocking(False)
         self._sock = sock
-        self._sending = anyio.Lock()
+        self._loop = asyncio.get_running_loop()
+        self._sink: Sink | None = None
+        self._chunk = FIRST_CHUNK
+        self._busy = False
+        self._queue: deque[asyncio.Future[None]] = deque()
         self._closed = False
         self.framing = Framing.LINES
 
-    async def receive(self) -> tuple[bytes, list[int]]:
-        """What arrived; empty bytes at the end of the connection."""
-        while True:
-            try:
-                data, ancillary, _, _ = self._sock.recvmsg(
-                    CHUNK, _ANCILLARY, socket.MSG_CMSG_CLOEXEC
-                )
-                return data, _descriptors(ancillary)
-            except BlockingIOError:
-                if not await self._readable():
-                    return b"", []
-            except OSError:
-                return b"", []
+    def listen(self, sink: Sink) -> None:
+        """`sink` gets what arrives, with its descriptors, and empty bytes at the end."""
+        if not self._closed and self._sink is None:
+            self._sink = sink
+            self._loop.add_reader(self._sock, self._read)
 
-    async def _readable(self) -> bool:
-        """False when the connection was closed on our side meanwhile."""
+    def pause(self) -> None:
+        """Until `listen`: nothing more is read."""
+        if self._sink is not None:
+            self._sink = None
+            self._loop.remove_reader(self._sock)
+
+    def _read(self) -> None:
+        sink = self._sink
+        if sink is None:
+            return
         try:
-            await anyio.wait_readable(self._sock)
-        except (anyio.ClosedResourceError, OSError, ValueError):
-            return False
-        return True
+            data, ancillary, _, _ = self._sock.recvmsg(
+                self._chunk, _ANCILLARY, socket.MSG_CMSG_CLOEXEC
+            )
+        except BlockingIOError:
+            return
+        except OSError:
+            data, ancillary = b"", []
+        if not data:
+            self.pause()
+        self._chunk = CHUNK if len(data) == self._chunk else FIRST_CHUNK
+        sink(data, _descriptors(ancillary))
 
     async def send(self, body: bytes) -> None:
         """Silently dropped once the connection is closed: there is nobody to tell."""
-        data = frame(body, self.framing)
-        # Lock.acquire() goes through the event loop even when nobody holds it.
+        await self._turn()
+        await self._send_rest(memoryview(frame(body, self.framing)))
+
+    def send_at_once(self, body: bytes) -> Callable[[], Awaitable[None]] | None:
+        """`send` for a caller that must not wait: if it answers something, a task awaits that."""
+        if self._busy:
+            return partial(self.send, body)
+        self._busy = True
+        data = memoryview(frame(body, self.framing))
         try:
-            self._sending.acquire_nowait()
-        except anyio.WouldBlock:
-            await self._sending.acquire()
+            data = data[self._sock.send(data) :]
+        except BlockingIOError:
+            pass
+        except OSError:
+            self.close()
+            data = data[:0]
+        if data:
+            return partial(self._send_rest, data)
+        self._next_turn()
+        return None
+
+    async def _turn(self) -> None:
+        """A lock of our own: anyio's goes through the event loop even when nobody holds it."""
+        if not self._busy:
+            self._busy = True
+            return
+        mine = self._loop.create_future()
+        self._queue.append(mine)
         try:
-            await self._send_all(memoryview(data))
+            await mine
+        except BaseException:
+            if mine.done() and not mine.cancelled():
+                self._next_turn()
+            raise
+
+    def _next_turn(self) -> None:
+        while self._queue:
+            waiting = self._queue.popleft()
+            if not waiting.done():
+                waiting.set_result(None)
+                return
+        self._busy = False
+
+    async def _send_rest(self, view: memoryview) -> None:
+        try:
+            await self._send_all(view)
         finally:
-            self._sending.release()
+            self._next_turn()
 
     async def _send_all(self, view: memoryview) -> None:
         while view and not self._closed:
@@ -93,6 +153,7 @@ class Channel:
     def close(self) -> None:
         if not self._closed:
             self._closed = True
+            self.pause()
             anyio.notify_closing(self._sock)
             self._sock.close()
 

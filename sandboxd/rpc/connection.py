@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterator
+from itertools import chain, islice
 from typing import Any
 
 import anyio
-import anyio.lowlevel
 import msgspec
-from anyio.abc import TaskGroup
 
 from sandboxd.rpc.call import Call
 from sandboxd.rpc.channel import Channel
 from sandboxd.rpc.descriptors import PendingDescriptors
-from sandboxd.rpc.dispatch import Request, failure, read_request, readable_id
+from sandboxd.rpc.dispatch import Later, Request, failure, read_request, readable_id
 from sandboxd.rpc.service import Service
 from sandboxd.supervisor.execution import Execution
 from sandboxd_proto.errors import Busy, InvalidRequest, ParseError, SandboxdError, Unauthorized
@@ -29,52 +29,76 @@ FRAMES_A_TURN = 64
 ALWAYS_TAKEN = {"execution/cancel", "execution/signal", "execution/close_stdin"}
 HALF_CLOSED_POLL_S = 0.02
 
-Answer = Callable[[Any], None]
+Answer = Callable[[Any], None]  # given None, it says nothing
 
 
 class Connection:
-    """Owned by the task that runs `serve`; when that ends, everything of this client ends."""
+    """Owned by the task that runs `serve`; when that ends, everything of this client ends.
+
+    Frames are handled where they are read, in the event loop's callback. What takes longer gets a
+    task; answers that the client does not take at once do too.
+    """
 
     def __init__(self, channel: Channel, service: Service, refused: Unauthorized | None) -> None:
         self.channel = channel
         self._service = service
         self._refused = refused
         self._decoder = FrameDecoder()
+        self._frames: Iterator[Frame | BadFrame] = iter(())
         self._received = 0
-        self._descriptors = PendingDescriptors()
+        self.descriptors = PendingDescriptors()
         self._in_flight = 0
+        self._no_more = anyio.Event()
         self._executions_by_request: dict[Any, Execution] = {}
 
     async def serve(self) -> None:
         try:
-            async with anyio.create_task_group() as tasks:
-                await self._read(tasks)
+            async with anyio.create_task_group() as self._tasks:
+                self.channel.listen(self._take_in)
+                await self._no_more.wait()
                 await self._answer_half_closed()
                 # The client is gone: what it left running ends, and so do its requests.
                 self._service.supervisor.abandon(self)
                 self.channel.close()
-                tasks.cancel_scope.cancel()
+                self._tasks.cancel_scope.cancel()
         finally:
             self._service.supervisor.abandon(self)
             self.channel.close()
-            self._descriptors.close()
+            self.descriptors.close()
 
-    async def _read(self, tasks: TaskGroup) -> None:
-        while True:
-            data, fds = await self.channel.receive()
-            if not data:
-                return
-            self._received += len(data)
-            self._descriptors.add(self._received, fds)
-            # A client that never stops sending must not keep the others waiting.
-            await anyio.lowlevel.checkpoint()
-            for index, item in enumerate(self._decoder.feed(data), 1):
-                if index % FRAMES_A_TURN == 0:
-                    await anyio.lowlevel.checkpoint()
+    def _take_in(self, data: bytes, fds: list[int]) -> None:
+        if not data:
+            self._no_more.set()
+            return
+        self._received += len(data)
+        self.descriptors.add(self._received, fds)
+        self._frames = iter(self._decoder.feed(data))
+        self._work()
+
+    def _work(self) -> None:
+        """A client that sends a lot at once must not keep the others waiting."""
+        try:
+            for item in islice(self._frames, FRAMES_A_TURN):
                 if self._decoder.framing is not None:
                     self.channel.framing = self._decoder.framing
-                if not await self._take(item, tasks):
+                if not self._take(item):
+                    self._end()
                     return
+            more = next(self._frames, None)
+        except Exception:
+            log.exception("a connection failed")
+            self._end()
+            return
+        if more is not None:
+            self._frames = chain((more,), self._frames)
+            self.channel.pause()
+            asyncio.get_running_loop().call_soon(self._work)
+        elif self._in_flight <= MAX_IN_FLIGHT and not self._no_more.is_set():
+            self.channel.listen(self._take_in)
+
+    def _end(self) -> None:
+        self.channel.pause()
+        self._no_more.set()
 
     async def _answer_half_closed(self) -> None:
         """A client that only closed its writing side (socat does) still reads its answers."""
@@ -82,75 +106,106 @@ class Connection:
         while self._in_flight and not self.channel.hung_up():  # noqa: ASYNC110
             await anyio.sleep(HALF_CLOSED_POLL_S)
 
-    async def _take(self, item: Frame | BadFrame, tasks: TaskGroup) -> bool:
+    def _take(self, item: Frame | BadFrame) -> bool:
         """False when the connection is to be ended."""
         if isinstance(item, BadFrame):
             error = ParseError(item.reason) if item.fatal else InvalidRequest(item.reason)
-            await self._send(failure(None, error))
+            self._say(failure(None, error))
             return not item.fatal
         try:
             value = decode_json(item.body)
         except SandboxdError as error:
-            await self._send(failure(None, error))
+            self._say(failure(None, error))
             return True
         if self._refused is not None:
-            await self._send(failure(readable_id(value), self._refused))
+            self._say(failure(readable_id(value), self._refused))
             return False
         if isinstance(value, list):
-            await self._batch(value, item.offset, tasks)
+            self._batch(value, item.offset)
         else:
-            await self._start(value, item.offset, tasks, self._send)
+            self._start(value, item.offset, self._say)
         return True
 
-    async def _send(self, answer: Any) -> None:
-        await self.channel.send(encode(answer))
+    def _say(self, answer: Any) -> None:
+        """A client that does not read its answers can still send what ends or unblocks its
+        commands; but when too many answers wait, nothing more is read."""
+        if answer is None:
+            return
+        rest = self.channel.send_at_once(encode(answer))
+        if rest is not None:
+            self._in_flight += 1
+            self._tasks.start_soon(self._say_later, rest)
+            if self._in_flight > MAX_IN_FLIGHT:
+                self.channel.pause()
 
-    async def _batch(self, values: list[Any], offset: int, tasks: TaskGroup) -> None:
+    async def _say_later(self, rest: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await rest()
+        finally:
+            self._answered()
+
+    def _answered(self) -> None:
+        self._in_flight -= 1
+        if self._in_flight == MAX_IN_FLIGHT and not self._no_more.is_set():
+            self._work()
+
+    def _batch(self, values: list[Any], offset: int) -> None:
         """One array when all have finished; nothing for notifications only."""
         if not values or len(values) > MAX_BATCH:
             problem = "empty" if not values else f"longer than {MAX_BATCH}"
-            await self._send(failure(None, InvalidRequest(f"the batch is {problem}")))
+            self._say(failure(None, InvalidRequest(f"the batch is {problem}")))
             return
         answers: list[Any] = []
         left = len(values)
 
-        async def collect(answer: Any) -> None:
+        def collect(answer: Any) -> None:
             nonlocal left
             left -= 1
             if answer is not None:
                 answers.append(answer)
             if left == 0 and answers:
-                await self._send(answers)
+                self._say(answers)
 
         for value in values:
-            await self._start(value, offset, tasks, collect, silent=collect)
+            self._start(value, offset, collect)
 
-    async def _start(
-        self, value: Any, offset: int, tasks: TaskGroup, answer: Any, silent: Any = None
-    ) -> None:
-        """Returns once later frames may refer to what this one made."""
+    def _start(self, value: Any, offset: int, answer: Answer) -> None:
+        """When it returns later frames may refer to what this one made."""
         try:
             request = read_request(value)
         except SandboxdError as error:
-            await answer(failure(readable_id(value), error))
+            answer(failure(readable_id(value), error))
             return
         if request.method.startswith("$/") and request.id is msgspec.UNSET:
             self._protocol_note(request)
-            if silent is not None:
-                await silent(None)
+            answer(None)
             return
         if self._in_flight >= MAX_IN_FLIGHT and request.method not in ALWAYS_TAKEN:
             busy = Busy(f"{MAX_IN_FLIGHT} requests of this connection are in flight already")
-            if request.id is not msgspec.UNSET:
-                await answer(failure(request.id, busy))
-            elif silent is not None:
-                await silent(None)
+            answer(None if request.id is msgspec.UNSET else failure(request.id, busy))
             return
-        self._in_flight += 1
-        registered = anyio.Event()
-        tasks.start_soon(self._handle, request, offset, registered, answer, silent)
-        if request.method == "execute":
-            await registered.wait()
+        call = Call(self._service, self, offset, request.id)
+        result = self._service.dispatcher.answer(request, call)
+        if isinstance(result, Later):
+            self._in_flight += 1
+            self._tasks.start_soon(self._finish, request, result, answer)
+        else:
+            answer(result)
+
+    async def _finish(self, request: Request, rest: Later, answer: Answer) -> None:
+        key = request.id
+        mine = None if key is msgspec.UNSET else self._executions_by_request.get(key)
+        try:
+            answer(await self._service.dispatcher.finish(request, rest))
+        finally:
+            if mine is not None and self._executions_by_request.get(key) is mine:
+                del self._executions_by_request[key]
+            self._answered()
+
+    def runs(self, request_id: Any, execution: Execution) -> None:
+        """`$/cancelRequest` with this id ends that execution, as long as its request is open."""
+        if request_id is not msgspec.UNSET and request_id is not None:
+            self._executions_by_request[request_id] = execution
 
     def _protocol_note(self, request: Request) -> None:
         if request.method != "$/cancelRequest" or not isinstance(request.params, dict):
@@ -160,36 +215,3 @@ class Connection:
             execution = self._executions_by_request.get(wanted)
             if execution is not None:
                 execution.cancel()
-
-    async def _handle(
-        self, request: Request, offset: int, registered: anyio.Event, answer: Any, silent: Any
-    ) -> None:
-        key = request.id
-        mine: Execution | None = None
-
-        def note(execution: Execution | None) -> None:
-            nonlocal mine
-            mine = execution
-            if execution is not None and key is not msgspec.UNSET and key is not None:
-                self._executions_by_request[key] = execution
-            registered.set()
-
-        call = Call(
-            service=self._service,
-            connection=self,
-            registered=note,
-            descriptors=lambda: self._descriptors.take(offset),
-            request_id=key,
-        )
-        try:
-            result = await self._service.dispatcher.answer(request, call)
-            registered.set()
-            if result is not None:
-                await answer(result)
-            elif silent is not None:
-                await silent(None)
-        finally:
-            self._in_flight -= 1
-            registered.set()
-            if mine is not None and self._executions_by_request.get(key) is mine:
-                del self._executions_by_request[key]

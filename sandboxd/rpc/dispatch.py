@@ -1,24 +1,29 @@
 """One JSON-RPC request to its handler and its answer, through jsonrpcserver.
 
 msgspec decodes and validates, so jsonrpcserver's own (de)serializer and its jsonschema validator
-(about 200 µs a call) are left out, and so is the task that `async_dispatch` makes for each request:
-it is handed the decoded request and hands back the answer.
+(about 200 µs a call) are left out, and so is its look at the signature: every method here takes any
+names, which msgspec checks against the contract.
+
+Handlers are plain functions, so that most requests are answered where they were read. One that has
+to wait returns `Later`, and only that gets a task.
 """
 
 from __future__ import annotations
 
-import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any, TypeVar
 
 import msgspec
 from jsonrpcserver import JsonRpcError, Success
-from jsonrpcserver.async_dispatcher import dispatch_request
+from jsonrpcserver.dispatcher import call as call_method
 from jsonrpcserver.dispatcher import to_response
 from jsonrpcserver.request import Request as PlainRequest
 from jsonrpcserver.response import to_serializable
 from jsonrpcserver.sentinels import NOID
+from oslash.either import Right
 
 from sandboxd.rpc.call import Call
 from sandboxd_proto import methods
@@ -34,8 +39,25 @@ from sandboxd_proto.wire import convert
 
 log = logging.getLogger(__name__)
 
-Handler = Callable[[Call, Any], Awaitable[Any]]
-_NO_ID = object()
+Handler = Callable[[Call, Any], Any]
+P = TypeVar("P")
+
+
+@dataclass(frozen=True, slots=True)
+class Later:
+    """The rest of a request: whoever gets it awaits it in a task of its own."""
+
+    work: Callable[[], Awaitable[Any]]
+
+
+def later(handler: Callable[[Call, P], Awaitable[Any]]) -> Callable[[Call, P], Later]:
+    """For a handler that has to wait."""
+
+    @wraps(handler)
+    def started(call: Call, params: P) -> Later:
+        return Later(lambda: handler(call, params))
+
+    return started
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -72,8 +94,8 @@ class Dispatcher:
             raise RuntimeError(f"methods and handlers differ: {sorted(missing)}")
         self._methods = {name: _wrapped(methods.BY_NAME[name], h) for name, h in handlers.items()}
 
-    async def answer(self, request: Request, call: Call) -> Any:
-        """The answer object; None for a notification."""
+    def answer(self, request: Request, call: Call) -> Any:
+        """The answer object, None for a notification; or Later, to be given to `finish`."""
         is_notification = request.id is msgspec.UNSET
         try:
             self._check(request)
@@ -83,8 +105,22 @@ class Dispatcher:
             return None
         identity = NOID if is_notification else request.id
         plain = PlainRequest(request.method, request.params or {}, identity)
-        done = await dispatch_request(self._methods, call, plain)
-        return None if is_notification else to_serializable(to_response(*done))
+        done = call_method(plain, call, self._methods[request.method])
+        if isinstance(done, Right) and isinstance(done._value.result, Later):
+            return done._value.result
+        return None if is_notification else to_serializable(to_response(plain, done))
+
+    async def finish(self, request: Request, rest: Later) -> Any:
+        """The answer object; None for a notification."""
+        try:
+            result = await rest.work()
+        except SandboxdError as error:
+            answer = failure(request.id, error)
+        except Exception:
+            answer = failure(request.id, _broken(request.method))
+        else:
+            answer = {"jsonrpc": "2.0", "result": result, "id": request.id}
+        return None if request.id is msgspec.UNSET else answer
 
     def _check(self, request: Request) -> None:
         if request.method not in self._methods:
@@ -97,20 +133,23 @@ class Dispatcher:
             )
 
 
-def _wrapped(method: methods.Method, handler: Handler) -> Callable[..., Awaitable[Any]]:
-    async def call_handler(call: Call, /, **params: Any) -> Any:
+def _wrapped(method: methods.Method, handler: Handler) -> Callable[..., Any]:
+    def call_handler(call: Call, /, **params: Any) -> Any:
         try:
-            return Success(await handler(call, _typed(method, params)))
+            return Success(handler(call, _typed(method, params)))
         except SandboxdError as error:
             raise JsonRpcError(error.code, error.message, error.data()) from None
         except Exception:
-            log.exception("%s failed", method.name)
-            broken = InternalError("the daemon failed inside; its log says more")
+            broken = _broken(method.name)
             raise JsonRpcError(broken.code, broken.message, broken.data()) from None
 
-    # jsonrpcserver asks for the signature at every call, and working it out takes 20 µs.
-    call_handler.__signature__ = inspect.signature(call_handler)  # type: ignore[attr-defined]
     return call_handler
+
+
+def _broken(name: str) -> InternalError:
+    """For a mistake of ours: the log has it, the client learns that there is one."""
+    log.exception("%s failed", name)
+    return InternalError("the daemon failed inside; its log says more")
 
 
 def _typed(method: methods.Method, params: dict[str, Any]) -> Any:

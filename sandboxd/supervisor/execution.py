@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import signal
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import anyio
 from anyio.abc import TaskGroup
 
 from sandboxd.backends.interface import Backend, Enforcement, explains
-from sandboxd.sandbox import Command, ExitReport, Process, Sandbox, TreeUsage
+from sandboxd.sandbox import Command, ExitReport, Process, Sandbox, Stdio, TreeUsage
 from sandboxd.supervisor.guard import NO_GUARD, Guard, Protected
 from sandboxd.supervisor.judge import Bench, Judge
 from sandboxd.supervisor.network_reports import host_usage
@@ -44,15 +45,17 @@ KILL_GRACE_S = 5.0
 class Ground:
     """Where an execution runs.
 
-    `release` lets go of the sandbox. `dispose` does what takes time and nobody waits for. `linger`
-    takes over a command that left processes behind, with the pipes that they still hold; None
-    where nothing may be left behind. `guarded`: the execution watches the protected paths itself.
+    `release` lets go of the sandbox early, `leave` is called at the very end. `dispose` does what
+    takes time and nobody waits for. `linger` takes over a command that left processes behind, with
+    the pipes that they still hold; None where nothing may be left behind. `guarded`: the execution
+    watches the protected paths itself.
     """
 
     backend: Backend
     sandbox: Sandbox
     enforcement: Enforcement
     release: Callable[[], None]
+    leave: Callable[[], None]
     dispose: Callable[[Callable[[], None]], None]
     linger: Callable[[Process, list[int]], None] | None = None
     guarded: bool = True
@@ -65,6 +68,16 @@ class Ending:
     protected: Protected
 
 
+@dataclass(slots=True)
+class Scene:
+    """What an execution needs from its start to its end."""
+
+    judge: Judge
+    guard: Guard
+    process: Process | None = None
+    began: float = field(default_factory=time.perf_counter)
+
+
 class Execution:
     """Exists from the moment that the request was read, so that writes may follow at once."""
 
@@ -74,16 +87,20 @@ class Execution:
         self.started_at = time.time()
         self.backend = ""
         self.sandbox_id = request.sandbox
-        self.done = anyio.Event()
+        self.over = False
+        self._done: anyio.Event | None = None
         self.result: ExecuteResult | None = None
         self.error: SandboxdError | None = None
+        self.ground: Ground | None = None
+        self._scene: Scene | None = None
+        self._refused: Exception | None = None
         self._bench = bench
         self._process: Process | None = None
         self._traffic: Traffic | None = None
         self._ended_by: Ended | None = None
         self._pipes = Pipes(request.passed)
         self._stdin = StdinFeed(self._pipes.give_up(self._pipes.stdin_write))  # -1: passed
-        self._pty_ready = anyio.Event()
+        self._pty_ready = anyio.Event() if request.pty is not None else None
         self._input = request.stdin
         self._ended_at = 0.0
         self._appeared: Protected | None = None
@@ -106,7 +123,7 @@ class Execution:
                 "the stdin of this execution was not left open", field="execution_id",
                 remedy='start it with "stdin_open": true',
             )  # fmt: skip
-        if self.request.pty is not None:
+        if self._pty_ready is not None:
             await self._pty_ready.wait()
 
     def send_signal(self, number: int) -> None:
@@ -135,7 +152,7 @@ class Execution:
 
     def _end(self, why: Ended) -> None:
         """Kill the whole tree; the first reason is the one that is reported."""
-        if self._ended_by is None and not self.done.is_set():
+        if self._ended_by is None and not self.over:
             self._ended_by = why
         if self._process is not None:
             self._process.kill()
@@ -146,8 +163,16 @@ class Execution:
 
     # what the supervisor does with it
 
-    async def run(self, ground: Ground) -> ExecuteResult:
-        """To the end. Lets go of the ground as soon as the command's tree is dead."""
+    def begin(self, ground: Ground) -> None:
+        """Send the command on its way if that takes no waiting; `run` does the rest."""
+        self.ground = ground
+        try:
+            scene = self._prepare(ground)
+            scene.process = ground.sandbox.spawn_now(self._command(ground), self._child_ends)
+        except Exception as error:
+            self._refused = error
+
+    def _prepare(self, ground: Ground) -> Scene:
         self.backend = ground.backend.name
         if self.request.explain is not None and not explains(ground.backend):
             raise PolicyNotSupported(
@@ -163,15 +188,31 @@ class Execution:
         guard = Guard(plan.sandbox) if ground.guarded else NO_GUARD
         if plan.sandbox.network.kind == "allow_hosts":
             self._traffic = Traffic()
+        self._scene = Scene(judge, guard)
+        return self._scene
+
+    @property
+    def _child_ends(self) -> Stdio | None:
+        return None if self.request.pty else self._pipes.child
+
+    async def run(self, ground: Ground) -> ExecuteResult:
+        """To the end. Lets go of the ground as soon as the command's tree is dead."""
         try:
-            process = await ground.sandbox.spawn(
-                self._command(ground), None if request.pty else self._pipes.child
+            if self._refused is not None:
+                raise self._refused
+            scene = self._scene or self._prepare(ground)
+            process = scene.process or await ground.sandbox.spawn(
+                self._command(ground), self._child_ends
             )
         except BaseException:
-            if guard.needed:
-                ground.dispose(guard.close)
+            if self._scene is not None and self._scene.guard.needed:
+                ground.dispose(self._scene.guard.close)
             raise
-        began = time.perf_counter()
+        return await self._run(process, scene, ground)
+
+    async def _run(self, process: Process, scene: Scene, ground: Ground) -> ExecuteResult:
+        request, judge, guard = self.request, scene.judge, scene.guard
+        began = scene.began
         self._process = process
         self._catch_up(process)
         judge.filter_loaded = process.filter_loaded
@@ -179,6 +220,9 @@ class Execution:
         kept = False
         guard.start(process.kill)
         try:
+            if request.listener is not None or request.pty is not None:
+                await process.started()
+                began = time.perf_counter()
             if request.listener is None and self._input_fits(process):
                 pumps = self._collect(process, streams)
                 report = await self._until_end(process, ground, guard, pumps)
@@ -212,7 +256,7 @@ class Execution:
             return
         with anyio.CancelScope(shield=True):
             process.kill()
-            with anyio.move_on_after(KILL_GRACE_S):
+            with anyio.move_on_after(KILL_GRACE_S), suppress(SandboxdError):  # it never started
                 await process.wait()
             for path, moved_to in guard.conclude():
                 log.warning("protected path %s appeared; it is now %s", path, moved_to or "gone")
@@ -276,7 +320,7 @@ class Execution:
 
     def _hold_ends(self, process: Process) -> None:
         """The child has its ends: ours are the only ones left."""
-        if process.pty is not None and not self._pty_ready.is_set():
+        if process.pty is not None and self._pty_ready and not self._pty_ready.is_set():
             self._stdin.close()
             self._stdin = StdinFeed(os.dup(process.pty), is_pty=True)
             self._pty_ready.set()
@@ -403,13 +447,29 @@ class Execution:
             stderr=Captured(), denials=[], backend=backend, enforcement=dict(enforcement),
         )  # fmt: skip
 
+    async def finished(self) -> None:
+        """Until it has a result or an error."""
+        if self._done is None:
+            self._done = anyio.Event()
+            if self.over:
+                self._done.set()
+        await self._done.wait()
+
     def close(self) -> None:
+        """Its descriptors go a moment later: the answer goes first."""
+        self.over = True
         self._input = b""
-        self.request = replace(self.request, stdin=b"")
+        if self.request.stdin:
+            self.request = replace(self.request, stdin=b"")
+        asyncio.get_running_loop().call_soon(self._close_descriptors)
+        if self._pty_ready is not None:
+            self._pty_ready.set()
+        if self._done is not None:
+            self._done.set()
+
+    def _close_descriptors(self) -> None:
         self._stdin.close()
         self._pipes.close()
-        self._pty_ready.set()
-        self.done.set()
 
 
 # Not even SIGKILL got an answer (a process in an uninterruptible sleep): the sandbox is torn down.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
-from uuid import uuid4
 
 from sandboxd.supervisor.execution import Execution
 from sandboxd.supervisor.judge import Bench
@@ -42,7 +42,7 @@ class Executions:
                 f"{self._limit} executions are running already",
                 remedy="wait for one to end, or raise max_executions in the config",
             )
-        execution = Execution(wanted or f"ex-{uuid4().hex}", request, self._bench)
+        execution = Execution(wanted or f"ex-{os.urandom(16).hex()}", request, self._bench)
         self._ended.pop(execution.id, None)
         self._live[execution.id] = execution
         return execution

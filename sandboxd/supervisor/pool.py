@@ -72,17 +72,29 @@ class WarmPool:
     def warm(self) -> int:
         return sum(len(shelf.ready) for shelf in self._shelves.values())
 
+    def take_ready(self, backend: Backend, spec: SandboxSpec) -> Held | None:
+        """A warm sandbox, if there is one. The caller closes it."""
+        shelf = self._shelves.get((backend.name, spec))
+        return self._ready(shelf) if shelf is not None else None
+
     async def take(self, backend: Backend, spec: SandboxSpec) -> Held:
         """A sandbox that nothing has run in. The caller closes it."""
         shelf = self._shelf(backend, spec)
+        held = self._ready(shelf)
+        if held is not None:
+            return held
         shelf.demand.used(time.monotonic())
+        return await self._wait_for_one(shelf)
+
+    def _ready(self, shelf: _Shelf) -> Held | None:
         while shelf.ready:
             held = shelf.ready.popleft()
             if held.sandbox.verify():
+                shelf.demand.used(time.monotonic())
                 self._refill_soon()
                 return held
             self.let_go(held.hold)  # stale or dead: the client does not notice
-        return await self._wait_for_one(shelf)
+        return None
 
     async def _wait_for_one(self, shelf: _Shelf) -> Held:
         waiter = _Waiter()

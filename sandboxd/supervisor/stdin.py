@@ -15,11 +15,11 @@ class StdinFeed:
     def __init__(self, fd: int, *, is_pty: bool = False) -> None:
         self._fd = fd
         self._is_pty = is_pty
-        self._lock = anyio.Lock()  # waiters are served in order of arrival
+        self._lock: anyio.Lock | None = None
 
     async def write(self, data: bytes) -> None:
         """Returns when the command's pipe has taken everything; a closed reader is not an error."""
-        async with self._lock:
+        async with self._in_order():
             if self._fd < 0:
                 raise InvalidParams(
                     "the stdin of this execution is closed",
@@ -27,6 +27,12 @@ class StdinFeed:
                     remedy='start it with "stdin_open": true, and write before close_stdin',
                 )
             await self._write_all(data)
+
+    def _in_order(self) -> anyio.Lock:
+        """Waiters are served in order of arrival. Most commands never get one."""
+        if self._lock is None:
+            self._lock = anyio.Lock()
+        return self._lock
 
     async def _write_all(self, data: bytes) -> None:
         view = memoryview(data)
@@ -54,7 +60,7 @@ class StdinFeed:
 
     async def end(self) -> None:
         """After what was written before. A terminal gets the end-of-file character."""
-        async with self._lock:
+        async with self._in_order():
             if self._is_pty:
                 await self._write_all(b"\x04")
             else:

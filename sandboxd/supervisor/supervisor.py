@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import anyio
 from anyio.abc import TaskGroup
 
-from sandboxd.backends.interface import Backend
+from sandboxd.backends.interface import Backend, Enforcement
 from sandboxd.backends.registry import Registry
 from sandboxd.backends.select import refusal, select
 from sandboxd.policy.plan import Plan
@@ -56,6 +56,24 @@ class Supervisor:
             raise ShuttingDown("the daemon is shutting down", remedy="send the request again later")
         return self.executions.add(request)
 
+    def begin(self, execution: Execution) -> None:
+        """Start it at once if there is a sandbox for it; `perform` starts it otherwise."""
+        try:
+            ground = self._at_hand(execution)
+        except SandboxdError:
+            return  # `perform` comes to the same
+        if ground is not None:
+            execution.begin(ground)
+
+    def _at_hand(self, execution: Execution) -> Ground | None:
+        plan = execution.request.plan
+        if execution.sandbox_id is not None:
+            return self._ground_in(self.sandboxes.find(execution.sandbox_id), plan)
+        backend = next(select(plan, self.machine.config, self.registry))
+        enforcement = backend.enforcement(plan)
+        held = self.pool.take_ready(backend, plan.sandbox)
+        return None if held is None else self._ground(backend, held, enforcement)
+
     async def perform(self, execution: Execution) -> ExecuteResult:
         """Run an accepted execution to its end."""
         try:
@@ -84,37 +102,44 @@ class Supervisor:
             log.exception("a detached execution failed")
 
     async def _perform(self, execution: Execution) -> ExecuteResult:
-        if execution.sandbox_id is not None:
-            return await self._perform_in(self.sandboxes.find(execution.sandbox_id), execution)
-        plan = execution.request.plan
-        backend, held = await self._take(select(plan, self.machine.config, self.registry), plan)
-        enforcement = backend.enforcement(plan)
+        ground = execution.ground or await self._find_ground(execution)
         try:
-            if execution.cancelled:
-                return execution.never_ran(backend.name, enforcement)
-
-            def release() -> None:
-                self.pool.let_go(held.hold.pop_all())
-
-            return await execution.run(
-                Ground(backend, held.sandbox, enforcement, release, self._dispose)
-            )
-        finally:
-            with anyio.CancelScope(shield=True):
-                await held.hold.aclose()
-
-    async def _perform_in(self, place: PersistentSandbox, execution: Execution) -> ExecuteResult:
-        enforcement = place.backend.enforcement(execution.request.plan)
-        place.running += 1
-        try:
-            ground = Ground(
-                place.backend, place.sandbox, enforcement, _keep, self._dispose,
-                linger=self.sandboxes.linger, guarded=False,
-            )  # fmt: skip
+            if execution.ground is None and execution.cancelled:
+                return execution.never_ran(ground.backend.name, ground.enforcement)
             return await execution.run(ground)
         finally:
+            ground.leave()
+
+    async def _find_ground(self, execution: Execution) -> Ground:
+        plan = execution.request.plan
+        if execution.sandbox_id is not None:
+            return self._ground_in(self.sandboxes.find(execution.sandbox_id), plan)
+        backend, held = await self._take(select(plan, self.machine.config, self.registry), plan)
+        return self._ground(backend, held, backend.enforcement(plan))
+
+    def _ground(self, backend: Backend, held: Held, enforcement: Enforcement) -> Ground:
+        released = False
+
+        def release() -> None:
+            nonlocal released
+            if not released:
+                released = True
+                self.pool.let_go(held.hold)
+
+        return Ground(backend, held.sandbox, enforcement, release, release, self._dispose)
+
+    def _ground_in(self, place: PersistentSandbox, plan: Plan) -> Ground:
+        enforcement = place.backend.enforcement(plan)
+        place.running += 1
+
+        def leave() -> None:
             place.running -= 1
             place.last_used = time.monotonic()
+
+        return Ground(
+            place.backend, place.sandbox, enforcement, _keep, leave, self._dispose,
+            linger=self.sandboxes.linger, guarded=False,
+        )  # fmt: skip
 
     def _dispose(self, work: Callable[[], None]) -> None:
         self._background.start(anyio.to_thread.run_sync, work)
@@ -158,7 +183,7 @@ class Supervisor:
                 waiting = list(self.executions)
                 for execution in waiting:
                     execution.cancel()
-                await waiting[0].done.wait()
+                await waiting[0].finished()
         await self.sandboxes.close()
         await self.pool.close()
 

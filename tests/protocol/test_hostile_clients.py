@@ -114,6 +114,8 @@ def test_the_clock_runs_while_the_client_reads_nothing(daemon: Daemon) -> None:
              "manifest": {"timeout": 0.5}},
         )  # fmt: skip
         deadline = time.monotonic() + 25
+        while not other.call("execution/list")["executions"]:
+            assert time.monotonic() < deadline
         while any("600" in str(process) for process in daemon.descendants()):
             assert time.monotonic() < deadline
             time.sleep(0.1)

@@ -29,10 +29,16 @@ class GatedSandbox:
     def verify(self) -> bool:
         return self._inner.verify() and self._gate.serving
 
+    def spawn_now(self, command: Command, stdio: Stdio | None) -> Process | None:
+        return self._inner.spawn_now(self._bound(command), stdio)
+
     async def spawn(self, command: Command, stdio: Stdio | None) -> Process:
+        return await self._inner.spawn(self._bound(command), stdio)
+
+    def _bound(self, command: Command) -> Command:
         variables = self._gate.bind(command.traffic or Traffic())
         # What the caller set itself wins.
-        return await self._inner.spawn(replace(command, env=overlay(variables, command.env)), stdio)
+        return replace(command, env=overlay(variables, command.env))
 
 
 @asynccontextmanager

@@ -25,7 +25,8 @@ from sandboxd.backends.docker.lifetime import Containers
 from sandboxd.backends.docker.luggage import packed
 from sandboxd.backends.docker.mounts import Mount
 from sandboxd.linux import packets
-from sandboxd.linux.init_sandbox import InitProcess, InitSandbox
+from sandboxd.linux.init_process import InitProcess
+from sandboxd.linux.init_sandbox import InitSandbox
 from sandboxd.linux.openat import unchanged
 from sandboxd.linux.seccomp import FilterSpec
 from sandboxd.policy.plan import SandboxSpec
@@ -69,6 +70,9 @@ class AttachedSandbox:
 
     def verify(self) -> bool:
         return all(unchanged(grant.path, grant.identity) for grant in self._spec.grants)
+
+    def spawn_now(self, command: Command, stdio: Stdio | None) -> Process | None:
+        return None  # its container has to be made
 
     async def spawn(self, command: Command, stdio: Stdio | None) -> Process:
         if command.keep_background:
@@ -116,7 +120,7 @@ class AttachedSandbox:
         sandbox = InitSandbox(
             control, filter_for=lambda _: spec, root=False, verify=self.verify
         )
-        process = InitProcess(channel, sandbox, filter_loaded=luggage.has_filter)
+        process = InitProcess(channel, sandbox, command, filter_loaded=luggage.has_filter)
         stack.callback(process.close)
         streams = Streams(given, output)
         bridge = Bridge(engine, container, streams, word, theirs, sandbox, command, stdio)
@@ -125,7 +129,7 @@ class AttachedSandbox:
         bridge.run(tasks)
         try:
             with anyio.fail_after(START_S):
-                await process.started(command)
+                await process.started()
         except TimeoutError:
             raise SandboxUnavailable(
                 f"the container's init did not say in {START_S:g} s that the command runs"

@@ -12,7 +12,8 @@ from dataclasses import replace
 import anyio
 
 from sandboxd.backends.docker.counters import Counters, Counts
-from sandboxd.linux.init_sandbox import InitProcess, InitSandbox
+from sandboxd.linux.init_process import InitProcess
+from sandboxd.linux.init_sandbox import InitSandbox
 from sandboxd.policy.plan import Limits
 from sandboxd.sandbox import Command, ExitReport, LimitName, Process, Stdio
 
@@ -36,9 +37,19 @@ class CountedSandbox:
         return self._inner.verify()
 
     async def spawn(self, command: Command, stdio: Stdio | None) -> Process:
+        before, left = self._before(command)
+        return self._counted(await self._inner.spawn(left, stdio), before, command)
+
+    def spawn_now(self, command: Command, stdio: Stdio | None) -> Process | None:
+        before, left = self._before(command)
+        process = self._inner.spawn_now(left, stdio)
+        return self._counted(process, before, command) if process is not None else None
+
+    def _before(self, command: Command) -> tuple[Counts, Command]:
         before = self._counters.read()
-        left = replace(command, limits=_not_seen(command.limits, before))
-        process = await self._inner.spawn(left, stdio)
+        return before, replace(command, limits=_not_seen(command.limits, before))
+
+    def _counted(self, process: InitProcess, before: Counts, command: Command) -> Process:
         return CountedProcess(process, self._counters, before, command, self._why_lost)
 
 
@@ -54,6 +65,7 @@ class CountedProcess:
         self._alone = not command.keep_background
         self._why_lost = why_lost
         self._exceeded: LimitName | None = None
+        self.started = inner.started
         self.signal = inner.signal
         self.kill = inner.kill
         self.close = inner.close

@@ -14,6 +14,7 @@ from sandboxd.linux.protected_snapshot import ProtectedSnapshot
 from sandboxd.linux.terminal import Terminal, open_terminal
 from sandboxd.policy.plan import Protected, RunAs
 from sandboxd.sandbox import Command, ExitReport, Process, Stdio
+from sandboxd_proto.errors import ExecFailed
 
 log = logging.getLogger(__name__)
 
@@ -79,8 +80,22 @@ class LandlockSandbox:
     def verify(self) -> bool:
         return self._inner.verify()
 
+    def spawn_now(self, command: Command, stdio: Stdio | None) -> Process | None:
+        if command.pty is not None:
+            return None
+        self._protected.begin()
+        try:
+            process = self._inner.spawn_now(self._told(command), stdio)
+        except BaseException:
+            self._protected.end(all_gone=True)
+            raise
+        if process is None:
+            self._protected.end(all_gone=True)
+            return None
+        return LandlockProcess(process, self._protected)
+
     async def spawn(self, command: Command, stdio: Stdio | None) -> LandlockProcess:
-        command = replace(command, env=_with_folder(command.env, self._folder))
+        command = self._told(command)
         self._protected.begin()
         try:
             if command.pty is None:
@@ -92,12 +107,21 @@ class LandlockSandbox:
             raise
         return LandlockProcess(process, self._protected)
 
+    def _told(self, command: Command) -> Command:
+        return replace(command, env=_with_folder(command.env, self._folder))
+
     async def _with_terminal(self, command: Command) -> Process:
         assert command.pty is not None
         terminal, self._terminal = self._terminal or open_terminal(self._run_as), None
         try:
             terminal.resize(command.pty)
-            return await self._inner.spawn(command, None, terminal)
+            process = await self._inner.spawn(command, None, terminal)
+            try:
+                await process.started()  # it takes the terminal's master
+            except BaseException:
+                process.close()
+                raise
+            return process
         finally:
             terminal.close()
 
@@ -125,7 +149,15 @@ class LandlockProcess:
     def filter_loaded(self) -> bool:
         return self._inner.filter_loaded
 
+    async def started(self) -> None:
+        try:
+            await self._inner.started()
+        except ExecFailed:
+            self._gone = True
+            raise
+
     async def wait(self, *, tree: bool = True) -> ExitReport:
+        await self.started()
         report = await self._inner.wait(tree=tree)
         self._gone = tree
         self._changed += self._protected.put_right()

@@ -6,11 +6,13 @@ from sandboxd.backends.select import working
 from sandboxd.policy.plan import Plan
 from sandboxd.policy.resolve import plan_for
 from sandboxd.rpc.call import Call
+from sandboxd.rpc.dispatch import later
 from sandboxd.rpc.wishes import wish_of
 from sandboxd_proto.manifest import Network
 from sandboxd_proto.messages.server import CheckParams, CheckResult, ResolvedManifest
 
 
+@later
 async def manifest_check(call: Call, params: CheckParams) -> CheckResult:
     machine, supervisor = call.service.machine, call.service.supervisor
     plan = plan_for(wish_of(params), machine)

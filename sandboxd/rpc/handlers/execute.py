@@ -6,6 +6,7 @@ from sandboxd.denials import Asked
 from sandboxd.policy.plan import Plan
 from sandboxd.policy.resolve import moved, plan_for
 from sandboxd.rpc.call import Call
+from sandboxd.rpc.dispatch import Later
 from sandboxd.rpc.notices import ClientListener
 from sandboxd.rpc.passed import passed
 from sandboxd.rpc.wishes import wish_of
@@ -15,12 +16,13 @@ from sandboxd.supervisor.request import NOTHING_PASSED, ExecuteRequest
 from sandboxd.supervisor.text import decode_base64
 from sandboxd_proto.errors import InvalidParams, NotFound, PolicyNotSupported
 from sandboxd_proto.manifest import manifest_to_dict
-from sandboxd_proto.messages.execute import Base64Data, Detached, ExecuteParams, ExecuteResult
+from sandboxd_proto.messages.execute import Base64Data, Detached, ExecuteParams
 
 MAX_ARGUMENT = 128 * 1024 - 1  # the kernel's MAX_ARG_STRLEN
 
 
-async def execute(call: Call, params: ExecuteParams) -> ExecuteResult | Detached:
+def execute(call: Call, params: ExecuteParams) -> Later | Detached:
+    """Returns when the execution has its id: the client's next message may use it."""
     supervisor = call.service.supervisor
     request = _request(call, params)
     try:
@@ -28,11 +30,12 @@ async def execute(call: Call, params: ExecuteParams) -> ExecuteResult | Detached
     except BaseException:
         request.passed.close()
         raise
-    call.registered(execution)
     if params.detach:
         supervisor.detach(execution)
         return Detached(execution_id=execution.id)
-    return await supervisor.perform(execution)
+    call.runs(execution)
+    supervisor.begin(execution)
+    return Later(lambda: supervisor.perform(execution))
 
 
 def _request(call: Call, params: ExecuteParams) -> ExecuteRequest:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal as signals
 
 from sandboxd.rpc.call import Call
+from sandboxd.rpc.dispatch import later
 from sandboxd.rpc.handlers.execute import check_size
 from sandboxd.supervisor.execution import Execution
 from sandboxd.supervisor.text import decode_base64
@@ -29,6 +30,7 @@ def _find(call: Call, execution_id: str) -> Execution:
     return call.service.supervisor.executions.find(execution_id, call.connection)
 
 
+@later
 async def write(call: Call, params: WriteParams) -> Nothing:
     if (params.data is None) == (params.base64 is None):
         raise InvalidParams("give either data or base64", field="data")
@@ -40,12 +42,13 @@ async def write(call: Call, params: WriteParams) -> Nothing:
     return NOTHING
 
 
+@later
 async def close_stdin(call: Call, params: ExecutionRef) -> Nothing:
     await _find(call, params.execution_id).close_stdin()
     return NOTHING
 
 
-async def signal(call: Call, params: SignalParams) -> Nothing:
+def signal(call: Call, params: SignalParams) -> Nothing:
     number = _number(params.signal)
     _find(call, params.execution_id).send_signal(number)
     return NOTHING
@@ -65,18 +68,18 @@ def _number(given: int | str) -> int:
     return given
 
 
-async def resize(call: Call, params: ResizeParams) -> Nothing:
+def resize(call: Call, params: ResizeParams) -> Nothing:
     check_size(params.rows, params.cols)
     _find(call, params.execution_id).resize(params.rows, params.cols)
     return NOTHING
 
 
-async def cancel(call: Call, params: ExecutionRef) -> Nothing:
+def cancel(call: Call, params: ExecutionRef) -> Nothing:
     _find(call, params.execution_id).cancel()
     return NOTHING
 
 
-async def list_(call: Call, params: NoParams) -> ExecutionList:
+def list_(call: Call, params: NoParams) -> ExecutionList:
     usable = call.service.supervisor.executions.usable(call.connection)
     return ExecutionList(
         executions=[
@@ -93,10 +96,11 @@ async def list_(call: Call, params: NoParams) -> ExecutionList:
     )
 
 
+@later
 async def wait(call: Call, params: ExecutionRef) -> ExecuteResult:
     executions = call.service.supervisor.executions
     execution = executions.find_or_ended(params.execution_id, call.connection)
-    await execution.done.wait()
+    await execution.finished()
     if execution.error is not None:
         raise execution.error
     if execution.result is None:

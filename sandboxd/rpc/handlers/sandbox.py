@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sandboxd.policy.resolve import plan_for
 from sandboxd.rpc.call import Call
+from sandboxd.rpc.dispatch import later
 from sandboxd.rpc.handlers.execution import NOTHING
 from sandboxd.rpc.wishes import wish_of
 from sandboxd_proto.errors import NotFound
@@ -17,6 +18,7 @@ from sandboxd_proto.messages.sandbox import (
 )
 
 
+@later
 async def create(call: Call, params: SandboxCreateParams) -> SandboxCreated:
     if params.session is not None:
         raise NotFound(f"there is no session {params.session!r}", field="session")
@@ -25,7 +27,7 @@ async def create(call: Call, params: SandboxCreateParams) -> SandboxCreated:
     return SandboxCreated(sandbox=made.id)
 
 
-async def list_(call: Call, params: NoParams) -> SandboxList:
+def list_(call: Call, params: NoParams) -> SandboxList:
     return SandboxList(
         sandboxes=[
             SandboxInfo(
@@ -39,6 +41,7 @@ async def list_(call: Call, params: NoParams) -> SandboxList:
     )
 
 
+@later
 async def destroy(call: Call, params: SandboxRef) -> Nothing:
     await call.service.supervisor.sandboxes.destroy(params.sandbox)
     return NOTHING

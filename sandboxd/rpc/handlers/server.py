@@ -13,6 +13,7 @@ from sandboxd.backends.interface import Available, Backend, Unavailable
 from sandboxd.backends.select import candidates
 from sandboxd.policy.presets import PRESETS
 from sandboxd.rpc.call import Call
+from sandboxd.rpc.dispatch import later
 from sandboxd.supervisor.facts import cgroup_version, landlock_abi
 from sandboxd_proto import PROTOCOL_VERSION
 from sandboxd_proto.messages.execution import NoParams, Nothing
@@ -30,7 +31,7 @@ from sandboxd_proto.openrpc import document
 log = logging.getLogger(__name__)
 
 
-async def initialize(call: Call, params: InitializeParams) -> InitializeResult:
+def initialize(call: Call, params: InitializeParams) -> InitializeResult:
     found = candidates(call.service.machine.config, call.service.supervisor.registry)
     return InitializeResult(
         server=Party(name="sandboxd", version=sandboxd.__version__),
@@ -40,6 +41,7 @@ async def initialize(call: Call, params: InitializeParams) -> InitializeResult:
     )
 
 
+@later
 async def status(call: Call, params: NoParams) -> StatusResult:
     """Always probes for real: what is said here was tried just now."""
     service = call.service
@@ -96,10 +98,10 @@ async def _probe(
         )
 
 
-async def discover(call: Call, params: NoParams) -> OpenRpc:
+def discover(call: Call, params: NoParams) -> OpenRpc:
     return document()
 
 
-async def shutdown(call: Call, params: NoParams) -> Nothing:
+def shutdown(call: Call, params: NoParams) -> Nothing:
     call.service.stop.set()
     return Nothing()

@@ -1,0 +1,218 @@
+"""One command below an init: what its keeper says on their channel, as it arrives.
+
+The event loop's callback takes every message in at once, so a task is woken only for what it waits
+for: a short command costs one wake-up, and what a hostile keeper sends in between costs no memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+import anyio
+
+from sandboxd.linux import init_wire as wire
+from sandboxd.linux import packets
+from sandboxd.linux.evidence import EvidenceLog
+from sandboxd.linux.exec_failure import exec_failed
+from sandboxd.linux.terminal import Terminal
+from sandboxd.sandbox import Command, ExitReport, LimitName, TreeUsage
+from sandboxd_proto.errors import SandboxUnavailable
+
+if TYPE_CHECKING:
+    from sandboxd.linux.init_sandbox import InitSandbox
+
+_LIMITS: dict[wire.LimitKind, LimitName] = {
+    wire.LimitKind.MEMORY: "memory",
+    wire.LimitKind.CPU: "cpu",
+    wire.LimitKind.PROCESSES: "processes",
+}
+_NO_USAGE = wire.Usage(0, 0, 0)
+
+
+class Stage(IntEnum):
+    """How far the command has come. `OVER`: nothing more will be said."""
+
+    SENT = 0
+    STARTED = 1
+    EXITED = 2
+    OVER = 3
+
+
+class InitProcess:
+    """`terminal`: its master becomes the process's when the command has started."""
+
+    def __init__(
+        self, channel: socket.socket, sandbox: InitSandbox, command: Command, *,
+        filter_loaded: bool, terminal: Terminal | None = None,
+    ) -> None:  # fmt: skip
+        self._channel = channel
+        self._sandbox = sandbox
+        self._command = command
+        self._terminal = terminal
+        self.filter_loaded = filter_loaded
+        self.pty: int | None = None
+        self._stage = Stage.SENT
+        self._refused: Exception | None = None
+        self._limit: LimitName | None = None
+        self._exited: wire.Exited | None = None
+        self._gone: wire.Usage | None = None
+        self._evidence = EvidenceLog()
+        self._evidence.explained = command.explain
+        self._waiter: asyncio.Future[None] | None = None
+        self._waits_for = Stage.OVER
+        self._loop = asyncio.get_running_loop()
+        self._fd = channel.fileno()
+        self._loop.add_reader(self._fd, self._read)
+
+    # what arrives
+
+    def _read(self) -> None:
+        try:
+            if self._stage is Stage.SENT:
+                message = packets.take_with_descriptor(self._channel)
+            else:
+                message = self._channel.recv(wire.MESSAGE_MAX), None
+        except (BlockingIOError, ConnectionResetError):
+            return  # a reset comes once, before the words (packets.receive)
+        try:
+            self._take(*message)
+        except Exception as error:
+            self._distrust(error)
+
+    def _take(self, data: bytes, descriptor: int | None) -> None:
+        if descriptor is not None:
+            wanted = self._command.pty is not None and self._terminal is None
+            self._take_master(descriptor, wanted=wanted)
+        if not data:
+            if self._stage is Stage.SENT:
+                self._refused = self._vanished()
+            self._reach(Stage.OVER)
+            return
+        message = wire.decode_channel(data)
+        # The keeper tells that it started, the init what it does already.
+        if self._evidence.take(message):
+            return
+        if self._stage is Stage.SENT:
+            self._take_first(message)
+            return
+        match message:
+            case wire.Limit(kind):
+                self._limit = _LIMITS[kind]
+            case wire.Exited() as exited:
+                self._exited = exited
+                self._reach(Stage.EXITED)
+            case wire.Gone(usage):
+                self._gone = usage
+                self._reach(Stage.OVER)
+
+    def _take_first(self, message: wire.Channel) -> None:
+        match message:
+            case wire.Started():
+                if self._terminal is not None:
+                    self._take_master(self._terminal.take_master(), wanted=True)
+                if self._command.pty is not None and self.pty is None:
+                    raise wire.InitLied("no terminal came with the command")
+                self._reach(Stage.STARTED)
+            case wire.ExecFailed(stage, number, path):
+                self._refused = exec_failed(self._command, stage, number, path)
+                self._reach(Stage.OVER)
+            case other:
+                raise wire.InitLied(f"{other} instead of started")
+
+    def _take_master(self, master: int, *, wanted: bool) -> None:
+        """Only a terminal is taken from inside: anything else could block or mislead the daemon."""
+        if not wanted or self.pty is not None or not os.isatty(master):
+            os.close(master)
+            raise wire.InitLied("a descriptor that nobody asked for")
+        os.set_blocking(master, False)
+        self.pty = master
+
+    def _distrust(self, error: Exception) -> None:
+        self._sandbox.lost = f"the sandbox's init was tampered with: {error}"
+        if self._stage is Stage.SENT:
+            self._refused = self._vanished()
+        self._reach(Stage.OVER)
+
+    def _vanished(self) -> SandboxUnavailable:
+        reason = self._sandbox.last_words() or "its init is gone"
+        return SandboxUnavailable(
+            f"the sandbox ended before the command ran: {reason}", remedy="send the request again"
+        )
+
+    # who waits for it
+
+    def _reach(self, stage: Stage) -> None:
+        self._stage = stage
+        if stage is Stage.OVER:
+            self._stop_reading()
+        if self._waiter is not None and stage >= self._waits_for and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def _until(self, stage: Stage) -> None:
+        """One task at a time."""
+        while self._stage < stage:
+            self._waits_for = stage
+            self._waiter = self._loop.create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+
+    async def started(self) -> None:
+        await self._until(Stage.STARTED)
+        if self._refused is not None:
+            raise self._refused
+
+    async def wait(self, *, tree: bool = True) -> ExitReport:
+        """Can be cancelled and called again: nothing that was received is lost."""
+        await self._until(Stage.OVER if tree else Stage.EXITED)
+        if self._refused is not None:
+            raise self._refused
+        if self._gone is not None:
+            return self._report(self._gone)
+        if self._stage is Stage.EXITED and self._exited is not None:
+            return self._report(self._exited.usage)
+        return self._report(_NO_USAGE, lost=True)
+
+    def _report(self, usage: wire.Usage, *, lost: bool = False) -> ExitReport:
+        why = None
+        if lost:
+            why = self._sandbox.last_words()
+            if why is None and self._exited is None:
+                why = "the sandbox ended under the command"
+        exited = self._exited
+        used = usage if usage is not _NO_USAGE or exited is None else exited.usage
+        return ExitReport(
+            exit_code=exited.code if exited else None,
+            signal=exited.signal if exited else None,
+            usage=TreeUsage((used.user_us + used.system_us) / 1000, used.maxrss_bytes),
+            limit=self._limit,
+            lost=why,
+            evidence=self._evidence.so_far(),
+        )
+
+    # what it is told
+
+    def signal(self, number: int, *, whole_tree: bool = False) -> None:
+        scope = wire.SignalScope.TREE if whole_tree else wire.SignalScope.MAIN
+        packets.send_now(self._channel, wire.Signal(number=number, scope=scope))
+
+    def kill(self) -> None:
+        packets.send_now(self._channel, wire.Kill())
+
+    def _stop_reading(self) -> None:
+        if self._fd >= 0:
+            self._loop.remove_reader(self._fd)
+            self._fd = -1
+
+    def close(self) -> None:
+        self._stop_reading()
+        if self.pty is not None:
+            anyio.notify_closing(self.pty)
+            os.close(self.pty)
+            self.pty = None
+        self._channel.close()
