@@ -31,6 +31,8 @@ static struct pid_list others_than(const struct command *mine)
         else if (other != mine && !other->main_ended)
             pid_list_add(&others, other->slot->main_pid);
     }
+    if (spare_waiting() != NULL)
+        pid_list_add(&others, spare_waiting()->keeper);
     return others;
 }
 

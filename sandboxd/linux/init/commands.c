@@ -22,7 +22,7 @@ struct command *commands_first(void)
     return commands;
 }
 
-static struct command *command_new(const struct exec_request *request)
+struct command *command_new(void)
 {
     struct command *command = command_count < COMMANDS_MAX ? calloc(1, sizeof *command) : NULL;
     if (command == NULL)
@@ -34,13 +34,25 @@ static struct command *command_new(const struct exec_request *request)
         return NULL;
     }
     command->slot->stage = EXEC_STAGE_FORK;
+    command_count++;
+    return command;
+}
+
+void command_free(struct command *command)
+{
+    command_count--;
+    munmap(command->slot, sizeof *command->slot);
+    free(command->noticed);
+    free(command);
+}
+
+static void command_add(struct command *command, const struct exec_request *request)
+{
     command->channel = request->channel;
     command->flags = request->flags;
     command->watch.limits = request->limits;
     command->next = commands;
     commands = command;
-    command_count++;
-    return command;
 }
 
 void command_drop(struct command *command)
@@ -49,11 +61,8 @@ void command_drop(struct command *command)
     while (*link != command)
         link = &(*link)->next;
     *link = command->next;
-    command_count--;
     close(command->channel);
-    munmap(command->slot, sizeof *command->slot);
-    free(command->noticed);
-    free(command);
+    command_free(command);
 }
 
 static void close_passed(const struct exec_request *request)
@@ -69,16 +78,27 @@ static void close_passed(const struct exec_request *request)
             close(request->stdio[i]);
 }
 
-void commands_start(const struct exec_request *request, int signals)
+void commands_start(const struct exec_request *request, const uint8_t *payload, uint32_t length,
+                    int signals)
 {
     pid_t init = getpid();
-    struct command *command = command_new(request);
+    /* A sandbox that stays gets another command. */
+    if (request->flags & EXEC_KEEP_BACKGROUND)
+        spare_soon();
+    struct command *command = spare_use(request, payload, length);
+    if (command != NULL) {
+        command_add(command, request);
+        close_passed(request);
+        return;
+    }
+    command = command_new();
     if (command == NULL) {
         send_exec_failed(request->channel, EXEC_STAGE_FORK, EAGAIN, "", false);
         close(request->channel);
         close_passed(request);
         return;
     }
+    command_add(command, request);
     command->keeper = fork();
     if (command->keeper == 0)
         keeper_run(request, command->slot, signals, init);
@@ -112,6 +132,17 @@ static const char *on_keeper(struct command *command, int status, const struct u
     return NULL;
 }
 
+/* The spare: it is gone, or a command stopped it. */
+static void on_spare(const struct command *spare, int status)
+{
+    if (WIFSTOPPED(status))
+        kill(spare->keeper, SIGKILL);
+    else {
+        spare_lost();
+        spare_soon();
+    }
+}
+
 const char *commands_reap(void)
 {
     int status;
@@ -121,7 +152,10 @@ const char *commands_reap(void)
         struct command *command = kept_by(pid);
         struct usage usage = usage_of(&rusage);
         const char *wrong = NULL;
-        if (command != NULL)
+        const struct command *spare = spare_waiting();
+        if (spare != NULL && spare->keeper == pid)
+            on_spare(spare, status);
+        else if (command != NULL)
             wrong = on_keeper(command, status, &usage);
         else if (!WIFSTOPPED(status))
             adopted_orphan_reaped(pid, status, &usage);

@@ -36,6 +36,8 @@ enum receipt wire_receive(int socket, struct message *message);
 void wire_release(struct message *message);
 /* fd is passed along unless it is -1; a send that may not block gives up instead. */
 bool wire_send(int socket, uint8_t type, const void *payload, size_t length, int fd, bool may_block);
+bool wire_send_fds(int socket, uint8_t type, const void *payload, size_t length, const int *fds,
+                   unsigned count, bool may_block);
 
 struct cursor {
     uint8_t *at;
@@ -303,6 +305,8 @@ struct limit_watch {
 
 bool limits_any(const struct tree_limits *limits);
 uint64_t now_ms(void);
+/* Of two timeouts for poll, where -1 is none. */
+int sooner(int a_ms, int b_ms);
 int limits_timeout_ms(const struct limit_watch *watch);
 /* 0, or the limit_kind that is exceeded; reaped_cpu_us is what no live process accounts for. */
 uint32_t limits_check(struct limit_watch *watch, uint64_t reaped_cpu_us,
@@ -338,10 +342,15 @@ bool send_exec_failed(int channel, uint32_t stage, int error, const char *path, 
 
 /* keeper.c */
 
-enum keeper_exit { KEEPER_DONE = 0, KEEPER_PROTOCOL_ERROR = 3 };
+enum keeper_exit { KEEPER_DONE = 0, KEEPER_PROTOCOL_ERROR = 3, KEEPER_UNUSED = 4 };
 
 noreturn void keeper_run(const struct exec_request *request, struct slot *slot, int signals,
                          pid_t init);
+
+/* The steps of keeper_run, for a keeper that was there before its command. False with errno. */
+bool keeper_subreaper(pid_t init);
+noreturn void keeper_go_on(const struct exec_request *request, struct slot *slot, int signals,
+                           pid_t init, pid_t child, int report);
 
 /* child.c, search.c, pty.c */
 
@@ -383,12 +392,28 @@ struct command {
     struct usage tree_usage;
 };
 
-/* Takes over the descriptors of the request. */
-void commands_start(const struct exec_request *request, int signals);
+/* Takes over the descriptors of the request. payload: the message as it came, or NULL. */
+void commands_start(const struct exec_request *request, const uint8_t *payload, uint32_t length,
+                    int signals);
 /* NULL, or what is wrong: then the sandbox must end. */
 const char *commands_reap(void);
 struct command *commands_first(void);
 void command_drop(struct command *command);
+/* Not among the commands yet, or no longer. */
+struct command *command_new(void);
+void command_free(struct command *command);
+
+/* spare.c: the next command's keeper and child */
+
+void spare_make(int signals);
+struct command *spare_waiting(void);
+void spare_lost(void);
+/* The command that it has become, or NULL: there is none, or it does not fit. */
+struct command *spare_use(const struct exec_request *request, const uint8_t *payload,
+                          uint32_t length);
+void spare_soon(void);
+/* Until spare_make should be called; -1: not at all. */
+int spare_timeout_ms(void);
 
 /* adopted.c: commands whose keeper was killed */
 

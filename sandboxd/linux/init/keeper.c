@@ -216,13 +216,6 @@ static void check_limits(struct keeper *keeper)
     kill_all(keeper);
 }
 
-static int sooner(int a_ms, int b_ms)
-{
-    if (a_ms < 0 || b_ms < 0)
-        return a_ms < 0 ? b_ms : a_ms;
-    return a_ms < b_ms ? a_ms : b_ms;
-}
-
 static noreturn void serve(struct keeper *keeper)
 {
     for (;;) {
@@ -247,13 +240,13 @@ static noreturn void serve(struct keeper *keeper)
 }
 
 /* SIGHUP when the init ends, for where it is not PID 1 and its end does not end everything. */
-static void become_subreaper(const struct keeper *keeper)
+bool keeper_subreaper(pid_t init)
 {
     if (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0 ||
         prctl(PR_SET_PDEATHSIG, SIGHUP, 0, 0, 0) != 0)
-        fail(keeper, EXEC_STAGE_FORK, errno, "");
-    if (getppid() != keeper->init)
-        fail(keeper, EXEC_STAGE_FORK, ESRCH, "");
+        return false;
+    errno = ESRCH;
+    return getppid() == init;
 }
 
 noreturn void keeper_run(const struct exec_request *request, struct slot *slot, int signals,
@@ -269,7 +262,8 @@ noreturn void keeper_run(const struct exec_request *request, struct slot *slot, 
         .master = -1,
     };
     int report[2], link[2] = {-1, -1}, terminal = request->terminal;
-    become_subreaper(&keeper);
+    if (!keeper_subreaper(init))
+        fail(&keeper, EXEC_STAGE_FORK, errno, "");
     if ((request->flags & EXEC_PTY) && terminal < 0 &&
         !pty_open(request->rows, request->columns, &keeper.master, &terminal))
         fail(&keeper, EXEC_STAGE_PTY, errno, "/dev/ptmx");
@@ -292,5 +286,26 @@ noreturn void keeper_run(const struct exec_request *request, struct slot *slot, 
     int keep[] = {keeper.channel, keeper.signals, keeper.report, keeper.master};
     close_all_but(keep, sizeof keep / sizeof keep[0]);
     keeper.watch.next_check_ms = limits_any(&request->limits) ? now_ms() + LIMITS_PERIOD_MS : 0;
+    serve(&keeper);
+}
+
+noreturn void keeper_go_on(const struct exec_request *request, struct slot *slot, int signals,
+                           pid_t init, pid_t child, int report)
+{
+    struct keeper keeper = {
+        .request = request,
+        .slot = slot,
+        .watch = {.limits = request->limits},
+        .init = init,
+        .main_pid = child,
+        .channel = request->channel,
+        .signals = signals,
+        .report = report,
+        .master = -1,
+    };
+    keeper.watch.next_check_ms = limits_any(&request->limits) ? now_ms() + LIMITS_PERIOD_MS : 0;
+    /* What happened while it waited was drained from the signals. */
+    if (getppid() != init)
+        kill_all(&keeper);
     serve(&keeper);
 }

@@ -25,6 +25,13 @@ uint64_t now_ms(void)
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
+int sooner(int a_ms, int b_ms)
+{
+    if (a_ms < 0 || b_ms < 0)
+        return a_ms < 0 ? b_ms : a_ms;
+    return a_ms < b_ms ? a_ms : b_ms;
+}
+
 int limits_timeout_ms(const struct limit_watch *watch)
 {
     if (!limits_any(&watch->limits))

@@ -127,16 +127,23 @@ static void on_setup(struct init *init, struct message *message)
     put_u32(&writer, WIRE_VERSION);
     put_u32(&writer, (uint32_t)getpid());
     wire_send(init->control, MESSAGE_READY, writer.bytes, writer.length, -1, true);
+    spare_make(init->signals);
 }
 
 static void on_exec(struct init *init, struct message *message)
 {
     struct exec_request request;
+    /* Decoding writes into the message, and a spare gets it as it came. */
+    uint8_t *copy = spare_waiting() != NULL && message->owned == NULL ? malloc(message->length + 1)
+                                                                      : NULL;
+    if (copy != NULL)
+        memcpy(copy, message->payload, message->length);
     const char *wrong = init->ready ? decode_exec(message, &request) : "EXEC before SETUP";
     if (wrong != NULL)
         protocol_error(init, wrong);
-    commands_start(&request, init->signals);
+    commands_start(&request, copy, message->length, init->signals);
     free_exec(&request);
+    free(copy);
 }
 
 static void on_control(struct init *init)
@@ -211,7 +218,7 @@ static void serve(struct init *init)
     for (struct command *command = commands_first(); command != NULL; command = command->next)
         if (command->adopted && !command->channel_ended)
             fds[count++] = (struct pollfd){.fd = command->channel, .events = POLLIN};
-    if (poll(fds, count, adopted_timeout_ms()) < 0)
+    if (poll(fds, count, sooner(adopted_timeout_ms(), spare_timeout_ms())) < 0)
         return;
     if (fds[2].revents != 0)
         on_mounts(init);
@@ -222,6 +229,8 @@ static void serve(struct init *init)
     if (fds[0].revents != 0)
         on_control(init);
     on_adopted(init, fds + 4, count - 4);
+    if (spare_timeout_ms() == 0)
+        spare_make(init->signals);
 }
 
 /* Dispositions as a fresh process has them, whatever the daemon ignores: commands inherit them.

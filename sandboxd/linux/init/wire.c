@@ -117,19 +117,26 @@ void wire_release(struct message *message)
     message->owned = NULL;
 }
 
-static void attach(struct msghdr *header, char *control, size_t size, int fd)
+static void attach(struct msghdr *header, char *control, const int *fds, unsigned count)
 {
-    memset(control, 0, size);
+    size_t size = count * sizeof *fds;
     header->msg_control = control;
-    header->msg_controllen = size;
+    header->msg_controllen = CMSG_SPACE(size);
+    memset(control, 0, header->msg_controllen);
     struct cmsghdr *c = CMSG_FIRSTHDR(header);
     c->cmsg_level = SOL_SOCKET;
     c->cmsg_type = SCM_RIGHTS;
-    c->cmsg_len = CMSG_LEN(sizeof fd);
-    memcpy(CMSG_DATA(c), &fd, sizeof fd);
+    c->cmsg_len = CMSG_LEN(size);
+    memcpy(CMSG_DATA(c), fds, size);
 }
 
 bool wire_send(int socket, uint8_t type, const void *payload, size_t length, int fd, bool may_block)
+{
+    return wire_send_fds(socket, type, payload, length, &fd, fd >= 0, may_block);
+}
+
+bool wire_send_fds(int socket, uint8_t type, const void *payload, size_t length, const int *fds,
+                   unsigned count, bool may_block)
 {
     uint8_t head[WIRE_HEADER_BYTES] = {type};
     uint32_t size = htole32((uint32_t)length);
@@ -137,11 +144,11 @@ bool wire_send(int socket, uint8_t type, const void *payload, size_t length, int
     struct iovec parts[2] = {{head, sizeof head}, {(void *)payload, length}};
     struct msghdr header = {.msg_iov = parts, .msg_iovlen = 2};
     union {
-        char bytes[CMSG_SPACE(sizeof(int))];
+        char bytes[CMSG_SPACE(WIRE_FDS_MAX * sizeof(int))];
         struct cmsghdr align;
     } control;
-    if (fd >= 0)
-        attach(&header, control.bytes, sizeof control.bytes, fd);
+    if (count > 0)
+        attach(&header, control.bytes, fds, count);
     for (;;) {
         if (sendmsg(socket, &header, MSG_NOSIGNAL | (may_block ? 0 : MSG_DONTWAIT)) >= 0)
             return true;

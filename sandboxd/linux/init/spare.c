@@ -1,0 +1,183 @@
+/*
+ * The next command's keeper and child, forked before the command arrives.
+ *
+ * Both wait: the keeper for the channel and what it has to watch, the child for the request itself.
+ * So a command costs no fork while somebody waits for it. A spare is like every other process of
+ * the sandbox: a command of the same uid can kill or stop it, and then the next one does without.
+ */
+#include "init.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* A short command has ended by then, and the forks are not in its way. */
+#define AFTER_MS 5
+
+/* What needs more than the spare has: a terminal, a tracer. */
+#define NOT_FOR_SPARES (EXEC_PTY | EXEC_EXPLAIN)
+
+static struct command *spare;
+static int to_keeper = -1, to_child = -1;
+static uint64_t due_ms;
+
+struct command *spare_waiting(void)
+{
+    return spare;
+}
+
+static noreturn void child_wait(struct slot *slot, int report, int hand)
+{
+    struct message message;
+    struct exec_request request;
+    int keep[] = {report, hand};
+    close_all_but(keep, 2);
+    struct pollfd given = {.fd = hand, .events = POLLIN};
+    enum receipt receipt;
+    do {
+        poll(&given, 1, -1);
+        receipt = wire_receive(hand, &message);
+    } while (receipt == RECEIPT_NOTHING);
+    if (receipt != RECEIPT_MESSAGE || decode_exec(&message, &request) != NULL)
+        _exit(127);
+    child_run(&request, slot, -1, report, -1);
+}
+
+/* True with the handover; false when there will be none. The keeper's message is sent before the
+ * child's: a child that died without one here had not started. */
+static bool handed_over(int hand, int signals, pid_t child, pid_t init, struct message *message)
+{
+    for (;;) {
+        struct pollfd fds[2] = {{.fd = hand, .events = POLLIN}, {.fd = signals, .events = POLLIN}};
+        if (poll(fds, 2, -1) < 0)
+            continue;
+        enum receipt receipt = wire_receive(hand, message);
+        if (receipt != RECEIPT_NOTHING)
+            return receipt == RECEIPT_MESSAGE;
+        struct signalfd_siginfo infos[4];
+        ssize_t ignored = read(signals, infos, sizeof infos);
+        (void)ignored;
+        siginfo_t info = {0};
+        if (getppid() != init ||
+            (waitid(P_PID, (id_t)child, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0))
+            return false;
+    }
+}
+
+static noreturn void keeper_wait(struct slot *slot, int signals, pid_t init, const int hands[2])
+{
+    static struct exec_request request = {.filter = -1, .cgroup = -1, .terminal = -1,
+                                          .stdio = {-1, -1, -1}};
+    struct message message;
+    int report[2];
+    if (!keeper_subreaper(init) || pipe2(report, O_CLOEXEC) != 0)
+        _exit(KEEPER_UNUSED);
+    pid_t child = fork();
+    if (child == 0)
+        child_wait(slot, report[1], hands[1]);
+    int keep[] = {hands[0], signals, report[0]};
+    close_all_but(keep, 3);
+    if (child < 0 || !handed_over(hands[0], signals, child, init, &message) ||
+        message.length != sizeof request.flags + sizeof request.limits || message.fd_count != 1) {
+        if (child > 0)
+            kill(child, SIGKILL);
+        _exit(KEEPER_UNUSED);
+    }
+    close(hands[0]);
+    memcpy(&request.flags, message.payload, sizeof request.flags);
+    memcpy(&request.limits, message.payload + sizeof request.flags, sizeof request.limits);
+    request.channel = message.fds[0];
+    keeper_go_on(&request, slot, signals, init, child, report[0]);
+}
+
+void spare_make(int signals)
+{
+    pid_t init = getpid();
+    int keeper[2], child[2];
+    due_ms = 0;
+    if (spare != NULL || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, keeper) != 0)
+        return;
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, child) != 0) {
+        close(keeper[0]);
+        close(keeper[1]);
+        return;
+    }
+    to_keeper = keeper[0];
+    to_child = child[0];
+    spare = command_new();
+    if (spare != NULL && (spare->keeper = fork()) == 0)
+        keeper_wait(spare->slot, signals, init, (int[]){keeper[1], child[1]});
+    close(keeper[1]);
+    close(child[1]);
+    if (spare == NULL || spare->keeper < 0)
+        spare_lost();
+}
+
+/* The child hears that there will be nothing for it, and ends. */
+void spare_lost(void)
+{
+    close(to_keeper);
+    close(to_child);
+    to_keeper = to_child = -1;
+    if (spare != NULL)
+        command_free(spare);
+    spare = NULL;
+}
+
+/* In the order in which they came. */
+static unsigned passed_on(const struct exec_request *request, int fds[WIRE_FDS_MAX])
+{
+    unsigned count = 0;
+    fds[count++] = request->channel;
+    if (request->filter >= 0)
+        fds[count++] = request->filter;
+    if (request->cgroup >= 0)
+        fds[count++] = request->cgroup;
+    for (int i = 0; i < 3; i++)
+        fds[count++] = request->stdio[i];
+    return count;
+}
+
+struct command *spare_use(const struct exec_request *request, const uint8_t *payload,
+                          uint32_t length)
+{
+    struct command *command = spare;
+    uint8_t handover[sizeof request->flags + sizeof request->limits];
+    if (command == NULL || payload == NULL || (request->flags & NOT_FOR_SPARES))
+        return NULL;
+    memcpy(handover, &request->flags, sizeof request->flags);
+    memcpy(handover + sizeof request->flags, &request->limits, sizeof request->limits);
+    if (!wire_send(to_keeper, MESSAGE_EXEC, handover, sizeof handover, request->channel, false)) {
+        kill(command->keeper, SIGKILL);
+        spare_lost();
+        return NULL;
+    }
+    /* Should this fail, the child is dead, and the keeper says so. */
+    int fds[WIRE_FDS_MAX];
+    unsigned count = passed_on(request, fds);
+    wire_send_fds(to_child, MESSAGE_EXEC, payload, length, fds, count, false);
+    close(to_keeper);
+    close(to_child);
+    to_keeper = to_child = -1;
+    spare = NULL;
+    return command;
+}
+
+void spare_soon(void)
+{
+    due_ms = now_ms() + AFTER_MS;
+}
+
+int spare_timeout_ms(void)
+{
+    if (due_ms == 0)
+        return -1;
+    uint64_t now = now_ms();
+    return due_ms > now ? (int)(due_ms - now) : 0;
+}
