@@ -117,13 +117,6 @@ def test_environment_is_the_manifests(either: Runner) -> None:
     assert either.run("env", manifest=env).stdout.split() == ["A=1", "PATH=/bin"]
 
 
-def test_allowed_hosts_are_refused_not_ignored(either: Runner) -> None:
-    hosts = {"kind": "allow_hosts", "hosts": ["example.org"]}
-    with pytest.raises(RpcError) as refused:
-        either.run("true", manifest={"network": hosts})
-    assert refused.value.kind == "PolicyNotSupported"
-
-
 def test_engine_is_told_all_of_it(box: Runner, engine: TestEngine) -> None:
     """The body of the create call is one thing; what the engine made of it is another."""
     limits = {"max_memory_bytes": 64 << 20, "max_processes": 20, "max_cpus": 0.5}

@@ -20,13 +20,17 @@ from sandboxd.backends.docker.engine import EngineError
 from sandboxd.backends.docker.framing import Unframer
 from sandboxd.backends.docker.lifetime import supervisor_identity
 from sandboxd.backends.docker.mounts import Bind, Surroundings, Tmpfs, container_layout, mounts
+from sandboxd.backends.docker.netns_helper import helper_body
 from sandboxd.backends.docker.submounts import parse
 from sandboxd.linux.init_wire import InitLied
 from sandboxd.linux.launch import LaunchFailed
-from sandboxd.policy.layout import Host
+from sandboxd.policy.layout import NAME_FILES, Host
 from sandboxd.policy.plan import Grant, Identity, Limits, Mask, NetworkRule, RunAs, SandboxSpec
 
-HOST = Host(system=(("/usr", None), ("/bin", "usr/bin")), homes=("/home",))
+HOST = Host(
+    system=(("/usr", None), ("/bin", "usr/bin")), homes=("/home",),
+    name_files=(("/etc/hosts", "hosts"), ("/run/resolv.conf", "resolv.conf")),
+)  # fmt: skip
 
 
 def spec(**fields: object) -> SandboxSpec:
@@ -92,6 +96,31 @@ def test_mounts_below_a_read_only_bind_are_bound_by_themselves() -> None:
     assert binds == {
         "/data": ("/data", True), "/ro": ("/ro", False), "/ro/inner": ("/ro/inner", False),
     }  # fmt: skip
+
+
+def test_files_that_name_hosts_are_bound_where_only_named_hosts_exist() -> None:
+    network = NetworkRule("allow_hosts", ("example.org",))
+    ours = {f"/etc/{name}": (f"/n/{name}", False) for name in NAME_FILES}
+    assert found(spec(network=network), names="/n") == ours
+    # Where the whole /etc of the host is allowed its own are covered, wherever they really lie.
+    etc = spec(network=network, grants=(grant("/etc", "read"),))
+    assert found(etc, names="/n") == {
+        "/etc": ("/etc", False), "/etc/hosts": ("/n/hosts", False),
+        "/run/resolv.conf": ("/n/resolv.conf", False),
+    }  # fmt: skip
+    assert found(spec(network=NetworkRule("inherit")), names="/n") == {}
+
+
+def test_helper_of_a_network_has_one_capability_and_nothing_to_write() -> None:
+    frame = Frame(image="i", user=RunAs(7, 8), labels={"k": "v"}, userns_host=True)
+    body = helper_body("c" * 64, "/folder", frame)
+    host = body["HostConfig"]
+    assert (host["CapDrop"], host["CapAdd"]) == (["ALL"], ["NET_ADMIN"])
+    assert host["NetworkMode"] == f"container:{'c' * 64}"
+    assert host["SecurityOpt"] == ["no-new-privileges"]
+    assert host["ReadonlyRootfs"] is True
+    assert [(m["Source"], m["ReadOnly"]) for m in host["Mounts"]] == [("/folder", True)]
+    assert (host["UsernsMode"], body["Labels"]) == ("host", {"k": "v"})
 
 
 def test_tmp_is_a_tmpfs() -> None:

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from support.backends import running_backend
 from support.daemon import Daemon, running_daemon
 
 # With --import-mode=importlib pytest leaves sys.path alone.
@@ -23,9 +24,22 @@ def net() -> Iterator[Net]:
         yield net
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "docker_too: what the gate does is tried in containers, too")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """The gate is one and the same everywhere; how a sandbox is led to it is each backend's own."""
+    if "gate_daemon" in metafunc.fixturenames:
+        too = metafunc.definition.get_closest_marker("docker_too")
+        backends = ["bubblewrap", "docker"] if too else ["bubblewrap"]
+        metafunc.parametrize("gate_daemon", backends, indirect=True, scope="session")
+
+
 @pytest.fixture(scope="session")
-def gate_daemon(net: Net) -> Iterator[Daemon]:
-    with running_daemon(config=CONFIG, prefix=net.enter) as daemon:
+def gate_daemon(net: Net, request: pytest.FixtureRequest) -> Iterator[Daemon]:
+    config = CONFIG if request.param == "bubblewrap" else f"{CONFIG}[pool]\nenabled = false\n"
+    with running_backend(request.param, config=config, prefix=net.enter) as daemon:
         yield daemon
 
 

@@ -129,7 +129,7 @@ class Internet:
         name = ".".join(labels).lower()
         self.note("dns", name, kind)
         address = self._address(name, kind)
-        known = address is not None or name in ADDRESSES or name.endswith("rebind.test")
+        known = address is not None or name in ADDRESSES or name.endswith(".rebind.test")
         record = b""
         if address is not None:
             record = b"\xc0\x0c" + struct.pack("!HHIH", kind, 1, 0, len(address)) + address
@@ -138,7 +138,7 @@ class Internet:
 
     def _address(self, name: str, kind: int) -> bytes | None:
         text = ADDRESSES.get(name)
-        if name == "rebind.test" and kind == 1:
+        if name.endswith(".rebind.test") and kind == 1:
             # The first answer is harmless, every later one leads home.
             self._asked[name] = self._asked.get(name, 0) + 1
             text = "93.184.216.34" if self._asked[name] == 1 else "127.0.0.1"

@@ -28,6 +28,7 @@ def ask(text):
 """
 
 
+@pytest.mark.docker_too
 def test_names_below_a_wildcard_work_without_the_proxy(run: Runner) -> None:
     script = "unset ${!http*} ${!HTTP*} ${!all*} ${!ALL*}; env | grep -ci _proxy=; " \
              "curl -sS https://www.example.test/a http://api.example.test/b"  # fmt: skip
@@ -37,6 +38,7 @@ def test_names_below_a_wildcard_work_without_the_proxy(run: Runner) -> None:
     assert hosts == {"www.example.test", "api.example.test"}
 
 
+@pytest.mark.docker_too
 def test_the_proxy_variables_are_set_in_both_spellings_and_work(run: Runner) -> None:
     script = "env | grep -i _proxy= | cut -d= -f1 | sort | tr '\\n' ' '; " \
              "curl -sS https://www.example.test/a http://www.example.test/b"  # fmt: skip
@@ -47,6 +49,7 @@ def test_the_proxy_variables_are_set_in_both_spellings_and_work(run: Runner) -> 
     assert answers == ["www.example.test /b"]
 
 
+@pytest.mark.docker_too
 @pytest.mark.parametrize("scheme", ["http", "socks5h"])
 def test_a_range_of_ports_goes_through_the_proxy(run: Runner, scheme: str) -> None:
     variable = "http_proxy" if scheme == "http" else "all_proxy"
@@ -89,6 +92,7 @@ except ssl.SSLError as e: print('refused')
     assert net.connections() == before
 
 
+@pytest.mark.docker_too
 def test_nobody_passes_without_credentials_or_with_those_of_another_sandbox(
     run: Runner, gate_daemon: Daemon, net: Net
 ) -> None:

@@ -19,6 +19,7 @@ pytestmark = [pytest.mark.isolation, pytest.mark.requires("bubblewrap", "ip", "o
 NO_PROXY_VARIABLES = "! env | grep -i _proxy= &&"
 
 
+@pytest.mark.docker_too
 @pytest.mark.parametrize("base", ["minimal", "host"])
 def test_curl_reaches_a_named_host_over_http_and_https(run: Runner, base: str) -> None:
     script = f"{NO_PROXY_VARIABLES} curl -sS http://example.test/a https://example.test/b"
@@ -28,6 +29,7 @@ def test_curl_reaches_a_named_host_over_http_and_https(run: Runner, base: str) -
     assert result["enforcement"]["network"] == "enforced"
 
 
+@pytest.mark.docker_too
 def test_sandboxctl_clones_over_https_with_no_proxy_variable(
     gate_daemon: Daemon, net: Net, workspace: Path
 ) -> None:
@@ -89,6 +91,7 @@ def test_a_resolver_that_ignores_etc_hosts_finds_named_hosts_and_no_others(run: 
     assert [target for target, _ in denied(result)] == ["other.test"]
 
 
+@pytest.mark.docker_too
 def test_names_are_found_over_tcp_and_at_a_name_server_that_a_program_brings(run: Runner) -> None:
     code = """
 import socket, struct
@@ -101,6 +104,7 @@ print(socket.inet_ntoa(t.recv(512)[-4:]))
     assert out(run.python(code, "example.test")) == "127.77.0.1\n127.77.0.1\n"
 
 
+@pytest.mark.docker_too
 def test_a_port_of_its_own_and_no_other(run: Runner) -> None:
     script = "curl -sS http://example.test:8080/x; curl -sS -m 5 http://example.test/; echo $?"
     result = run(script, "example.test:8080")
@@ -122,6 +126,7 @@ def test_internationalised_names_are_one_host_in_every_spelling(run: Runner) -> 
     assert out(result) == "xn--bcher-kva.test. /\n", result
 
 
+@pytest.mark.docker_too
 def test_half_close_and_large_transfers_arrive_whole(run: Runner) -> None:
     code = """
 import socket, hashlib, os, threading
@@ -140,6 +145,7 @@ print(back == data)
     ]  # fmt: skip
 
 
+@pytest.mark.docker_too
 def test_what_a_command_sent_before_it_ended_still_arrives(run: Runner, net: Net) -> None:
     code = (
         "import socket; s = socket.create_connection(('example.test', 7002)); "
@@ -152,6 +158,7 @@ def test_what_a_command_sent_before_it_ended_still_arrives(run: Runner, net: Net
     assert f"sink {3 << 20}" in net.seen(), net.seen()[-5:]
 
 
+@pytest.mark.docker_too
 def test_a_server_may_speak_first(run: Runner) -> None:
     code = (
         "import socket; f = socket.create_connection(('example.test', 7001)).makefile('rw'); "
@@ -160,11 +167,13 @@ def test_a_server_may_speak_first(run: Runner) -> None:
     assert out(run.python(code, "example.test:7001")) == "220 ready\n250 EHLO me\n"
 
 
+@pytest.mark.docker_too
 def test_an_address_is_reachable_when_it_is_listed(run: Runner) -> None:
     result = run("curl -sS http://93.184.216.34/", "93.184.216.34")
     assert out(result) == "93.184.216.34 /\n", result
 
 
+@pytest.mark.docker_too
 @pytest.mark.parametrize("entry", ["10.20.30.40:8080", "93.184.216.34:8080"])
 def test_an_address_is_reachable_at_a_port_that_needs_no_privileges(
     run: Runner, entry: str
@@ -176,17 +185,20 @@ def test_an_address_is_reachable_at_a_port_that_needs_no_privileges(
     assert run("curl -sS http://10.20.30.40:8080/", "a.test")["exit_code"] != 0
 
 
+@pytest.mark.docker_too
 def test_a_host_of_ipv6_alone_is_reached_by_name_and_by_its_address(run: Runner) -> None:
     script = "curl -sS http://six.test/ 'http://[2606:2800:220:1::34]/'"
     result = run(script, "six.test", "2606:2800:220:1::34")
     assert out(result) == "six.test /\n[2606:2800:220:1::34] /\n", result
 
 
+@pytest.mark.docker_too
 def test_the_whole_etc_of_the_host_can_be_allowed_too(run: Runner) -> None:
     result = run("curl -sS http://example.test/", "example.test", fs_read_allow=["/etc"])
     assert out(result) == "example.test /\n", result
 
 
+@pytest.mark.docker_too
 @pytest.mark.requires("root")
 def test_a_daemon_of_root_serves_a_command_of_another_user(
     run: Runner, net: Net, tmp_path: Path
@@ -225,6 +237,7 @@ def test_chunked_uploads_and_kept_connections_pass(run: Runner) -> None:
     assert result["network_usage"][0]["connections"] == 1
 
 
+@pytest.mark.docker_too
 def test_commands_of_a_persistent_sandbox_are_reported_each_on_their_own(
     run: Runner, gate_daemon: Daemon
 ) -> None:
@@ -238,6 +251,7 @@ def test_commands_of_a_persistent_sandbox_are_reported_each_on_their_own(
     assert [[t for t, _ in denied(r)] for r in (first, second, third)] == [[], ["other.test"], []]
 
 
+@pytest.mark.docker_too
 def test_refusals_are_told_while_the_command_runs(run: Runner) -> None:
     params = {
         "argv": ["bash", "-c", "curl -sS http://other.test/; read line"], "stdin_open": True,

@@ -31,7 +31,7 @@ from sandboxd.backends.docker.mounts import (
     mounts,
 )
 from sandboxd.backends.docker.submounts import mount_points
-from sandboxd.backends.docker.tiers import Way, container_tiers
+from sandboxd.backends.docker.tiers import Way, container_tiers, no_gate
 from sandboxd.backends.docker.with_init import Making, WithInit
 from sandboxd.backends.interface import Available, Enforcement, Probe, Unavailable
 from sandboxd.backends.support import LinuxSupport
@@ -92,8 +92,11 @@ class Docker:
                 await self._engine.close()
 
     async def _acquaint(self) -> None:
+        """Which way it is decides what can be enforced: better known before the first request."""
         try:
             await self._met()
+            with diagnosis.in_words(self._engine, self._config.image):
+                await self._find_way()
         except SandboxdError as error:
             log.info("docker: %s", error.message)
 
@@ -126,7 +129,8 @@ class Docker:
         spec = plan.sandbox
         places = self._layout(spec)
         entry = Entry(ENTRY if self._likely_way() == "init" else ATTACHED_ENTRY)
-        return command_line(create_body(spec, self._mounts(places), entry, self._frame(spec)))
+        made = self._mounts(spec, places)
+        return command_line(create_body(spec, made, entry, self._frame(spec)))
 
     def open(self, spec: SandboxSpec) -> AbstractAsyncContextManager[Sandbox]:
         return self._open(spec)
@@ -142,9 +146,11 @@ class Docker:
             if self._way is None:
                 await self._find_way()
             if self._way == "attach":
+                if spec.network.kind == "allow_hosts":
+                    raise no_gate()  # it was not known yet when the plan was looked at
                 places = self._layout(replace(spec, base="minimal"))
-                attached = self._attached.sandbox(spec, self._mounts(places), self._frame(spec))
-                async with attached as sandbox:
+                made = self._mounts(spec, places)
+                async with self._attached.sandbox(spec, made, self._frame(spec)) as sandbox:
                     yield sandbox
                 return
             async with self._opened(spec) as sandbox:
@@ -154,7 +160,7 @@ class Docker:
     async def _opened(self, spec: SandboxSpec) -> AsyncIterator[Sandbox]:
         places = self._layout(spec)
         making = Making(
-            spec=spec, places=places, mounts=self._mounts(places), frame=self._frame(spec),
+            spec=spec, places=places, mounts=self._mounts(spec, places), frame=self._frame(spec),
             owner=self._owner(spec), landlock_abi=self._landlock_abi,
         )  # fmt: skip
         async with self._with_init.open(making) as sandbox:
@@ -200,7 +206,7 @@ class Docker:
             return Layout([*places.places, mask]) if os.path.exists(mask.path) else places
         return places
 
-    def _mounts(self, places: Layout) -> list[Mount]:
+    def _mounts(self, spec: SandboxSpec, places: Layout) -> list[Mount]:
         around = Surroundings(
             empty_file=self._support.state.empty_file,
             empty_dir=self._support.state.empty_dir,
@@ -208,16 +214,19 @@ class Docker:
             root=tuple(sorted(os.listdir("/"))),
             submounts=mount_points(),
             engine_root=self._facts.data_root if self._facts is not None else "",
+            names=self._support.names(spec.network),
         )
         return mounts(places, around)
 
     def _frame(self, spec: SandboxSpec) -> Frame:
         owner = self._owner(spec)
         facts = self._facts
+        rootless = facts is not None and facts.rootless
         return Frame(
             image=self._image(spec),
             # A rootless engine maps its root to its user: whoever else is nobody here.
-            user=RunAs(0, 0) if facts is not None and facts.rootless else owner,
+            user=RunAs(0, 0) if rootless else owner,
+            rootless=rootless,
             labels=self._containers.labels,
             userns_host=facts is not None and facts.userns_remap,
         )
@@ -240,7 +249,7 @@ class Docker:
         if self._way == "attach":
             found.append(
                 "docker: this engine does not share this machine's sockets: no warm or persistent "
-                "sandboxes"
+                "sandboxes, no allow_hosts"
             )
         if os.getuid() == 0:
             found.append(

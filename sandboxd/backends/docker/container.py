@@ -40,12 +40,15 @@ class Volume:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What surrounds the spec: the image, who runs, the engine's ways, whose container it is."""
+    """What surrounds the spec: the image, who runs, the engine's ways, whose container it is.
+
+    `rootless`: its root is the engine's user."""
 
     image: str
     user: RunAs
     labels: Mapping[str, str]
     userns_host: bool = False
+    rootless: bool = False
     own_processes: int = OWN_PROCESSES
 
 

@@ -1,6 +1,6 @@
-"""How a container's init reaches the daemon: a socket in a folder that is bound into the container.
+"""How a program of ours in a container reaches the daemon: a socket in a folder bound there.
 
-The folder holds the init itself and the socket, and belongs to the user that the container runs as:
+The folder holds the program itself and the socket, and is for the user that the container runs as:
 nobody else can connect. One connection is taken, and the socket is gone.
 """
 
@@ -35,18 +35,20 @@ class Peer:
 
 
 class Doorstep:
-    """The folder and the socket for one container. `close` in any case."""
+    """The folder and the socket for one container. `close` in any case.
 
-    def __init__(self, parent: str, name: str, init: str, owner: RunAs) -> None:
+    `program` is in the folder by its own name. `owner`: who the container's user is on this
+    machine.
+    """
+
+    def __init__(self, parent: str, name: str, program: str, owner: RunAs) -> None:
         self.folder = os.path.join(parent, name)
         os.mkdir(self.folder, 0o700)
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
-            os.link(init, os.path.join(self.folder, "init"))
+            os.link(program, os.path.join(self.folder, os.path.basename(program)))
             self._listen()
-            if os.getuid() == 0:
-                for path in (self._socket, self.folder):
-                    os.chown(path, owner.uid, owner.gid)
+            self._give(owner)
         except BaseException:
             self.close()
             raise
@@ -66,10 +68,22 @@ class Doorstep:
         self._listener.listen(1)
         self._listener.setblocking(False)
 
+    def _give(self, owner: RunAs) -> None:
+        if owner.uid == os.getuid():
+            return
+        try:
+            for path in (self._socket, self.folder):
+                os.chown(path, owner.uid, owner.gid)
+        except OSError:
+            # Root without capabilities is a user like any other. On this machine the closed folder
+            # above keeps everybody else out.
+            os.chmod(self._socket, 0o666)
+            os.chmod(self.folder, 0o711)
+
     async def answered(
         self, container: str, owner: int, ended: Callable[[], Awaitable[str | None]]
     ) -> tuple[socket.socket, Peer]:
-        """The init's connection. LaunchFailed when `ended` says why there will be none."""
+        """The program's connection. LaunchFailed when `ended` says why there will be none."""
         deadline = anyio.current_time() + DIAL_S
         while anyio.current_time() < deadline:
             with anyio.move_on_after(LOOK_EVERY_S):
@@ -86,7 +100,7 @@ class Doorstep:
             why = await ended()
             if why is not None:
                 raise LaunchFailed(why)
-        raise LaunchFailed(f"no word from the container's init in {DIAL_S:g} s")
+        raise LaunchFailed(f"no word from the container in {DIAL_S:g} s")
 
     def close(self) -> None:
         self._listener.close()

@@ -19,7 +19,6 @@ from sandboxd.policy.plan import Identity, SandboxSpec
 from sandboxd_proto.errors import PathDenied, PolicyNotSupported
 
 TMP_BYTES = 1 << 30
-_IMAGE_ROOT = Host(system=(), homes=())
 # The engine's own, or the sandbox's: never the host's.
 _NOT_FROM_ROOT = frozenset({"/proc", "/dev", "/sys", "/tmp"})
 
@@ -54,17 +53,18 @@ def shows_host_root(spec: SandboxSpec) -> bool:
 
 def container_layout(spec: SandboxSpec, host: Host) -> Layout:
     """The layout inside. Links that only a bind can stand for have become places of their own."""
-    whole = layout(spec, host) if shows_host_root(spec) else _on_image(spec)
+    whole = layout(spec, host) if shows_host_root(spec) else _on_image(spec, host)
     links = [p for p in whole.places if p.kind is Kind.LINK and not _in_hollow(p, whole)]
     doubled = [place for link in links for place in _doubled(link, whole)]
     kept = [p for p in whole.places if p not in links]
     return Layout([*kept, *doubled])
 
 
-def _on_image(spec: SandboxSpec) -> Layout:
+def _on_image(spec: SandboxSpec, host: Host) -> Layout:
     """Masks and protected paths of the host's root have no meaning where an image is the root."""
+    image = Host(system=(), homes=(), name_files=host.name_files)
     bare = replace(spec, base="minimal", masks=(), protected=())
-    granted = layout(bare, _IMAGE_ROOT)
+    granted = layout(bare, image)
     return layout(
         replace(
             bare,
@@ -73,7 +73,7 @@ def _on_image(spec: SandboxSpec) -> Layout:
                 p for p in spec.protected if granted.at(p.path).kind in (Kind.WRITE, Kind.READ)
             ),
         ),
-        _IMAGE_ROOT,
+        image,
     )
 
 
@@ -107,7 +107,8 @@ def _below(path: str, whole: Layout) -> list[Place]:
 @dataclass(frozen=True, slots=True)
 class Surroundings:
     """`submounts`: where the host has file systems mounted. `root`: the names in its root.
-    `engine_root`: the engine's own files."""
+    `engine_root`: the engine's own files. `names`: the folder with the files that say which hosts
+    exist, where only named ones do."""
 
     empty_file: str
     empty_dir: str
@@ -115,6 +116,7 @@ class Surroundings:
     root: tuple[str, ...] = ()
     submounts: tuple[str, ...] = ()
     engine_root: str = ""
+    names: str = ""
 
 
 def mounts(places: Layout, around: Surroundings) -> list[Mount]:
@@ -137,6 +139,8 @@ def _mounts_of(place: Place, whole: Layout, around: Surroundings) -> Iterable[Mo
             return [Bind(around.hollow(path, _right_in(place, whole)), path)]
         case Kind.WRITE | Kind.READ | Kind.SYSTEM | Kind.PROTECTED:
             return _host(place, whole, around)
+        case Kind.CURATED if place.target:
+            return [Bind(os.path.join(around.names, place.target), path)]
         case Kind.MASK:
             return [Bind(_mask_source(place, whole, around), path)]
         case _:

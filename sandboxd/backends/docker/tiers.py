@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
 from sandboxd.policy.plan import Plan
@@ -35,28 +36,58 @@ _ATTACHED: dict[str, Tier] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class _Refused:
+    field: str
+    reason: str
+    remedy: str
+
+
+_NO_GATE = _Refused(
+    "network",
+    "this engine does not share this machine's sockets, so that its containers' network cannot be "
+    "limited to named hosts",
+    "use an engine on this machine (DOCKER_HOST=unix://…), or the bubblewrap backend",
+)
+
+
 def container_tiers(plan: Plan, way: Way) -> dict[str, Tier]:
     """PolicyNotSupported names everything that cannot be held this way."""
     refused = _refused(plan, way)
     if refused:
-        fields = ", ".join(field for field, _ in refused)
-        raise PolicyNotSupported(
-            f"the docker backend cannot enforce {fields}: "
-            + "; ".join(reason for _, reason in refused),
-            field=refused[0][0],
-            remedy="leave it out, or use the bubblewrap backend",
-        )
+        raise _not_supported(refused)
     tiers = _WITH_INIT if way == "init" else _ATTACHED
     return {field: tier for field, tier in tiers.items() if field in plan.asked}
 
 
-def _refused(plan: Plan, way: Way) -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = []
-    if plan.sandbox.network.kind == "allow_hosts":
-        found.append(("network", "a container's network cannot be limited to named hosts yet"))
+def no_gate() -> PolicyNotSupported:
+    """allow_hosts on an engine of which it was not known before that it cannot be held there."""
+    return _not_supported([_NO_GATE])
+
+
+def _not_supported(refused: list[_Refused]) -> PolicyNotSupported:
+    fields = ", ".join(one.field for one in refused)
+    reasons = "; ".join(one.reason for one in refused)
+    return PolicyNotSupported(
+        f"the docker backend cannot enforce {fields}: {reasons}",
+        field=refused[0].field,
+        remedy="; ".join(dict.fromkeys(one.remedy for one in refused)),
+    )
+
+
+def _refused(plan: Plan, way: Way) -> list[_Refused]:
+    found: list[_Refused] = []
+    if way == "attach" and plan.sandbox.network.kind == "allow_hosts":
+        found.append(_NO_GATE)
     memory = plan.limits.memory_bytes
     if memory is not None and memory < MEMORY_MIN:
-        found.append(("max_memory_bytes", f"an engine's least is {MEMORY_MIN} bytes"))
+        least = f"an engine's least is {MEMORY_MIN} bytes"
+        found.append(_Refused("max_memory_bytes", least, f"ask for {MEMORY_MIN} or more"))
     if way == "attach" and "base" in plan.asked and plan.sandbox.base == "host":
-        found.append(("base", "this engine does not have this machine's files"))
+        found.append(
+            _Refused(
+                "base", "this engine does not have this machine's files",
+                "leave it out: the image is the base",
+            )
+        )  # fmt: skip
     return found

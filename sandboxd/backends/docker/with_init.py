@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 from collections.abc import AsyncIterator, Sequence
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 import anyio
 
+from sandboxd.backends.bubblewrap.gated import GatedSandbox
 from sandboxd.backends.docker.container import Entry, Frame, create_body
 from sandboxd.backends.docker.counted import CountedSandbox
 from sandboxd.backends.docker.counters import Counters
@@ -22,16 +24,19 @@ from sandboxd.backends.docker.dial import ENTRY, INSIDE, Doorstep
 from sandboxd.backends.docker.engine import Engine, EngineError
 from sandboxd.backends.docker.lifetime import Containers, new_name
 from sandboxd.backends.docker.mounts import Bind, Mount
+from sandboxd.backends.docker.netns_helper import NetnsHelpers
 from sandboxd.backends.support import LinuxSupport
+from sandboxd.egress.gate import Gate
 from sandboxd.linux import confinement, init_binary
 from sandboxd.linux import init_wire as wire
+from sandboxd.linux.handed_sockets import SocketWish
 from sandboxd.linux.init_sandbox import InitSandbox, SetupRefused
 from sandboxd.linux.launch import LaunchFailed
 from sandboxd.linux.openat import open_checked, unchanged
 from sandboxd.linux.seccomp import FilterSpec
 from sandboxd.policy.layout import Layout
 from sandboxd.policy.plan import RunAs, SandboxSpec
-from sandboxd.sandbox import Command
+from sandboxd.sandbox import Command, Sandbox
 from sandboxd_proto.errors import SandboxdError
 
 READY_S = 30.0
@@ -54,13 +59,15 @@ class WithInit:
         self._containers = containers
         self._engine: Engine = containers.engine
         self._parent = support.state.folder("docker")
+        self._helpers = NetnsHelpers(containers, self._parent, self._ended)
+        self._egress = support.egress
         self._init = os.path.join(self._parent, "init")
         if not os.path.exists(self._init):
             shutil.copyfile(init_binary.PATH, self._init)
             os.chmod(self._init, 0o555)
 
     @asynccontextmanager
-    async def open(self, making: Making) -> AsyncIterator[CountedSandbox]:
+    async def open(self, making: Making) -> AsyncIterator[Sandbox]:
         """LaunchFailed when the init does not come up; EngineError as the engine says it."""
         name = new_name()
         checks = _checks(making.mounts)
@@ -79,11 +86,26 @@ class WithInit:
                         root=making.owner.uid == 0, verify=lambda: _unchanged(making.spec),
                     )  # fmt: skip
                     await _set_up(inner, making, checks)
-                    yield CountedSandbox(
+                    counted = CountedSandbox(
                         inner, Counters.of(peer.pid), lambda: self._why_lost(container)
                     )
+                    if making.spec.network.kind != "allow_hosts":
+                        yield counted
+                        return
+                    async with self._gate(container, making) as gate:
+                        yield GatedSandbox(counted, gate)
         finally:
             step.close()
+
+    @asynccontextmanager
+    async def _gate(self, container: str, making: Making) -> AsyncIterator[Gate]:
+        async with AsyncExitStack() as stack:
+
+            async def make(wishes: Sequence[SocketWish]) -> list[socket.socket]:
+                return await self._helpers.sockets(container, making.frame, wishes, stack)
+
+            async with self._egress.opened(making.spec.network, make) as gate:
+                yield gate
 
     async def _ended(self, container: str) -> str | None:
         try:
