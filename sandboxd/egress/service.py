@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from functools import partial
+from contextlib import asynccontextmanager
 
 import anyio
 from anyio.abc import TaskGroup
@@ -20,7 +19,6 @@ from sandboxd.egress.listeners import wishes
 from sandboxd.egress.resolver import resolver
 from sandboxd.egress.verdicts import HostRules
 from sandboxd.linux.handed_sockets import SocketWish
-from sandboxd.linux.netns_sockets import sockets_below
 from sandboxd.policy.hosts import parse_rule
 from sandboxd.policy.plan import NetworkRule
 from sandboxd_proto.errors import SandboxUnavailable
@@ -51,12 +49,8 @@ class EgressService:
                 self._tasks = None
                 tasks.cancel_scope.cancel()
 
-    def gate(self, rule: NetworkRule, helper_pid: int) -> AbstractAsyncContextManager[Gate]:
-        """The gate of a sandbox whose bwrap is `helper_pid`."""
-        return self.opened(rule, partial(sockets_below, helper_pid))
-
     @asynccontextmanager
-    async def opened(self, rule: NetworkRule, make_sockets: MakeSockets) -> AsyncIterator[Gate]:
+    async def gate(self, rule: NetworkRule, make_sockets: MakeSockets) -> AsyncIterator[Gate]:
         """The gate of a sandbox in which nothing runs yet. May be left in another task."""
         if self._tasks is None:
             raise SandboxUnavailable("the egress gate is not running")

@@ -23,7 +23,6 @@ from sandboxd.backends.bubblewrap.unreachable import unreachable
 from sandboxd.backends.interface import Available, Enforcement, Probe, Unavailable
 from sandboxd.backends.support import LinuxSupport
 from sandboxd.backends.tiers import linux_tiers
-from sandboxd.egress.book import exact_addresses
 from sandboxd.linux import confinement
 from sandboxd.linux import init_wire as wire
 from sandboxd.linux.curated_etc import EtcWish
@@ -34,7 +33,6 @@ from sandboxd.linux.landlock import missing as landlock_missing
 from sandboxd.linux.launch import Launch, LaunchFailed, launched
 from sandboxd.linux.openat import changed, open_checked, open_path, unchanged
 from sandboxd.linux.seccomp import FilterSpec
-from sandboxd.policy.hosts import parse_rule
 from sandboxd.policy.layout import Kind, Layout, layout
 from sandboxd.policy.plan import NetworkRule, Plan, RunAs, SandboxSpec
 from sandboxd.sandbox import Command, Sandbox
@@ -152,18 +150,12 @@ class Bubblewrap:
         kernel = tuple(f for f in KERNEL_FILES if os.path.exists(f))
         return Surroundings(
             etc=etc,
-            names=self._names(spec),
+            names=self._support.names(spec.network),
             empty_file=state.empty_file,
             empty_dir=state.empty_dir,
             disable_userns=program is None or program.disable_userns,
             kernel_files=kernel if self._root_inside(spec) else (),
         )
-
-    def _names(self, spec: SandboxSpec) -> str:
-        if spec.network.kind != "allow_hosts":
-            return ""
-        rules = [parse_rule(entry) for entry in spec.network.hosts]
-        return self._support.etc.names(exact_addresses(rules))
 
     def _etc_wish(self, spec: SandboxSpec, places: Layout) -> EtcWish:
         inner = tuple(

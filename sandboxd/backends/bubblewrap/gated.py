@@ -1,44 +1,18 @@
-"""A sandbox whose network goes through a gate: the gate is opened with it and closed with it."""
+"""A sandbox of bwrap's with its gate: opened together, closed together."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 
-from sandboxd.egress.gate import Gate
+from sandboxd.backends.gated import GatedSandbox
 from sandboxd.egress.service import EgressService
 from sandboxd.linux.launch import Launch, launched
-from sandboxd.policy.environment import overlay
+from sandboxd.linux.netns_sockets import sockets_below
 from sandboxd.policy.plan import NetworkRule
-from sandboxd.sandbox import Command, Process, Sandbox, Stdio
-from sandboxd.traffic import Traffic
-
-
-class GatedSandbox:
-    """The execution is bound to the gate when its command starts, not before: it may be warm."""
-
-    def __init__(self, inner: Sandbox, gate: Gate) -> None:
-        self._inner = inner
-        self._gate = gate
-
-    @property
-    def alive(self) -> bool:
-        return self._inner.alive and self._gate.serving
-
-    def verify(self) -> bool:
-        return self._inner.verify() and self._gate.serving
-
-    def spawn_now(self, command: Command, stdio: Stdio | None) -> Process | None:
-        return self._inner.spawn_now(self._bound(command), stdio)
-
-    async def spawn(self, command: Command, stdio: Stdio | None) -> Process:
-        return await self._inner.spawn(self._bound(command), stdio)
-
-    def _bound(self, command: Command) -> Command:
-        variables = self._gate.bind(command.traffic or Traffic())
-        # What the caller set itself wins.
-        return replace(command, env=overlay(variables, command.env))
+from sandboxd.sandbox import Sandbox
 
 
 @asynccontextmanager
@@ -48,6 +22,6 @@ async def gated(
     pids: list[int] = []
     async with (
         launched(replace(plan, started=pids.append), release) as inner,
-        egress.gate(rule, pids[0]) as gate,
+        egress.gate(rule, partial(sockets_below, pids[0])) as gate,
     ):
         yield GatedSandbox(inner, gate)

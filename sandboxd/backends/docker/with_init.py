@@ -16,7 +16,6 @@ from dataclasses import dataclass
 
 import anyio
 
-from sandboxd.backends.bubblewrap.gated import GatedSandbox
 from sandboxd.backends.docker.container import Entry, Frame, create_body
 from sandboxd.backends.docker.counted import CountedSandbox
 from sandboxd.backends.docker.counters import Counters
@@ -25,6 +24,7 @@ from sandboxd.backends.docker.engine import Engine, EngineError
 from sandboxd.backends.docker.lifetime import Containers, new_name
 from sandboxd.backends.docker.mounts import Bind, Mount
 from sandboxd.backends.docker.netns_helper import NetnsHelpers
+from sandboxd.backends.gated import GatedSandbox
 from sandboxd.backends.support import LinuxSupport
 from sandboxd.egress.gate import Gate
 from sandboxd.linux import confinement, init_binary
@@ -104,7 +104,7 @@ class WithInit:
             async def make(wishes: Sequence[SocketWish]) -> list[socket.socket]:
                 return await self._helpers.sockets(container, making.frame, wishes, stack)
 
-            async with self._egress.opened(making.spec.network, make) as gate:
+            async with self._egress.gate(making.spec.network, make) as gate:
                 yield gate
 
     async def _ended(self, container: str) -> str | None:
