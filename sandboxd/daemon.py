@@ -24,6 +24,7 @@ from sandboxd.linux.curated_etc import CuratedEtc
 from sandboxd.linux.state import StateFolder
 from sandboxd.policy.layout import Host
 from sandboxd.policy.own import OwnPaths
+from sandboxd.policy.plan_cache import PlanCache
 from sandboxd.policy.resolve import Machine
 from sandboxd.rpc.dispatch import Dispatcher
 from sandboxd.rpc.handlers import TABLE
@@ -169,7 +170,9 @@ async def _serve_until(
             parts.registry.serving(),
             running(parts.machine, parts.registry, parts.bench) as supervisor,
         ):
-            service = Service(supervisor, parts.machine, Dispatcher(TABLE), stop)
+            service = Service(
+                supervisor, parts.machine, Dispatcher(TABLE), stop, PlanCache(parts.machine)
+            )
             async with anyio.create_task_group() as clients:
                 clients.start_soon(accept_all, listener.sock, service, clients)
                 if start.idle_exit_s is not None:

@@ -56,6 +56,7 @@ class Appearances:
         self._by_watch: dict[int, dict[_Folder, bool]] = {}
         self._inotify: Inotify | None = None
         self._ticker: Ticker | None = None
+        self._stirred = False
         self._epoll = select.epoll()
         try:
             self._start(_folders(watched))
@@ -72,11 +73,17 @@ class Appearances:
                 source.close()
         self._epoll.close()
 
+    @property
+    def calm(self) -> bool:
+        """Whether nothing at all has happened in the watched folders since the start."""
+        return not self._stirred and self._ticker is None and not self._epoll.poll(0)
+
     def touched(self) -> Touched:
         """The paths to look at now. Never blocks."""
         found = Touched()
         again: set[_Folder] = set()
         for event in self._inotify.read() if self._inotify else ():
+            self._stirred = True
             folders = self._by_watch.get(event.watch, {})
             if event.mask & IN_Q_OVERFLOW:
                 found.maybe.update(self._watched)

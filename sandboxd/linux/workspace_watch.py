@@ -64,6 +64,14 @@ class WorkspaceWatch:
     def fileno(self) -> int:
         return self._appearances.fileno()
 
+    @property
+    def calm(self) -> bool:
+        """Whether it is certain that nothing has appeared since this watch was made.
+
+        Not with a rebase under way: its files are there, and may be changed where they are.
+        """
+        return not self._exec_lines and self._appearances.calm
+
     def appeared(self) -> list[str]:
         """Protected paths that came into being since the last call. Never blocks."""
         touched = self._appearances.touched()

@@ -11,6 +11,7 @@ import os
 import sys
 from dataclasses import dataclass
 
+from sandboxd.policy import hostfs
 from sandboxd.policy.environment import Pairs
 from sandboxd.policy.plan import Grant, Identity, RunAs
 
@@ -82,7 +83,7 @@ def _made(folder: str, run_as: RunAs | None) -> Identity:
         return _made(folder, run_as)
     except FileExistsError:
         pass
-    status = os.lstat(folder)
+    status = hostfs.lstat(folder)
     identity = Identity.of(status)
     if not identity.is_dir:
         raise NotADirectoryError(folder)
@@ -92,7 +93,7 @@ def _made(folder: str, run_as: RunAs | None) -> Identity:
         os.chown(folder, run_as.uid, run_as.gid, follow_symlinks=False)
         # The owner must get through to its own folder; names of others stay unlisted.
         above = os.path.dirname(folder)
-        os.chmod(above, os.stat(above).st_mode & 0o7777 | 0o111)
+        os.chmod(above, hostfs.stat(above).st_mode & 0o7777 | 0o111)
     return identity
 
 

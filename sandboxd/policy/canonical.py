@@ -11,6 +11,7 @@ import os
 import re
 from dataclasses import dataclass
 
+from sandboxd.policy import hostfs
 from sandboxd.policy.plan import Identity, Link
 from sandboxd_proto.errors import PathDenied
 
@@ -49,8 +50,8 @@ def resolve(path: str, field: str) -> Resolved:
     """The canonical place of an existing path; PathDenied names the field otherwise."""
     check_spelling(path, field)
     try:
-        canonical = os.path.realpath(path, strict=True)
-        status = os.lstat(canonical)
+        canonical = hostfs.realpath(path, strict=True)
+        status = hostfs.lstat(canonical)
     except OSError as error:
         raise _cannot_resolve(path, field, error) from None
     check_spelling(canonical, field)
@@ -76,8 +77,8 @@ def _links_on(path: str) -> list[Link]:
     while pending and len(links) < _MAX_LINKS:
         part = pending.pop(0)
         step = os.path.dirname(at) if part == ".." else os.path.join(at, part)
-        if part != ".." and os.path.islink(step):
-            target = os.path.realpath(step)
+        if part != ".." and hostfs.islink(step):
+            target = hostfs.realpath(step)
             links.append(Link(step, target))
             at = target
         else:

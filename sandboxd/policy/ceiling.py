@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from sandboxd.config import Ceiling
+from sandboxd.policy import hostfs
 from sandboxd.policy.hosts import parse_rule
 from sandboxd.policy.layout import Host
 from sandboxd.policy.plan import Grant, Limits, Plan
@@ -39,7 +40,7 @@ def _check_network(plan: Plan, ceiling: Ceiling) -> None:
 def _check_roots(plan: Plan, ceiling: Ceiling, host: Host) -> None:
     if ceiling.roots is None:
         return
-    roots = [os.path.realpath(os.path.expanduser(root)) for root in ceiling.roots]
+    roots = [hostfs.realpath(os.path.expanduser(root)) for root in ceiling.roots]
     for grant in plan.sandbox.grants:
         if grant.origin == "caller" and not _covered(grant, roots):
             field = "fs_write_allow" if grant.access == "write" else "fs_read_allow"

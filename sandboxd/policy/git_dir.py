@@ -12,7 +12,7 @@ import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from sandboxd.policy import git_config
+from sandboxd.policy import git_config, hostfs
 from sandboxd.policy.plan import Access, Grant, Identity, Protected
 from sandboxd.policy.protected_data import GIT_DIR, HOOKS, REBASE_STATE
 
@@ -20,7 +20,6 @@ _MOST_MODULES = 256
 _DEEPEST_MODULE = 8
 _MOST_WORKTREES = 256
 _MOST_INCLUDES = 32
-_QUIETLY: int = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)  # not on Windows
 
 
 @dataclass(slots=True)
@@ -46,7 +45,7 @@ def kept(path: str, root: str) -> list[Protected]:
 
 def kept_in(folder: str, names: Iterable[str], root: str) -> list[Protected]:
     """The same for several names in one folder, which is resolved once."""
-    parent = os.path.realpath(folder)
+    parent = hostfs.realpath(folder)
     if not inside(parent, root):
         return []  # it leads out of what is writable
     return [p for name in names for p in _kept(f"{parent}/{name}", root)]
@@ -54,31 +53,31 @@ def kept_in(folder: str, names: Iterable[str], root: str) -> list[Protected]:
 
 def _kept(path: str, root: str) -> list[Protected]:
     try:
-        mode = os.lstat(path).st_mode
+        mode = hostfs.lstat(path).st_mode
     except OSError:
         return [Protected(path, root, present=False)]
     if not stat.S_ISLNK(mode):
         return [Protected(path, root, present=True, is_dir=stat.S_ISDIR(mode))]
     # A symlink cannot be a mount point: the link is watched, and what it leads to is mounted.
     found = [Protected(path, root, present=False)]
-    target = os.path.realpath(path)
-    if inside(target, root) and not inside(root, target) and os.path.exists(target):
-        found.append(Protected(target, root, present=True, is_dir=os.path.isdir(target)))
+    target = hostfs.realpath(path)
+    if inside(target, root) and not inside(root, target) and hostfs.exists(target):
+        found.append(Protected(target, root, present=True, is_dir=hostfs.isdir(target)))
     return found
 
 
 def grant(path: str, access: Access) -> list[Grant]:
     """An implied grant of a canonical path; nothing if it is gone."""
     try:
-        return [Grant(path, access, Identity.of(os.lstat(path)), "preset")]
+        return [Grant(path, access, Identity.of(hostfs.lstat(path)), "preset")]
     except OSError:
         return []
 
 
 def looks_like_git_dir(path: str) -> bool:
-    return os.path.lexists(os.path.join(path, "HEAD")) and (
-        os.path.isdir(os.path.join(path, "objects"))
-        or os.path.lexists(os.path.join(path, "commondir"))
+    return hostfs.lexists(os.path.join(path, "HEAD")) and (
+        hostfs.isdir(os.path.join(path, "objects"))
+        or hostfs.lexists(os.path.join(path, "commondir"))
     )
 
 
@@ -137,7 +136,7 @@ def _kept_if_below(path: str, root: str) -> list[Protected]:
 
 def _hooks(path: str, root: str) -> list[Protected]:
     path = os.path.normpath(path)
-    if inside(root, os.path.realpath(path)):
+    if inside(root, hostfs.realpath(path)):
         # The folder holds the whole workspace: only the hooks in it are kept.
         return kept_in(path, HOOKS, root)
     return _kept_if_below(path, root)
@@ -167,26 +166,16 @@ def read_config(path: str) -> list[tuple[str, str]]:
 def read_text(path: str, most: int = 4096) -> str:
     """A regular file's text, or nothing. Does not block on a pipe."""
     try:
-        fd = os.open(path, os.O_RDONLY | _QUIETLY)
+        return os.fsdecode(hostfs.read(path, most))
     except (OSError, ValueError):
         return ""
-    try:
-        # fdopen refuses folders, and reading a device could take for ever.
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            return ""
-        with os.fdopen(fd, "rb", closefd=False) as file:
-            return os.fsdecode(file.read(most))
-    except OSError:
-        return ""
-    finally:
-        os.close(fd)
 
 
 def _modules(git_dir: str, around: Around) -> Doors:
     """`modules` is read-only, so that no new one appears; those that are there can be worked in."""
     folder = os.path.join(git_dir, "modules")
     found = Doors(kept(folder, around.root))
-    if not os.path.isdir(folder) or os.path.islink(folder):
+    if not hostfs.isdir(folder) or hostfs.islink(folder):
         return found
     modules = list(_module_dirs(folder, _DEEPEST_MODULE))
     if len(modules) > _MOST_MODULES:
@@ -204,8 +193,8 @@ def _module_dirs(folder: str, depth: int) -> Iterator[str]:
     if depth == 0:
         return
     try:
-        with os.scandir(folder) as entries:
-            names = [e.path for e in entries if e.is_dir(follow_symlinks=False)]
+        entries = hostfs.entries(folder)
+        names = [e.path for e in entries if e.is_dir(follow_symlinks=False)]
     except OSError:
         return
     for path in sorted(names)[: _MOST_MODULES + 1]:
@@ -222,14 +211,14 @@ def _worktrees(git_dir: str, around: Around) -> Doors:
     host would take a mount away under the running command.
     """
     folder = os.path.join(git_dir, "worktrees")
-    if not os.path.isdir(folder) or os.path.islink(folder):
+    if not hostfs.isdir(folder) or hostfs.islink(folder):
         return Doors()  # `git worktree add` inside makes one
     found = Doors(kept(folder, around.root))
-    for name in sorted(os.listdir(folder))[:_MOST_WORKTREES]:
+    for name in sorted(hostfs.listdir(folder))[:_MOST_WORKTREES]:
         state = os.path.join(folder, name)
         back = read_text(os.path.join(state, "gitdir")).strip()
-        tree = os.path.realpath(os.path.dirname(os.path.join(state, back))) if back else ""
-        if back and inside(tree, around.workspace) and not os.path.islink(state):
+        tree = hostfs.realpath(os.path.dirname(os.path.join(state, back))) if back else ""
+        if back and inside(tree, around.workspace) and not hostfs.islink(state):
             found.grants += grant(state, "write")
             found.protected += worktree_state(state)
             found.protected += kept(os.path.join(tree, ".git"), around.workspace)

@@ -5,17 +5,18 @@ from __future__ import annotations
 import os
 import sys
 
+from sandboxd.policy import hostfs
+
 _MOST_HOMES = 128  # beyond that a listing of /home is somebody's file server
 
 
 def homes(*own: str) -> tuple[str, ...]:
     """Canonical home folders: these, root's, and the folders in /home."""
-    found = {*map(os.path.realpath, own), "/root"}
+    found = {*map(hostfs.realpath, own), "/root"}
     try:
-        with os.scandir("/home") as entries:
-            for entry, _ in zip(entries, range(_MOST_HOMES), strict=False):
-                if entry.is_dir(follow_symlinks=False):
-                    found.add(entry.path)
+        for entry in hostfs.entries("/home")[:_MOST_HOMES]:
+            if entry.is_dir(follow_symlinks=False):
+                found.add(entry.path)
     except OSError:
         pass
     found.discard("/")
@@ -28,11 +29,12 @@ def home_of(uid: int) -> str | None:
         return None
     import pwd
 
+    hostfs.rests_on("/etc/passwd")
     try:
         home = pwd.getpwuid(uid).pw_dir
     except KeyError:
         return None
-    return home if os.path.isdir(home) and home != "/" else None
+    return home if hostfs.isdir(home) and home != "/" else None
 
 
 def reachable(path: str, uid: int, gid: int) -> bool:
@@ -44,7 +46,7 @@ def reachable(path: str, uid: int, gid: int) -> bool:
     at = os.path.dirname(path)
     while True:
         try:
-            status = os.stat(at)
+            status = hostfs.stat(at)
         except OSError:
             return False
         bit = 0o100 if status.st_uid == uid else 0o010 if status.st_gid == gid else 0o001

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from sandboxd.policy import caches, protected, toolchains
+from sandboxd.policy import caches, hostfs, protected, toolchains
 from sandboxd.policy.canonical import Resolved, resolve
 from sandboxd.policy.environment import Pairs
 from sandboxd.policy.homes import home_of, homes, reachable
@@ -85,7 +85,7 @@ def _add_repository(found: Implied, asked: Asked, home: str | None, machine: Mac
 
 def _add_caches(found: Implied, asked: Asked, machine: Machine) -> None:
     assert asked.workspace is not None
-    root = os.path.realpath(machine.caches_root)
+    root = hostfs.realpath(machine.caches_root)
     hidden = [*(d.path for d in asked.denied), *config_masks(machine).values()]
     if _usable(root, hidden, asked.run_as):
         cache = caches.for_workspace(asked.workspace.path, root, asked.run_as)
@@ -107,7 +107,7 @@ def _roots(machine: Machine) -> list[str] | None:
     roots = machine.config.ceiling.roots
     if roots is None:
         return None
-    return [os.path.realpath(os.path.expanduser(root)) for root in roots]
+    return [hostfs.realpath(os.path.expanduser(root)) for root in roots]
 
 
 def _usable(path: str, hidden: Iterable[str], run_as: RunAs | None) -> bool:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
 
+from sandboxd.policy import hostfs
 from sandboxd.policy.plan import Grant, SandboxSpec
 
 
@@ -65,23 +66,23 @@ class Host:
     def current(cls, home: str) -> Host:
         found: list[tuple[str, str | None]] = []
         for path in _SYSTEM:
-            if os.path.islink(path):
-                found.append((path, os.readlink(path)))
-            elif os.path.isdir(path):
+            if hostfs.islink(path):
+                found.append((path, hostfs.readlink(path)))
+            elif hostfs.isdir(path):
                 found.append((path, None))
-        homes = {h for h in ("/home", "/root", os.path.realpath(home)) if os.path.isdir(h)}
+        homes = {h for h in ("/home", "/root", hostfs.realpath(home)) if hostfs.isdir(h)}
         homes.discard("/")
         # One inside another would stay hidden although the caller allows the outer one.
         homes = {h for h in homes if not any(h.startswith(outer + "/") for outer in homes)}
-        resolv = os.path.realpath("/etc/resolv.conf")
-        outside = resolv if os.path.isfile(resolv) and not resolv.startswith("/etc/") else None
-        churning = tuple(path for path in _CHURNING if os.path.isdir(path))
+        resolv = hostfs.realpath("/etc/resolv.conf")
+        outside = resolv if hostfs.isfile(resolv) and not resolv.startswith("/etc/") else None
+        churning = tuple(path for path in _CHURNING if hostfs.isdir(path))
         return cls(tuple(found), tuple(sorted(homes)), outside, _name_files(), churning)
 
 
 def _name_files() -> tuple[tuple[str, str], ...]:
-    paths = ((os.path.realpath(os.path.join("/etc", name)), name) for name in NAME_FILES)
-    return tuple((path, name) for path, name in paths if os.path.isfile(path))
+    paths = ((hostfs.realpath(os.path.join("/etc", name)), name) for name in NAME_FILES)
+    return tuple((path, name) for path, name in paths if hostfs.isfile(path))
 
 
 # Without a resolv.conf the C library asks 127.0.0.1, which is what a sandbox's would say.
@@ -159,7 +160,7 @@ def _base_places(spec: SandboxSpec, host: Host) -> list[Place]:
         if host.resolv_conf and spec.network.kind == "inherit":
             # /etc/resolv.conf often leads into /run, which is hidden: names would not resolve.
             places.append(Place(host.resolv_conf, Kind.SYSTEM, is_dir=False))
-        return [p for p in places if p.path != "/var/tmp" or os.path.isdir("/var/tmp")]
+        return [p for p in places if p.path != "/var/tmp" or hostfs.isdir("/var/tmp")]
     system = [
         Place(path, Kind.LINK, is_dir=False, target=target) if target else Place(path, Kind.SYSTEM)
         for path, target in host.system

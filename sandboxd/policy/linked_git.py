@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
+from sandboxd.policy import hostfs
 from sandboxd.policy.git_dir import inside, looks_like_git_dir, read_config, read_text
 
 
@@ -23,25 +24,25 @@ class LinkedGit:
 def linked(workspace: str) -> LinkedGit | None:
     """The git dir that `workspace` belongs to, if it agrees."""
     pointer = os.path.join(workspace, ".git")
-    if os.path.islink(pointer) or not os.path.isfile(pointer):
+    if hostfs.islink(pointer) or not hostfs.isfile(pointer):
         return None
     said = read_text(pointer)
     if not said.startswith("gitdir:"):
         return None
-    git_dir = os.path.realpath(os.path.join(workspace, said.removeprefix("gitdir:").strip()))
+    git_dir = hostfs.realpath(os.path.join(workspace, said.removeprefix("gitdir:").strip()))
     if not looks_like_git_dir(git_dir) or inside(workspace, git_dir):
         return None
-    if os.path.lexists(os.path.join(git_dir, "commondir")):
+    if hostfs.lexists(os.path.join(git_dir, "commondir")):
         return _worktree(workspace, git_dir)
     return _submodule(workspace, git_dir)
 
 
 def _worktree(workspace: str, git_dir: str) -> LinkedGit | None:
     back = read_text(os.path.join(git_dir, "gitdir")).strip()
-    if not back or os.path.realpath(os.path.join(git_dir, back)) != f"{workspace}/.git":
+    if not back or hostfs.realpath(os.path.join(git_dir, back)) != f"{workspace}/.git":
         return None
     said = read_text(os.path.join(git_dir, "commondir")).strip()
-    common = os.path.realpath(os.path.join(git_dir, said))
+    common = hostfs.realpath(os.path.join(git_dir, said))
     # Git itself puts a worktree's state nowhere else; another place could name any repository.
     if os.path.dirname(git_dir) != os.path.join(common, "worktrees"):
         return None
@@ -50,6 +51,6 @@ def _worktree(workspace: str, git_dir: str) -> LinkedGit | None:
 
 def _submodule(workspace: str, git_dir: str) -> LinkedGit | None:
     tree = dict(read_config(os.path.join(git_dir, "config"))).get("core.worktree")
-    if not tree or os.path.realpath(os.path.join(git_dir, tree)) != workspace:
+    if not tree or hostfs.realpath(os.path.join(git_dir, tree)) != workspace:
         return None
     return LinkedGit(git_dir, git_dir)

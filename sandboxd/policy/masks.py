@@ -13,7 +13,7 @@ import stat
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from sandboxd.policy import secrets
+from sandboxd.policy import hostfs, secrets
 from sandboxd.policy.canonical import Resolved
 from sandboxd.policy.homes import home_of, homes
 from sandboxd.policy.layout import Layout, layout
@@ -34,7 +34,7 @@ def masks_for(spec: SandboxSpec, denied: list[Resolved], machine: Machine) -> tu
     _refuse_configured(asked, configured)
     places = layout(spec, machine.host)
     wanted = {d.path: d.identity.is_dir for d in denied}
-    strong = [*configured.values(), *machine.own.hidden, os.path.realpath(machine.caches_root)]
+    strong = [*configured.values(), *machine.own.hidden, hostfs.realpath(machine.caches_root)]
     _add(wanted, strong, places)
     lifted = {grant.path for grant in asked}
     _add(wanted, (p for p in _defaults(spec, machine, places) if p not in lifted), places)
@@ -46,7 +46,7 @@ def config_masks(machine: Machine) -> dict[str, str]:
     found: dict[str, str] = {}
     for written in machine.config.masks.add:
         below = written[2:] if written.startswith("~/") else "" if written == "~" else written
-        found[written] = os.path.realpath(os.path.join(machine.home, below))
+        found[written] = hostfs.realpath(os.path.join(machine.home, below))
     return found
 
 
@@ -74,7 +74,7 @@ def _add(wanted: dict[str, bool], paths: Iterable[str], places: Layout) -> None:
         if path in wanted or not places.shows_host(path) or _covered(path, wanted, places):
             continue
         try:
-            wanted[path] = stat.S_ISDIR(os.lstat(path).st_mode)
+            wanted[path] = stat.S_ISDIR(hostfs.lstat(path).st_mode)
         except OSError:
             continue
 
@@ -99,13 +99,13 @@ def _defaults(spec: SandboxSpec, machine: Machine, places: Layout) -> Iterator[s
     granted = [grant.path for grant in spec.grants]
     for path in _SYSTEM:
         if (spec.base == "host" or hidden_from(path, granted)) and _readable(path, machine.uid):
-            yield os.path.realpath(path)
+            yield hostfs.realpath(path)
     own = home_of(spec.run_as.uid) if spec.run_as else None
     for home in homes(machine.home, own or machine.home):
         for name in _names_in(home, places):
             path = f"{home}/{name}"
-            if os.path.lexists(path):
-                yield os.path.realpath(path)
+            if hostfs.lexists(path):
+                yield hostfs.realpath(path)
 
 
 def _names_in(home: str, places: Layout) -> Iterable[str]:
@@ -129,14 +129,13 @@ def _names_in(home: str, places: Layout) -> Iterable[str]:
 
 def _entries(folder: str) -> list[os.DirEntry[str]] | None:
     try:
-        with os.scandir(folder) as found:
-            return list(found)
+        return hostfs.entries(folder)
     except OSError:
         return None
 
 
 def _readable(path: str, uid: int) -> bool:
     """What the kernel keeps from this user anyway needs no mount, and each mount costs time."""
-    return os.path.lexists(path) and (
-        uid == 0 or any(os.access(path, mode) for mode in (os.R_OK, os.W_OK, os.X_OK))
+    return hostfs.lexists(path) and (
+        uid == 0 or any(hostfs.access(path, mode) for mode in (os.R_OK, os.W_OK, os.X_OK))
     )

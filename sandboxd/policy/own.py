@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import sandboxd
 import sandboxd_proto
+from sandboxd.policy import hostfs
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,4 +51,4 @@ class OwnPaths:
 
 
 def _canonical(paths: Iterable[str]) -> tuple[str, ...]:
-    return tuple(sorted({os.path.realpath(p) for p in paths if p and os.path.exists(p)}))
+    return tuple(sorted({hostfs.realpath(p) for p in paths if p and hostfs.exists(p)}))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
+from sandboxd.policy import hostfs
 from sandboxd.policy.layout import Host, Kind, Layout, layout
 from sandboxd.policy.plan import Grant, Identity, SandboxSpec
 
@@ -41,7 +42,7 @@ def _between(at: str, places: Layout) -> Iterator[str]:
 
 def _pin(path: str) -> list[Grant]:
     try:
-        identity = Identity.of(os.lstat(path))
+        identity = Identity.of(hostfs.lstat(path))
     except OSError:
         return []  # a watched path may lie in folders that do not exist yet
     return [Grant(path, "write", identity, "pin")] if identity.is_dir else []

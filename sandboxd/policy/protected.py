@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import replace
 
-from sandboxd.policy import git_dir, linked_git
+from sandboxd.policy import git_dir, hostfs, linked_git
 from sandboxd.policy.git_dir import Around, Doors, inside, kept, kept_in
 from sandboxd.policy.layout import Host, Kind, layout
 from sandboxd.policy.own import OwnPaths
@@ -23,7 +23,7 @@ def own_code(spec: SandboxSpec, own: OwnPaths) -> tuple[Protected, ...]:
         below = root.rstrip("/") + "/"
         for path in own.read_only:
             if path.startswith(below):
-                found.append(Protected(path, root, present=True, is_dir=os.path.isdir(path)))
+                found.append(Protected(path, root, present=True, is_dir=hostfs.isdir(path)))
     return tuple(found)
 
 
@@ -96,12 +96,12 @@ def _repository(workspace: str, configs: tuple[str, ...], roots: Iterable[str] |
     pointer = os.path.join(workspace, ".git")
     if git_dir.looks_like_git_dir(workspace):  # a bare repository is the workspace
         return git_dir.doors(workspace, Around(workspace, workspace, None, configs))
-    if not os.path.lexists(pointer):
+    if not hostfs.lexists(pointer):
         return Doors([Protected(pointer, workspace, present=False, rule="new_repository")])
     found = Doors()
-    if os.path.isdir(pointer):
-        real = os.path.realpath(pointer)
-        if os.path.islink(pointer):
+    if hostfs.isdir(pointer):
+        real = hostfs.realpath(pointer)
+        if hostfs.islink(pointer):
             found.protected.append(Protected(pointer, workspace, present=False))
         if inside(real, workspace):
             found.extend(git_dir.doors(real, Around(workspace, workspace, workspace, configs)))
@@ -135,7 +135,7 @@ def _submodules(workspace: str, configs: tuple[str, ...]) -> Doors:
         pointer = os.path.normpath(os.path.join(workspace, path, ".git"))
         if not inside(pointer, workspace) or os.path.dirname(pointer) == workspace:
             continue
-        if os.path.isdir(pointer) and not os.path.islink(pointer):
+        if hostfs.isdir(pointer) and not hostfs.islink(pointer):
             tree = os.path.dirname(pointer)
             found.extend(git_dir.doors(pointer, Around(workspace, workspace, tree, configs)))
         else:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from dataclasses import dataclass, field, replace
 
 from sandboxd.config import Config
-from sandboxd.policy import ceiling, limits, masks, protected
+from sandboxd.policy import ceiling, hostfs, limits, masks, protected
 from sandboxd.policy.canonical import Resolved, check_spelling, resolve
 from sandboxd.policy.environment import Pairs, environment, overlay
 from sandboxd.policy.implied import Asked, implied
@@ -194,7 +193,7 @@ def _run_as(workspace: Resolved | None, grants: list[Grant], machine: Machine) -
     if machine.uid != 0:
         return None
     paths = [workspace.path] if workspace else [g.path for g in grants if g.access == "write"]
-    owners = {(s.st_uid, s.st_gid) for s in map(os.stat, paths)}
+    owners = {(s.st_uid, s.st_gid) for s in map(hostfs.stat, paths)}
     if len(owners) != 1:
         return None
     uid, gid = owners.pop()
@@ -220,14 +219,14 @@ def _at(plan: Plan, cwd: str, machine: Machine) -> Plan:
     check_spelling(cwd, "cwd")
     spec = plan.sandbox
     places = layout(spec, machine.host)
-    if places.shows_host(os.path.realpath(cwd)):
+    if places.shows_host(hostfs.realpath(cwd)):
         found = resolve(cwd, "cwd")
         if not found.identity.is_dir:
             raise PathDenied(f"{cwd} is not a folder", field="cwd")
         links = tuple(sorted({*spec.links, *found.links}))
         return replace(plan, cwd=cwd, sandbox=replace(spec, links=links))
     in_image = spec.limits is not None  # whose folders only the container knows
-    if plan.backend != "none" and not in_image and not places.exists(os.path.realpath(cwd)):
+    if plan.backend != "none" and not in_image and not places.exists(hostfs.realpath(cwd)):
         raise PathDenied(
             f"the working directory {cwd} is not visible in the sandbox", field="cwd",
             remedy=f'add it to the manifest: "fs_read_allow": ["{cwd}"]',

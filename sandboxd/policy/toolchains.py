@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from sandboxd.policy import hostfs
 from sandboxd.policy.canonical import Resolved, resolve
 from sandboxd.policy.environment import Pairs
 from sandboxd.policy.plan import Grant, Link
@@ -61,7 +62,7 @@ class Toolchains:
 
 def toolchains(env: Pairs, home: str) -> Toolchains:
     found = Toolchains()
-    home = os.path.realpath(home)
+    home = hostfs.realpath(home)
     entries = _entries(dict(env).get("PATH", ""), home)
     # Known roots first: what they cover is not looked at again.
     for entry in entries:
@@ -87,7 +88,7 @@ def _entries(path: str, home: str) -> list[str]:
     absolute = dict.fromkeys(os.path.normpath(e) for e in path.split(":") if os.path.isabs(e))
     return [
         e for e in absolute
-        if (_hidden(e, home) or _hidden(os.path.realpath(e), home)) and os.path.isdir(e)
+        if (_hidden(e, home) or _hidden(hostfs.realpath(e), home)) and hostfs.isdir(e)
     ]  # fmt: skip
 
 
@@ -116,7 +117,7 @@ def _installation(folder: str, home: str) -> str:
     too_wide = (home, os.path.join(home, ".local"), "/run", "/home", "/root")
     if os.path.basename(folder.rstrip("/")) not in ("bin", "sbin") or prefix in too_wide:
         return folder
-    is_one = any(os.path.exists(os.path.join(prefix, name)) for name in _INSTALLATION)
+    is_one = any(hostfs.exists(os.path.join(prefix, name)) for name in _INSTALLATION)
     return prefix if is_one else folder
 
 
@@ -129,25 +130,23 @@ def _installation_of(program: str, home: str) -> str:
 def _programs(entry: str, home: str, found: Toolchains) -> Iterator[str]:
     """Where the symlinks in a folder of programs lead, if that is hidden."""
     try:
-        with os.scandir(entry) as programs:
-            links = [p.path for p, _ in zip(programs, range(_MOST_PROGRAMS), strict=False)
-                     if p.is_symlink()]  # fmt: skip
-        targets = {os.path.normpath(os.path.join(entry, os.readlink(link))) for link in links}
+        programs = hostfs.entries(entry)[:_MOST_PROGRAMS]
+        links = [p.path for p in programs if p.is_symlink()]
+        targets = {os.path.normpath(os.path.join(entry, hostfs.readlink(link))) for link in links}
     except OSError:
         return
     for target in sorted(targets):
         # Most lead to a neighbour; resolving each would cost more than the rest of the plan.
         if not found.covers(target):
-            real = os.path.realpath(target)
-            if _hidden(real, home) and not found.covers(real) and os.path.isfile(real):
+            real = hostfs.realpath(target)
+            if _hidden(real, home) and not found.covers(real) and hostfs.isfile(real):
                 yield real
 
 
 def _python_of(prefix: str) -> str | None:
     """The folder of the interpreter that a virtual environment was made from."""
     try:
-        with open(os.path.join(prefix, "pyvenv.cfg"), encoding="utf-8") as file:
-            lines = file.read(4096).splitlines()
+        lines = hostfs.read(os.path.join(prefix, "pyvenv.cfg"), 4096).decode().splitlines()
     except (OSError, UnicodeDecodeError):
         return None
     values = (line.partition("=")[2].strip() for line in lines if line.startswith("home"))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
+from sandboxd.policy.plan_cache import PlanCache
 from sandboxd.policy.resolve import Machine
 from sandboxd.supervisor.supervisor import Supervisor
 
@@ -21,6 +22,7 @@ class Service:
     machine: Machine
     dispatcher: Dispatcher
     stop: anyio.Event
+    plans: PlanCache
     clients: int = 0
     started_at: float = field(default_factory=time.monotonic)
     last_busy: float = field(default_factory=time.monotonic)

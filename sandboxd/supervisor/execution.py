@@ -16,7 +16,7 @@ from anyio.abc import TaskGroup
 
 from sandboxd.backends.interface import Backend, Enforcement, explains
 from sandboxd.sandbox import Command, ExitReport, Process, Sandbox, Stdio, TreeUsage
-from sandboxd.supervisor.guard import NO_GUARD, Guard, Protected
+from sandboxd.supervisor.guard import NO_GUARD, Guard, Guards, Protected
 from sandboxd.supervisor.judge import Bench, Judge
 from sandboxd.supervisor.network_reports import host_usage
 from sandboxd.supervisor.outcome import Ended, outcome
@@ -45,10 +45,9 @@ KILL_GRACE_S = 5.0
 class Ground:
     """Where an execution runs.
 
-    `release` lets go of the sandbox early, `leave` is called at the very end. `dispose` does what
-    takes time and nobody waits for. `linger` takes over a command that left processes behind, with
-    the pipes that they still hold; None where nothing may be left behind. `guarded`: the execution
-    watches the protected paths itself.
+    `release` lets go of the sandbox early, `leave` is called at the very end. `linger` takes over
+    a command that left processes behind, with the pipes that they still hold; None where nothing
+    may be left behind. `guards`: None where somebody else watches the protected paths.
     """
 
     backend: Backend
@@ -56,9 +55,8 @@ class Ground:
     enforcement: Enforcement
     release: Callable[[], None]
     leave: Callable[[], None]
-    dispose: Callable[[Callable[[], None]], None]
     linger: Callable[[Process, list[int]], None] | None = None
-    guarded: bool = True
+    guards: Guards | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +183,7 @@ class Execution:
             isolated=self.backend != "none", mounts=ground.backend.mounts,
             pty=request.pty is not None,
         )  # fmt: skip
-        guard = Guard(plan.sandbox) if ground.guarded else NO_GUARD
+        guard = ground.guards.take(plan.sandbox) if ground.guards is not None else NO_GUARD
         if plan.sandbox.network.kind == "allow_hosts":
             self._traffic = Traffic()
         self._scene = Scene(judge, guard)
@@ -205,8 +203,8 @@ class Execution:
                 self._command(ground), self._child_ends
             )
         except BaseException:
-            if self._scene is not None and self._scene.guard.needed:
-                ground.dispose(self._scene.guard.close)
+            if self._scene is not None and ground.guards is not None:
+                ground.guards.done(self._scene.guard)
             raise
         return await self._run(process, scene, ground)
 
@@ -246,9 +244,8 @@ class Execution:
             await self._swept(process, guard)
             if not kept:
                 process.close()
-            guard.stop()
-            if guard.needed:
-                ground.dispose(guard.close)
+            if ground.guards is not None:
+                ground.guards.done(guard)
 
     async def _swept(self, process: Process, guard: Guard) -> None:
         """However it ended: what appeared of the protected paths does not stay."""

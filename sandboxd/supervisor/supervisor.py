@@ -18,6 +18,7 @@ from sandboxd.policy.resolve import Machine
 from sandboxd.supervisor.background import Background
 from sandboxd.supervisor.execution import Execution, Ground
 from sandboxd.supervisor.executions import Executions
+from sandboxd.supervisor.guard import Guards
 from sandboxd.supervisor.judge import Bench
 from sandboxd.supervisor.persistent import PersistentSandbox, PersistentSandboxes
 from sandboxd.supervisor.pool import Held, WarmPool
@@ -46,6 +47,7 @@ class Supervisor:
         self._background = Background(tasks)
         self.pool = WarmPool(machine.config.pool, self._background)
         self.sandboxes = PersistentSandboxes(self._background)
+        self._guards = Guards(self._dispose)
         self._stopping = False
 
     # executing
@@ -126,7 +128,9 @@ class Supervisor:
                 released = True
                 self.pool.let_go(held.hold)
 
-        return Ground(backend, held.sandbox, enforcement, release, release, self._dispose)
+        return Ground(
+            backend, held.sandbox, enforcement, release, release, guards=self._guards
+        )
 
     def _ground_in(self, place: PersistentSandbox, plan: Plan) -> Ground:
         enforcement = place.backend.enforcement(plan)
@@ -137,8 +141,8 @@ class Supervisor:
             place.last_used = time.monotonic()
 
         return Ground(
-            place.backend, place.sandbox, enforcement, _keep, leave, self._dispose,
-            linger=self.sandboxes.linger, guarded=False,
+            place.backend, place.sandbox, enforcement, _keep, leave,
+            linger=self.sandboxes.linger,
         )  # fmt: skip
 
     def _dispose(self, work: Callable[[], None]) -> None:
@@ -186,6 +190,7 @@ class Supervisor:
                 await waiting[0].finished()
         await self.sandboxes.close()
         await self.pool.close()
+        self._guards.close()
 
 
 def _keep() -> None:

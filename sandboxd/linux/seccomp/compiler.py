@@ -87,6 +87,9 @@ def assemble(rules: Iterable[Rule], *, default: int, arch: int = 0) -> bytes:
     with _libseccomp:
         program = pyseccomp.SyscallFilter(_action(pyseccomp, default))
         program.set_attr(pyseccomp.Attr.ACT_BADARCH, pyseccomp.KILL_PROCESS)
+        # A binary tree: the kernel tries every call number when it loads a filter, and a list of
+        # rules makes that a third of a millisecond for each command.
+        program.set_attr(pyseccomp.Attr.CTL_OPTIMIZE, 2)
         if arch not in (0, pyseccomp.system_arch()):
             program.add_arch(arch)
             program.remove_arch(pyseccomp.system_arch())

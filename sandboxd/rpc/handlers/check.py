@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from sandboxd.backends.select import working
 from sandboxd.policy.plan import Plan
-from sandboxd.policy.resolve import plan_for
 from sandboxd.rpc.call import Call
 from sandboxd.rpc.dispatch import later
 from sandboxd.rpc.wishes import wish_of
@@ -15,7 +14,7 @@ from sandboxd_proto.messages.server import CheckParams, CheckResult, ResolvedMan
 @later
 async def manifest_check(call: Call, params: CheckParams) -> CheckResult:
     machine, supervisor = call.service.machine, call.service.supervisor
-    plan = plan_for(wish_of(params), machine)
+    plan = call.service.plans.plan_for(wish_of(params))
     backend = await working(plan, machine.config, supervisor.registry)
     return CheckResult(
         backend=backend.name,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sandboxd.denials import Asked
 from sandboxd.policy.plan import Plan
-from sandboxd.policy.resolve import moved, plan_for
+from sandboxd.policy.resolve import moved
 from sandboxd.rpc.call import Call
 from sandboxd.rpc.dispatch import Later
 from sandboxd.rpc.notices import ClientListener
@@ -76,9 +76,8 @@ def _asked(params: ExecuteParams, plan: Plan) -> Asked:
 
 
 def _plan(call: Call, params: ExecuteParams) -> Plan:
-    machine = call.service.machine
     if params.sandbox is None:
-        return plan_for(wish_of(params), machine)
+        return call.service.plans.plan_for(wish_of(params))
     for field in ("manifest", "preset", "workspace", "backend"):
         if getattr(params, field) is not None:
             raise InvalidParams(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from sandboxd.policy.resolve import plan_for
 from sandboxd.rpc.call import Call
 from sandboxd.rpc.dispatch import later
 from sandboxd.rpc.handlers.execution import NOTHING
@@ -22,7 +21,7 @@ from sandboxd_proto.messages.sandbox import (
 async def create(call: Call, params: SandboxCreateParams) -> SandboxCreated:
     if params.session is not None:
         raise NotFound(f"there is no session {params.session!r}", field="session")
-    plan = plan_for(wish_of(params), call.service.machine)
+    plan = call.service.plans.plan_for(wish_of(params))
     made = await call.service.supervisor.create_sandbox(plan, params.idle_secs)
     return SandboxCreated(sandbox=made.id)
 

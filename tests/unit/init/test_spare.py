@@ -1,0 +1,119 @@
+"""The spare: a keeper and a child that wait for the next command, and may be harmed meanwhile."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import pytest
+from init_driver import Init, Place, ready_init
+from init_trees import tree_of
+from support.processes import Process
+
+from sandboxd.linux import init_wire as wire
+
+KEEP = wire.ExecFlag.KEEP_BACKGROUND
+
+
+def waiting(init: Init) -> list[Process]:
+    """Keeper and child, in this order, as soon as both are there and only they are."""
+    deadline = time.monotonic() + 20
+    while True:
+        found = sorted(tree_of(init), key=lambda one: one.pid)
+        if len(found) == 2 and found[1].parent == found[0].pid:
+            return found
+        assert time.monotonic() < deadline, found
+        time.sleep(0.005)
+
+
+@pytest.fixture
+def spared() -> Init:
+    with ready_init(Place()) as init:
+        yield init
+
+
+def test_a_command_is_what_the_spare_was(spared: Init) -> None:
+    _, child = waiting(spared)
+    ended = spared.shell("echo $$").wait()
+    assert ended.stdout.split() == [str(child.pid).encode()]
+    assert ended.kinds == ["Started", "Exited", "Gone"]
+
+
+def test_a_sandbox_for_one_command_gets_no_second_spare(spared: Init) -> None:
+    waiting(spared)
+    assert spared.exec("true").wait().code == 0
+    assert spared.shell("sleep 0.1").wait().code == 0
+    assert tree_of(spared) == []
+
+
+def test_a_sandbox_that_stays_gets_another(spared: Init) -> None:
+    pids = set()
+    for _ in range(5):
+        _, child = waiting(spared)
+        pids.add(child.pid)
+        assert spared.exec("true", flags=KEEP).wait().code == 0
+    assert len(pids) == 5
+
+
+@pytest.mark.parametrize(
+    ("which", "number"), [(0, signal.SIGKILL), (1, signal.SIGKILL), (0, signal.SIGSTOP)]
+)
+def test_a_spare_that_was_killed_or_stopped_costs_nothing(
+    spared: Init, which: int, number: int
+) -> None:
+    harmed = waiting(spared)[which]
+    os.kill(harmed.pid, number)
+    deadline = time.monotonic() + 20
+    while any(one.pid == harmed.pid for one in tree_of(spared)):
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    ended = spared.shell("exit 7").wait()
+    assert ended.kinds == ["Started", "Exited", "Gone"]
+    assert ended.code == 7
+
+
+def test_a_stopped_child_can_be_killed(spared: Init) -> None:
+    """It never becomes the command; whoever waits for it ends it like any other."""
+    os.kill(waiting(spared)[1].pid, signal.SIGSTOP)
+    command = spared.exec("true")
+    command.send(wire.Kill())
+    assert command.wait().kinds == ["ExecFailed"]
+    assert spared.exec("true").wait().code == 0
+
+
+def test_a_spare_killed_at_any_moment_gives_a_clear_answer(spared: Init) -> None:
+    for _ in range(40):
+        os.kill(waiting(spared)[1].pid, signal.SIGKILL)
+        command = spared.shell("exit 7", flags=KEEP)
+        assert command.wait().kinds in (["Started", "Exited", "Gone"], ["ExecFailed"])
+        os.kill(waiting(spared)[0].pid, signal.SIGKILL)
+        command = spared.shell("exit 7", flags=KEEP)
+        assert command.wait().kinds in (["Started", "Exited", "Gone"], ["ExecFailed"])
+
+
+def test_a_spare_holds_nothing_of_others(spared: Init) -> None:
+    """Neither the control socket nor another command's channel or output."""
+    running = spared.shell("sleep 600", flags=KEEP)
+    running.started()
+    theirs: set[str] = set()
+    deadline = time.monotonic() + 20
+    while not theirs:
+        assert time.monotonic() < deadline
+        for one in tree_of(spared):
+            if one.name == "sandboxd-init" and one.parent not in (spared.process.pid,):
+                folder = f"/proc/{one.pid}/fd"
+                theirs = {os.readlink(f"{folder}/{fd}") for fd in os.listdir(folder)}
+    # Its stdio, the pipe that says how far it came, and the socket on which the command comes.
+    assert len([one for one in theirs if one.startswith("socket:")]) == 1, theirs
+    assert len([one for one in theirs if one.startswith("pipe:")]) == 1, theirs
+    assert {one for one in theirs if one.startswith("/")} <= {"/dev/null"}, theirs
+    running.send(wire.Kill())
+    running.wait()
+
+
+def test_the_spare_ends_with_the_sandbox(spared: Init) -> None:
+    left = waiting(spared)
+    assert spared.close() == 0
+    for one in left:
+        assert not os.path.exists(f"/proc/{one.pid}")

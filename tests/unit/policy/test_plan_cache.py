@@ -1,0 +1,207 @@
+"""A kept plan is the plan that would be made now, whatever has happened to the host's files."""
+
+from __future__ import annotations
+
+import ast
+import os
+import random
+import shutil
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.users import unprivileged_user
+
+import sandboxd.policy
+from sandboxd.policy.plan_cache import MAX_PLANS, PlanCache
+from sandboxd.policy.resolve import Machine, Wish, plan_for
+from sandboxd_proto.errors import SandboxdError
+from sandboxd_proto.manifest import Manifest
+
+NAMES = [
+    ".ssh", ".aws/credentials", ".netrc", ".config/gh/hosts.yml", ".gitconfig", ".config",
+    ".local/share/keyrings", ".envrc", ".vscode/settings.json", ".git/hooks/pre-commit",
+    ".git/config", ".git/info/attributes", ".git/modules/a/config", ".gitmodules", ".mcp.json",
+    ".git/worktrees/x/gitdir", ".git", "sub/.git", ".husky", "Makefile",
+]  # fmt: skip
+CONTENTS = [
+    "", "[core]\n\thooksPath = hooks\n", "[core]\n\thooksPath = .git\n", "gitdir: .git/modules/a\n",
+    "[include]\n\tpath = ../other\n", '[submodule "a"]\n\tpath = sub\n\turl = x\n',
+]  # fmt: skip
+
+
+def remove(path: Path) -> None:
+    if path.is_symlink() or not path.is_dir():
+        path.unlink(missing_ok=True)
+    else:
+        shutil.rmtree(path)
+
+
+def change(rng: random.Random, root: Path) -> None:
+    path = root / rng.choice(NAMES)
+    kind = rng.choice(["write", "folder", "remove", "link", "rename", "mode", "append", "touch"])
+    try:
+        if kind == "remove":
+            remove(path)
+        elif kind == "rename" and path.exists():
+            path.rename(path.with_name(path.name + ".aside"))
+        elif kind == "mode" and path.exists():
+            path.chmod(rng.choice([0o700, 0o755, 0o000]) | (0o700 if path.is_dir() else 0))
+        elif kind == "append" and path.is_file():
+            with path.open("a") as file:
+                file.write(rng.choice(CONTENTS))
+        elif kind == "touch" and path.exists():
+            os.utime(path.parent, (1, 1))  # a timestamp that a command may set proves nothing
+        elif not path.exists() and not path.is_symlink():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if kind == "link":
+                path.symlink_to(rng.choice([str(root), "nowhere", str(root / rng.choice(NAMES))]))
+            elif kind == "folder":
+                path.mkdir()
+            else:
+                path.write_text(rng.choice(CONTENTS))
+    except OSError:
+        pass  # a file in the place of a folder: nothing happened
+
+
+def outcome(make: Callable[[], Any]) -> Any:
+    try:
+        return make()
+    except SandboxdError as error:
+        return error.message
+
+
+def wishes(home: Path, workspace: Path) -> list[Wish]:
+    place = {"preset": "workspace-write", "workspace": str(workspace), "manifest_given": True}
+    return [
+        Wish(manifest=Manifest(), **place),
+        Wish(manifest=Manifest(fs_read_allow=[str(home)]), **place),
+        Wish(manifest=Manifest(base="host", fs_deny=[str(home / "src")]), **place),
+        Wish(manifest=Manifest(fs_write_allow=[str(home / "src")]), manifest_given=True),
+    ]
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_a_kept_plan_is_the_plan_of_now(
+    machine: Machine, home: Path, repository: Path, seed: int
+) -> None:
+    rng = random.Random(seed)
+    cache = PlanCache(machine)
+    asked = wishes(home, repository)
+    for step in range(40):
+        for _ in range(rng.choice([0, 0, 1, 1, 3])):
+            change(rng, rng.choice([home, repository]))
+        if step % 10 == 0:
+            time.sleep(0.06)  # what just changed is not trusted; later it is
+        wish = rng.choice(asked)
+        assert outcome(lambda w=wish: cache.plan_for(w)) == outcome(
+            lambda w=wish: plan_for(w, machine)
+        ), step
+
+
+def settled(machine: Machine, wish: Wish) -> tuple[PlanCache, Any]:
+    """A cache that has the plan: files that changed a moment ago are not relied on."""
+    cache = PlanCache(machine)
+    cache.plan_for(wish)  # makes the folder for caches
+    time.sleep(0.1)
+    plan = cache.plan_for(wish)
+    assert cache.plan_for(wish) is plan
+    return cache, plan
+
+
+def test_the_same_plan_is_given_again(machine: Machine, home: Path, repository: Path) -> None:
+    for wish in wishes(home, repository):
+        settled(machine, wish)
+
+
+def test_work_in_the_workspace_keeps_the_plan(
+    machine: Machine, home: Path, repository: Path
+) -> None:
+    """What a build does all the time must not cost a new plan each time."""
+    wish = wishes(home, repository)[0]
+    cache, plan = settled(machine, wish)
+    for number in range(5):
+        (repository / f"made-{number}").write_text("x")
+        (home / f"note-{number}").write_text("x")
+        (repository / "file").write_text("changed")
+        kept = cache.plan_for(wish)
+        assert kept == plan
+    (repository / ".envrc").write_text("x")
+    assert cache.plan_for(wish) != plan
+
+
+def test_the_owner_of_the_workspace_matters(
+    machine_with: Callable[..., Machine], repository: Path, home: Path
+) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can give files away")
+    wish = wishes(home, repository)[0]
+    cache, plan = settled(machine_with(uid=0), wish)
+    os.chown(repository, unprivileged_user().pw_uid, -1)
+    assert plan.sandbox.run_as is None
+    assert cache.plan_for(wish).sandbox.run_as is not None
+
+
+@pytest.mark.parametrize("target", ["workspace", "file"])
+def test_what_is_mounted_over_a_path_is_another_one(
+    machine: Machine, repository: Path, home: Path, target: str
+) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount on the host")
+    other = home / "other"
+    other.mkdir()
+    (other / "file").write_text("other")
+    over = repository if target == "workspace" else repository / "file"
+    source = other if target == "workspace" else other / "file"
+    wish = Wish(
+        manifest=Manifest(fs_read_allow=[str(repository / "file")]), preset="workspace-write",
+        workspace=str(repository), manifest_given=True,
+    )  # fmt: skip
+    cache, plan = settled(machine, wish)
+    subprocess.run(["mount", "--bind", source, over], check=True)
+    try:
+        assert cache.plan_for(wish) == plan_for(wish, machine) != plan
+    finally:
+        subprocess.run(["umount", over], check=True)
+
+
+def test_refusals_are_not_kept(machine: Machine, repository: Path) -> None:
+    missing = repository / "later"
+    wish = Wish(manifest=Manifest(fs_read_allow=[str(missing)]), manifest_given=True)
+    cache = PlanCache(machine)
+    with pytest.raises(SandboxdError, match="does not exist"):
+        cache.plan_for(wish)
+    missing.mkdir()
+    assert cache.plan_for(wish).sandbox.paths("read") == [str(missing)]
+
+
+def test_plans_are_bounded(machine: Machine) -> None:
+    cache = PlanCache(machine)
+    for number in range(MAX_PLANS + 20):
+        cache.plan_for(Wish(manifest=Manifest(env={"A": str(number)}), manifest_given=True))
+    assert len(cache._kept) == MAX_PLANS
+
+
+LOOKS = {
+    "lstat", "stat", "readlink", "access", "listdir", "scandir", "open", "realpath", "exists",
+    "lexists", "isdir", "isfile", "islink", "samefile", "getsize", "getmtime", "walk", "glob",
+}  # fmt: skip
+
+
+def test_the_policy_looks_at_files_in_one_place_only() -> None:
+    """A look that is not noted would make a kept plan outlive what it rests on."""
+    folder = Path(sandboxd.policy.__file__).parent
+    found = []
+    for path in folder.glob("*.py"):
+        if path.name in ("hostfs.py", "plan_cache.py"):
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Attribute) and node.attr in LOOKS:
+                if ast.unparse(node.value) in ("os", "os.path", "glob", "Path", "pathlib"):
+                    found.append(f"{path.name}:{node.lineno} {ast.unparse(node)}")
+            elif isinstance(node, ast.Name) and node.id in ("open", "Path"):
+                found.append(f"{path.name}:{node.lineno} {node.id}")
+    assert found == []
