@@ -21,6 +21,7 @@ from sandboxd.backends.docker.counted import CountedSandbox
 from sandboxd.backends.docker.counters import Counters
 from sandboxd.backends.docker.dial import ENTRY, INSIDE, Doorstep
 from sandboxd.backends.docker.engine import Engine, EngineError
+from sandboxd.backends.docker.inodes import inode_checks
 from sandboxd.backends.docker.lifetime import Containers, new_name
 from sandboxd.backends.docker.mounts import Bind, Mount
 from sandboxd.backends.docker.netns_helper import NetnsHelpers
@@ -32,7 +33,7 @@ from sandboxd.linux import init_wire as wire
 from sandboxd.linux.handed_sockets import SocketWish
 from sandboxd.linux.init_sandbox import InitSandbox, SetupRefused
 from sandboxd.linux.launch import LaunchFailed
-from sandboxd.linux.openat import open_checked, unchanged
+from sandboxd.linux.openat import unchanged
 from sandboxd.linux.seccomp import FilterSpec
 from sandboxd.policy.layout import Layout
 from sandboxd.policy.plan import RunAs, SandboxSpec
@@ -70,7 +71,7 @@ class WithInit:
     async def open(self, making: Making) -> AsyncIterator[Sandbox]:
         """LaunchFailed when the init does not come up; EngineError as the engine says it."""
         name = new_name()
-        checks = _checks(making.mounts)
+        checks = inode_checks(making.mounts)
         step = Doorstep(self._parent, name, self._init, making.owner)
         try:
             mounts = [*making.mounts, Bind(step.folder, INSIDE)]
@@ -147,21 +148,6 @@ async def _set_up(inner: InitSandbox, making: Making, checks: list[wire.Check]) 
             raise LaunchFailed(f"no word from the container's init: {error}") from None
         except wire.InitLied as lie:
             raise LaunchFailed(f"the init said something impossible: {lie}") from None
-
-
-def _checks(mounts: Sequence[Mount]) -> list[wire.Check]:
-    """The engine binds by name, and may see other files than we do: each inode is compared inside,
-    before any command runs."""
-    found: list[wire.Check] = []
-    for mount in mounts:
-        if isinstance(mount, Bind) and mount.checked:
-            if mount.identity is not None:
-                os.close(open_checked(mount.source, mount.identity))
-            status = os.stat(mount.source)
-            found.append(
-                wire.Check(path=mount.dest, device=status.st_dev, inode=status.st_ino)
-            )
-    return found
 
 
 def _filter(spec: SandboxSpec, command: Command) -> FilterSpec:
