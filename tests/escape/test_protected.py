@@ -246,29 +246,30 @@ def test_unfinished_rebase_with_a_command_in_it_does_not_stay(box: Box, reposito
 def test_protection_lost_by_a_rename_on_the_host_ends_the_command(
     box: Box, repository: Path
 ) -> None:
-    """`git config` on the host renames a file over the mount point: the mount inside is gone."""
+    """`git config` on the host renames a file over the mount point: the mount inside is gone.
+
+    The command waits for the end of its input before it writes, and firm walls end it before that.
+    """
     victim = Victim(repository / ".git/config")
-    loop = python("""
+    program = python("""
         print("up", flush=True)
-        until = time.monotonic() + 20
-        while time.monotonic() < until:
-            try:
-                open(args[0], "w").write("changed")
-                worked()
-            except OSError:
-                time.sleep(0.001)
-        blocked("still protected")
+        sys.stdin.read()
+        open(args[0], "w").write("changed")
+        worked()
     """)
     with box.daemon.connect() as connection:
-        params = {"argv": [*loop, str(victim)], "preset": "workspace-write",
-                  "workspace": str(repository), "stream": True, "execution_id": "loop"}  # fmt: skip
+        params = {"argv": [*program, str(victim)], "preset": "workspace-write",
+                  "workspace": str(repository), "stream": True, "stdin_open": True,
+                  "execution_id": "waiting"}  # fmt: skip
         request = connection.start("execute", params)
         connection.wait_until(
-            lambda: "up" in connection.output("loop") or connection.has_answered(request)
+            lambda: "up" in connection.output("waiting") or connection.has_answered(request)
         )
         saved = repository / ".git/config.lock"
         saved.write_text("saved by the host\n")
         saved.rename(victim.path)
+        if not box.firm:
+            connection.call("execution/close_stdin", {"execution_id": "waiting"})
         result = connection.result(request)
     if box.firm:
         assert result["outcome"] == "isolation_lost", result

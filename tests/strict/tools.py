@@ -102,7 +102,7 @@ FILES = (
         mkdir -p d/e; for n in 1 2 3 4; do echo "v=$n" >d/e/$n.txt; done
         find d -name '*.txt' -newermt 2000-01-01 -print0 | xargs -0 -P 2 -n 1 sed -i 's/v/w/'
         cat d/e/*.txt; find d -name 4.txt -delete; grep -rc w d | sort
-        find d -type f -exec wc -c {} +
+        find d -type f -exec wc -c {} + | LC_ALL=C sort
         awk -F= '{ s += $2 } END { print s; "echo sub" | getline x; print x }' d/e/*.txt
         """,
         """
