@@ -114,6 +114,11 @@ class Docker:
 
     # what every backend has
 
+    @property
+    def explains(self) -> bool:
+        """What the init notices on the way is too much for an engine's streams."""
+        return self._likely_way() == "init"
+
     async def probe(self) -> Probe:
         try:
             self._facts = None

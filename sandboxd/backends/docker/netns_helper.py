@@ -17,9 +17,10 @@ from contextlib import AsyncExitStack
 
 from sandboxd.backends.docker.container import Frame
 from sandboxd.backends.docker.dial import INSIDE, Doorstep
-from sandboxd.backends.docker.engine import Body
+from sandboxd.backends.docker.engine import Body, EngineError
 from sandboxd.backends.docker.lifetime import Containers, new_name
-from sandboxd.linux.handed_sockets import PATH, SocketWish, ask, received
+from sandboxd.linux.handed_sockets import PATH, SocketWish, ask, failed, received
+from sandboxd.linux.launch import LaunchFailed
 from sandboxd.policy.plan import RunAs
 
 ENTRY = (f"{INSIDE}/netns", "--connect", f"{INSIDE}/control")
@@ -43,7 +44,7 @@ class NetnsHelpers:
     async def sockets(
         self, container: str, frame: Frame, wishes: Sequence[SocketWish], stack: AsyncExitStack
     ) -> list[socket.socket]:
-        """One for each wish, in order, or SandboxUnavailable, LaunchFailed or EngineError.
+        """One for each wish, in order, or SandboxUnavailable.
 
         The engine removes the helper when it has ended; that it is gone is seen to by `stack`.
         """
@@ -51,9 +52,14 @@ class NetnsHelpers:
         step = Doorstep(self._parent, name, self._ready(), root)
         stack.callback(step.close)
         body = helper_body(container, step.folder, frame)
-        helper = await stack.enter_async_context(self._containers.created(body, name))
-        await self._containers.engine.start(helper)
-        channel, _ = await step.answered(helper, root.uid, lambda: self._ended(helper))
+        try:
+            helper = await stack.enter_async_context(self._containers.created(body, name))
+            await self._containers.engine.start(helper)
+            channel, _ = await step.answered(helper, root.uid, lambda: self._ended(helper))
+        except EngineError as error:
+            raise failed(f"the engine refused the helper: {error.message}") from None
+        except LaunchFailed as why:
+            raise failed(f"no helper came up: {why}") from None
         with channel:
             ask(channel, wishes)
             return await received(channel, wishes)

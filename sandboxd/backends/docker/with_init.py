@@ -134,6 +134,8 @@ async def _set_up(inner: InitSandbox, making: Making, checks: list[wire.Check]) 
         abi = making.landlock_abi
         ruleset = held.enter_context(confinement.ruleset(abi)) if abi else None
         flags = wire.SetupFlag.WATCH_MOUNTS | wire.SetupFlag.REQUIRE_PID1
+        if making.spec.network.kind == "deny":
+            flags |= wire.SetupFlag.NOTIFY
         setup = wire.Setup(
             flags=flags | (wire.SetupFlag.HAS_RULESET if ruleset else wire.SetupFlag(0)),
             checks=checks,
