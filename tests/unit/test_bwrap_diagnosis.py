@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from support.users import as_user, unprivileged_user
 
-from sandboxd.backends.bubblewrap.diagnosis import explain
+from sandboxd.backends.bubblewrap.diagnosis import explain, mounts_moved
 from sandboxd.backends.bubblewrap.host_facts import HostFacts
 
 SUPPORT = Path(__file__).parents[1] / "support"
@@ -207,3 +207,23 @@ def test_a_real_setuid_bwrap(tmp_path: Path):
         assert "bwrap is setuid, which has no effect under no_new_privs" in told
     finally:
         shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize(
+    ("said", "moved"),
+    [
+        (
+            "bwrap: Can't bind mount /oldroot/ on /newroot/: Unable to apply mount flags: remount "
+            '"/newroot/srv/engine/overlay2/c24d/merged": No such file or directory',
+            True,
+        ),
+        (TOO_MANY, False),
+        (
+            "bwrap: Can't bind mount /oldroot/a on /newroot/a: Unable to apply mount flags: "
+            'remount "/newroot/a": Operation not permitted',
+            False,
+        ),
+    ],
+)
+def test_a_mount_that_went_away_is_worth_another_attempt(said: str, moved: bool) -> None:
+    assert mounts_moved(said) is moved

@@ -6,7 +6,7 @@ import os
 import pwd
 import shutil
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, asynccontextmanager
 
 from sandboxd.backends.bubblewrap import diagnosis
 from sandboxd.backends.bubblewrap.arguments import (
@@ -39,6 +39,13 @@ from sandboxd.sandbox import Command, Sandbox
 from sandboxd_proto.errors import SandboxUnavailable
 
 _TRIVIAL = SandboxSpec(base="minimal", network=NetworkRule("deny"))
+
+
+ATTEMPTS = 3  # container engines mount and unmount all the time, and bwrap binds what it has listed
+
+
+class _MountsMoved(SandboxUnavailable):
+    """Worth another attempt: it has nothing to do with this sandbox."""
 
 
 class Bubblewrap:
@@ -79,6 +86,18 @@ class Bubblewrap:
         if program is None:
             missing = diagnosis.NOT_INSTALLED
             raise SandboxUnavailable(missing.reason, remedy=missing.remedy)
+        async with AsyncExitStack() as stack:
+            for attempt in range(ATTEMPTS):
+                try:
+                    sandbox = await stack.enter_async_context(self._attempt(spec, program))
+                    break
+                except _MountsMoved:
+                    if attempt == ATTEMPTS - 1:
+                        raise
+            yield sandbox
+
+    @asynccontextmanager
+    async def _attempt(self, spec: SandboxSpec, program: Program) -> AsyncIterator[Sandbox]:
         with ExitStack() as held:
             sources: dict[str, Bind] = {}
             plan = self._launch(spec, program, held, sources)
@@ -93,6 +112,11 @@ class Bubblewrap:
                 refusal = unreachable(str(failed), sources, spec.run_as)
                 if refusal is not None:
                     raise refusal from None
+                if diagnosis.mounts_moved(str(failed)):
+                    raise _MountsMoved(
+                        f"mounts of this host changed while bwrap bound them: {failed}",
+                        remedy="send the request again",
+                    ) from None
                 why = diagnosis.explain(str(failed), program.path)
                 raise SandboxUnavailable(why.reason, remedy=why.remedy) from None
 

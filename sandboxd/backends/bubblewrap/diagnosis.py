@@ -51,6 +51,11 @@ _NO_MOUNT = (
 )
 
 
+def mounts_moved(said: str) -> bool:
+    """A mount of the host was gone when bwrap came to it."""
+    return "Unable to apply mount flags" in said and "No such file or directory" in said
+
+
 def explain(said: str, bwrap: str | None = None, facts: HostFacts | None = None) -> Unavailable:
     """`said`: what bwrap wrote to stderr, or what the init reported."""
     facts = facts or HostFacts.current(bwrap)
