@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable
+from dataclasses import replace
 
 import anyio
 
@@ -19,6 +20,7 @@ from sandboxd.linux.init_process import InitProcess
 from sandboxd.linux.rlimits import rlimits
 from sandboxd.linux.seccomp import FilterSpec
 from sandboxd.linux.terminal import Terminal
+from sandboxd.policy.plan import Limits
 from sandboxd.sandbox import Command, PtyRequest, Stdio
 from sandboxd_proto.errors import ExecFailed, SandboxUnavailable
 
@@ -30,6 +32,9 @@ _FLAGS = tuple(
     )
 )  # fmt: skip
 FilterFor = Callable[[Command], FilterSpec]
+
+
+_USUAL = Command(argv=("/",), env=(), cwd="/", limits=Limits(), syscall_policy="baseline")
 
 
 class SetupRefused(Exception):
@@ -51,7 +56,12 @@ class InitSandbox:
 
     async def set_up(self, setup: wire.Setup, ruleset: int | None) -> None:
         """Until the init is ready. SetupRefused says what it could not do."""
-        await packets.send(self._control, setup, () if ruleset is None else (ruleset,))
+        descriptors = [] if ruleset is None else [ruleset]
+        expected = self._expected_filter()
+        if expected is not None:
+            setup = replace(setup, flags=setup.flags | wire.SetupFlag.HAS_FILTER)
+            descriptors.append(expected)
+        await packets.send(self._control, setup, descriptors)
         data = await packets.receive(self._control)
         if not data:
             raise SetupRefused("")
@@ -63,6 +73,12 @@ class InitSandbox:
                 raise SetupRefused(f"the init could not set the sandbox up ({reason})")
             case other:
                 raise wire.InitLied(f"{other} instead of ready")
+
+    def _expected_filter(self) -> int | None:
+        """What most commands have. A child that has loaded it can still get as far as its exec;
+        with an allowlist it could not."""
+        spec = self._filter_for(_USUAL)
+        return filter_descriptor(spec) if spec.level == "baseline" else None
 
     @property
     def alive(self) -> bool:

@@ -13,6 +13,7 @@ import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, IntFlag
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address
 from typing import TypeVar
 
@@ -73,6 +74,7 @@ class SetupFlag(IntFlag):
     REQUIRE_PID1 = 4
     GUARD = 8
     NOTIFY = 16
+    HAS_FILTER = 32
 
 
 class ExecFlag(IntFlag):
@@ -164,7 +166,8 @@ class Rlimit:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Setup:
-    """Descriptors to send along: the ruleset, if HAS_RULESET."""
+    """Descriptors to send along: the ruleset, if HAS_RULESET; the filter that the next command will
+    most likely have, if HAS_FILTER."""
 
     flags: SetupFlag = _NO_SETUP_FLAGS
     checks: Sequence[Check] = ()
@@ -271,6 +274,12 @@ def _variable(name: str, value: str) -> bytes:
     return _string(f"{name}={value}")
 
 
+@lru_cache(maxsize=32)
+def _environment(env: tuple[tuple[str, str], ...]) -> bytes:
+    """Kept: the next command of the same plan has the same."""
+    return _array(_variable(name, value) for name, value in env)
+
+
 def _rlimit(limit: Rlimit) -> bytes:
     if limit.resource not in range(RLIMITS):
         raise ValueError(f"no such resource limit: {limit.resource}")
@@ -285,7 +294,7 @@ def _exec(request: Exec) -> bytes:
             _unsigned("IHH", request.flags, request.rows, request.columns),
             _string(request.cwd),
             _array(_string(argument) for argument in request.argv),
-            _array(_variable(name, value) for name, value in request.env),
+            _environment(tuple(request.env)),
             _array(_rlimit(limit) for limit in request.rlimits),
             _unsigned(
                 "QQI", request.tree_memory_bytes, request.tree_cpu_us, request.tree_processes

@@ -54,7 +54,8 @@ class PlanCache:
         with hostfs.noting() as notes:
             plan = plan_for(wish, self._machine)
         if not notes.fleeting:
-            self._kept[key] = _Kept(plan, hostfs.Basis(notes))
+            own = (grant.path for grant in plan.sandbox.grants)
+            self._kept[key] = _Kept(plan, hostfs.Basis(notes, own))
             if len(self._kept) > MAX_PLANS:
                 self._kept.popitem(last=False)
         return plan

@@ -92,6 +92,15 @@ static bool load_filter(unsigned short count)
     return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) == 0;
 }
 
+static bool loaded_ahead;
+
+bool child_load_ahead(int filter)
+{
+    unsigned short length = 0;
+    loaded_ahead = read_filter(filter, &length) && leave_keyring() && load_filter(length);
+    return loaded_ahead;
+}
+
 noreturn void child_run(const struct exec_request *request, struct slot *slot, int terminal,
                         int report, int link)
 {
@@ -112,7 +121,7 @@ noreturn void child_run(const struct exec_request *request, struct slot *slot, i
         fail(slot, errno, "", report);
 
     slot->stage = EXEC_STAGE_SECCOMP;
-    if (request->filter >= 0 && !read_filter(request->filter, &filter_length))
+    if (request->filter >= 0 && !loaded_ahead && !read_filter(request->filter, &filter_length))
         fail(slot, errno, "", report);
 
     slot->stage = EXEC_STAGE_DESCRIPTORS;
@@ -134,7 +143,7 @@ noreturn void child_run(const struct exec_request *request, struct slot *slot, i
         fail(slot, errno, rlimit, report);
 
     slot->stage = EXEC_STAGE_KEYRING;
-    if (!leave_keyring())
+    if (!loaded_ahead && !leave_keyring())
         fail(slot, errno, "", report);
 
     slot->stage = EXEC_STAGE_NO_NEW_PRIVS;
@@ -146,7 +155,7 @@ noreturn void child_run(const struct exec_request *request, struct slot *slot, i
         fail(slot, errno, "", report);
 
     slot->stage = EXEC_STAGE_SECCOMP;
-    if (request->filter >= 0 && !load_filter(filter_length))
+    if (request->filter >= 0 && !loaded_ahead && !load_filter(filter_length))
         fail(slot, errno, "", report);
 
     slot->stage = EXEC_STAGE_TRACE;

@@ -84,6 +84,7 @@ struct setup_request {
     struct path_rule *rules;
     uint32_t rule_count;
     int ruleset;
+    int filter;
 };
 
 struct rlimit_request {
@@ -358,6 +359,9 @@ noreturn void keeper_go_on(const struct exec_request *request, struct slot *slot
 noreturn void child_run(const struct exec_request *request, struct slot *slot, int terminal,
                         int report, int link);
 
+/* Loads the filter ahead of the request, which must then have the same one. False with errno. */
+bool child_load_ahead(int filter);
+
 struct exec_report {
     uint32_t stage;
     int32_t error;
@@ -405,6 +409,8 @@ void command_free(struct command *command);
 
 /* spare.c: the next command's keeper and child */
 
+/* The filter that commands are expected to have; spares load it ahead. Takes the descriptor over. */
+void spare_expect(int filter);
 void spare_make(int signals);
 struct command *spare_waiting(void);
 void spare_lost(void);

@@ -121,6 +121,8 @@ static void on_setup(struct init *init, struct message *message)
     /* After our own steps; evidence only, so a kernel that cannot is no failure. */
     if (request.flags & SETUP_NOTIFY)
         init->listener = notify_listen();
+    if (request.filter >= 0)
+        spare_expect(request.filter);
     free_setup(&request);
     init->ready = true;
     writer.length = 0;

@@ -60,19 +60,22 @@ const char *decode_setup(struct message *message, struct setup_request *request)
 {
     struct cursor cursor = cursor_over(message);
     memset(request, 0, sizeof *request);
-    request->ruleset = -1;
+    request->ruleset = request->filter = -1;
     request->flags = take_u32(&cursor);
     take_checks(&cursor, request);
     take_rules(&cursor, request);
     if (!cursor_done(&cursor))
         return "malformed SETUP";
     if (request->flags & ~(uint32_t)(SETUP_WATCH_MOUNTS | SETUP_HAS_RULESET | SETUP_REQUIRE_PID1 |
-                                     SETUP_GUARD | SETUP_NOTIFY))
+                                     SETUP_GUARD | SETUP_NOTIFY | SETUP_HAS_FILTER))
         return "unknown flag in SETUP";
-    if ((request->flags & SETUP_HAS_RULESET) == 0)
-        return request->rule_count > 0 ? "rules without a ruleset in SETUP" : NULL;
-    request->ruleset = take_descriptor(message);
-    return request->ruleset < 0 ? "no ruleset with SETUP" : NULL;
+    if ((request->flags & SETUP_HAS_RULESET) == 0 && request->rule_count > 0)
+        return "rules without a ruleset in SETUP";
+    if ((request->flags & SETUP_HAS_RULESET) && (request->ruleset = take_descriptor(message)) < 0)
+        return "no ruleset with SETUP";
+    if ((request->flags & SETUP_HAS_FILTER) && (request->filter = take_descriptor(message)) < 0)
+        return "no filter with SETUP";
+    return NULL;
 }
 
 void free_setup(struct setup_request *request)

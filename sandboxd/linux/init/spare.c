@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -23,7 +24,13 @@
 /* What needs more than the spare has: a terminal, a tracer. */
 #define NOT_FOR_SPARES (EXEC_PTY | EXEC_EXPLAIN)
 
+/* So many spares that ended unused, and there are no more until the next command. */
+#define LOST_MAX 8
+
 static struct command *spare;
+static unsigned lost_in_a_row;
+static int expected = -1;
+static struct stat expected_file;
 static int to_keeper = -1, to_child = -1;
 static uint64_t due_ms;
 
@@ -36,6 +43,8 @@ static noreturn void child_wait(struct slot *slot, int report, int hand)
 {
     struct message message;
     struct exec_request request;
+    if (expected >= 0 && !child_load_ahead(expected))
+        _exit(127);
     int keep[] = {report, hand};
     close_all_but(keep, 2);
     struct pollfd given = {.fd = hand, .events = POLLIN};
@@ -101,7 +110,8 @@ void spare_make(int signals)
     pid_t init = getpid();
     int keeper[2], child[2];
     due_ms = 0;
-    if (spare != NULL || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, keeper) != 0)
+    if (spare != NULL || lost_in_a_row == LOST_MAX ||
+        socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, keeper) != 0)
         return;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, child) != 0) {
         close(keeper[0]);
@@ -119,9 +129,28 @@ void spare_make(int signals)
         spare_lost();
 }
 
+void spare_expect(int filter)
+{
+    if (fstat(filter, &expected_file) == 0)
+        expected = filter;
+    else
+        close(filter);
+}
+
+/* A filter cannot be taken back: what was loaded ahead must be what the command is to have. */
+static bool filter_fits(const struct exec_request *request)
+{
+    struct stat file;
+    if (expected < 0 || request->filter < 0)
+        return expected < 0;
+    return fstat(request->filter, &file) == 0 && file.st_dev == expected_file.st_dev &&
+           file.st_ino == expected_file.st_ino;
+}
+
 /* The child hears that there will be nothing for it, and ends. */
 void spare_lost(void)
 {
+    lost_in_a_row++;
     close(to_keeper);
     close(to_child);
     to_keeper = to_child = -1;
@@ -149,7 +178,9 @@ struct command *spare_use(const struct exec_request *request, const uint8_t *pay
 {
     struct command *command = spare;
     uint8_t handover[sizeof request->flags + sizeof request->limits];
-    if (command == NULL || payload == NULL || (request->flags & NOT_FOR_SPARES))
+    lost_in_a_row = 0;
+    if (command == NULL || payload == NULL || (request->flags & NOT_FOR_SPARES) ||
+        !filter_fits(request))
         return NULL;
     memcpy(handover, &request->flags, sizeof request->flags);
     memcpy(handover + sizeof request->flags, &request->limits, sizeof request->limits);

@@ -56,6 +56,7 @@ enum setup_flag {
     SETUP_REQUIRE_PID1 = 4,
     SETUP_GUARD = 8,
     SETUP_NOTIFY = 16,
+    SETUP_HAS_FILTER = 32,
 };
 
 enum exec_flag {

@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import signal
 import time
+from pathlib import Path
 
 import pytest
-from init_driver import Init, Place, ready_init
+from init_driver import Init, Place, ready_init, started_init
 from init_trees import tree_of
 from support.processes import Process
 
 from sandboxd.linux import init_wire as wire
+from sandboxd.linux.filters import filter_descriptor
+from sandboxd.linux.seccomp import FilterSpec
 
 KEEP = wire.ExecFlag.KEEP_BACKGROUND
 
@@ -25,6 +28,18 @@ def waiting(init: Init) -> list[Process]:
             return found
         assert time.monotonic() < deadline, found
         time.sleep(0.005)
+
+
+def gone(init: Init, process: Process) -> None:
+    deadline = time.monotonic() + 20
+    while any(one.pid == process.pid for one in tree_of(init)):
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def own_filters() -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("Seccomp_filters"))
 
 
 @pytest.fixture
@@ -64,10 +79,7 @@ def test_a_spare_that_was_killed_or_stopped_costs_nothing(
 ) -> None:
     harmed = waiting(spared)[which]
     os.kill(harmed.pid, number)
-    deadline = time.monotonic() + 20
-    while any(one.pid == harmed.pid for one in tree_of(spared)):
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
+    gone(spared, harmed)
     ended = spared.shell("exit 7").wait()
     assert ended.kinds == ["Started", "Exited", "Gone"]
     assert ended.code == 7
@@ -117,3 +129,39 @@ def test_the_spare_ends_with_the_sandbox(spared: Init) -> None:
     assert spared.close() == 0
     for one in left:
         assert not os.path.exists(f"/proc/{one.pid}")
+
+
+def test_spares_that_always_end_are_given_up(spared: Init) -> None:
+    for _ in range(8):
+        keeper, _ = waiting(spared)
+        os.kill(keeper.pid, signal.SIGKILL)
+        gone(spared, keeper)
+    time.sleep(0.05)
+    assert tree_of(spared) == []
+    assert spared.exec("true", flags=KEEP).wait().code == 0
+    waiting(spared)
+
+
+@pytest.mark.requires("seccomp")
+def test_a_filter_loaded_ahead_is_only_used_for_the_same(tmp_path: Path) -> None:
+    usual = filter_descriptor(FilterSpec(level="baseline", restrict_families=True))
+    other = filter_descriptor(FilterSpec(level="baseline", restrict_families=False))
+    assert usual is not None
+    assert other is not None
+    script = "grep -E '^Seccomp_filters' /proc/self/status; mount -t tmpfs x /mnt"
+    filtered = {"flags": wire.ExecFlag.HAS_FILTER | KEEP}
+    with started_init(Place()) as init:
+        assert isinstance(init.setup(usual, flags=wire.SetupFlag.HAS_FILTER), wire.Ready)
+        for filter_fd, from_spare in ((usual, True), (other, False), (None, False)):
+            _, child = waiting(init)
+            given = filtered if filter_fd is not None else {"flags": KEEP}
+            command = init.shell(f"echo $$; {script}", filter_fd=filter_fd, **given)
+            ended = command.wait()
+            pid, found, number = ended.stdout.split()
+            assert (int(pid) == child.pid) is from_spare
+            assert found == b"Seccomp_filters:"
+            # One more than we have ourselves, once, whoever loaded it.
+            ours = own_filters()
+            assert int(number) - ours == (0 if filter_fd is None else 1)
+            if filter_fd is None:
+                break  # its spare stays
