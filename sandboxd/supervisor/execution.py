@@ -243,7 +243,7 @@ class Execution:
             self._close_traffic()
             await self._swept(process, guard)
             if not kept:
-                process.close()
+                asyncio.get_running_loop().call_soon(process.close)  # the answer goes first
             if ground.guards is not None:
                 ground.guards.done(guard)
 

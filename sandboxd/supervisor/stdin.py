@@ -16,6 +16,7 @@ class StdinFeed:
         self._fd = fd
         self._is_pty = is_pty
         self._lock: anyio.Lock | None = None
+        self._waiting = False
 
     async def write(self, data: bytes) -> None:
         """Returns when the command's pipe has taken everything; a closed reader is not an error."""
@@ -44,10 +45,13 @@ class StdinFeed:
                 pass
             except OSError:  # nobody reads any more
                 return
+            self._waiting = True
             try:
                 await anyio.wait_writable(self._fd)
             except anyio.ClosedResourceError:  # the command has ended meanwhile
                 return
+            finally:
+                self._waiting = False
 
     def write_now(self, data: bytes) -> bytes:
         """What did not fit into the pipe: most input does, and then nobody has to wait."""
@@ -69,5 +73,6 @@ class StdinFeed:
     def close(self) -> None:
         fd, self._fd = self._fd, -1
         if fd >= 0:
-            anyio.notify_closing(fd)
+            if self._waiting:
+                anyio.notify_closing(fd)
             os.close(fd)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -126,7 +127,8 @@ class Supervisor:
             nonlocal released
             if not released:
                 released = True
-                self.pool.let_go(held.hold)
+                # The answer goes first: starting a task takes a while.
+                asyncio.get_running_loop().call_soon(self.pool.let_go, held.hold)
 
         return Ground(
             backend, held.sandbox, enforcement, release, release, guards=self._guards
