@@ -54,13 +54,20 @@ class InitSandbox:
         self._verify = verify
         self.lost: str | None = None
 
-    async def set_up(self, setup: wire.Setup, ruleset: int | None) -> None:
-        """Until the init is ready. SetupRefused says what it could not do."""
+    async def set_up(
+        self, setup: wire.Setup, ruleset: int | None, *, spare: bool = True
+    ) -> None:
+        """Until the init is ready. SetupRefused says what it could not do.
+
+        `spare`: whether processes for the next command may wait; not where processes are counted.
+        """
         descriptors = [] if ruleset is None else [ruleset]
-        expected = self._expected_filter()
+        flags = setup.flags | (wire.SetupFlag.SPARE if spare else wire.SetupFlag(0))
+        expected = self._expected_filter() if spare else None
         if expected is not None:
-            setup = replace(setup, flags=setup.flags | wire.SetupFlag.HAS_FILTER)
+            flags |= wire.SetupFlag.HAS_FILTER
             descriptors.append(expected)
+        setup = replace(setup, flags=flags)
         await packets.send(self._control, setup, descriptors)
         data = await packets.receive(self._control)
         if not data:

@@ -75,6 +75,7 @@ class SetupFlag(IntFlag):
     GUARD = 8
     NOTIFY = 16
     HAS_FILTER = 32
+    SPARE = 64
 
 
 class ExecFlag(IntFlag):

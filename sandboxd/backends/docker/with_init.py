@@ -143,7 +143,10 @@ async def _set_up(inner: InitSandbox, making: Making, checks: list[wire.Check]) 
         )
         try:
             with anyio.fail_after(READY_S):
-                await inner.set_up(setup, ruleset.fileno() if ruleset else None)
+                # The engine counts every process of the container.
+                counts = making.spec.limits is not None and making.spec.limits.processes is not None
+                descriptor = ruleset.fileno() if ruleset else None
+                await inner.set_up(setup, descriptor, spare=not counts)
         except SetupRefused as refused:
             raise LaunchFailed(str(refused) or "the container's init ended") from None
         except (TimeoutError, OSError) as error:

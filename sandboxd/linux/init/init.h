@@ -409,8 +409,8 @@ void command_free(struct command *command);
 
 /* spare.c: the next command's keeper and child */
 
-/* The filter that commands are expected to have; spares load it ahead. Takes the descriptor over. */
-void spare_expect(int filter);
+/* There may be spares; filter: what commands are expected to have, or -1. Takes it over. */
+void spare_permit(int filter);
 void spare_make(int signals);
 struct command *spare_waiting(void);
 void spare_lost(void);

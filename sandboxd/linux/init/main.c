@@ -121,8 +121,10 @@ static void on_setup(struct init *init, struct message *message)
     /* After our own steps; evidence only, so a kernel that cannot is no failure. */
     if (request.flags & SETUP_NOTIFY)
         init->listener = notify_listen();
-    if (request.filter >= 0)
-        spare_expect(request.filter);
+    if (request.flags & SETUP_SPARE)
+        spare_permit(request.filter);
+    else if (request.filter >= 0)
+        close(request.filter);
     free_setup(&request);
     init->ready = true;
     writer.length = 0;

@@ -67,7 +67,8 @@ const char *decode_setup(struct message *message, struct setup_request *request)
     if (!cursor_done(&cursor))
         return "malformed SETUP";
     if (request->flags & ~(uint32_t)(SETUP_WATCH_MOUNTS | SETUP_HAS_RULESET | SETUP_REQUIRE_PID1 |
-                                     SETUP_GUARD | SETUP_NOTIFY | SETUP_HAS_FILTER))
+                                     SETUP_GUARD | SETUP_NOTIFY | SETUP_HAS_FILTER |
+                                     SETUP_SPARE))
         return "unknown flag in SETUP";
     if ((request->flags & SETUP_HAS_RULESET) == 0 && request->rule_count > 0)
         return "rules without a ruleset in SETUP";

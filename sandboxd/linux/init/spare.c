@@ -28,6 +28,7 @@
 #define LOST_MAX 8
 
 static struct command *spare;
+static bool permitted;
 static unsigned lost_in_a_row;
 static int expected = -1;
 static struct stat expected_file;
@@ -110,7 +111,7 @@ void spare_make(int signals)
     pid_t init = getpid();
     int keeper[2], child[2];
     due_ms = 0;
-    if (spare != NULL || lost_in_a_row == LOST_MAX ||
+    if (!permitted || spare != NULL || lost_in_a_row == LOST_MAX ||
         socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, keeper) != 0)
         return;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, child) != 0) {
@@ -129,12 +130,11 @@ void spare_make(int signals)
         spare_lost();
 }
 
-void spare_expect(int filter)
+void spare_permit(int filter)
 {
-    if (fstat(filter, &expected_file) == 0)
+    permitted = true;
+    if (filter >= 0 && fstat(filter, &expected_file) == 0)
         expected = filter;
-    else
-        close(filter);
 }
 
 /* A filter cannot be taken back: what was loaded ahead must be what the command is to have. */

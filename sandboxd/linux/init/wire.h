@@ -57,6 +57,7 @@ enum setup_flag {
     SETUP_GUARD = 8,
     SETUP_NOTIFY = 16,
     SETUP_HAS_FILTER = 32,
+    SETUP_SPARE = 64,
 };
 
 enum exec_flag {

@@ -233,7 +233,9 @@ def started_init(
 
 @contextmanager
 def ready_init(place: Place, **fields: Any) -> Iterator[Init]:
+    """As the daemon has it: with a spare for the first command."""
     with started_init(place) as init:
+        fields["flags"] = fields.get("flags", 0) | wire.SetupFlag.SPARE
         answer = init.setup(**fields)
         assert isinstance(answer, wire.Ready), answer
         yield init

@@ -17,6 +17,7 @@ from sandboxd.linux.filters import filter_descriptor
 from sandboxd.linux.seccomp import FilterSpec
 
 KEEP = wire.ExecFlag.KEEP_BACKGROUND
+USUAL = wire.SetupFlag.HAS_FILTER | wire.SetupFlag.SPARE
 
 
 def waiting(init: Init) -> list[Process]:
@@ -46,6 +47,14 @@ def own_filters() -> int:
 def spared() -> Init:
     with ready_init(Place()) as init:
         yield init
+
+
+def test_there_is_none_unless_it_is_permitted() -> None:
+    with started_init(Place()) as init:
+        assert isinstance(init.setup(), wire.Ready)
+        assert init.exec("true", flags=KEEP).wait().code == 0
+        assert init.shell("sleep 0.1", flags=KEEP).wait().code == 0
+        assert tree_of(init) == []
 
 
 def test_a_command_is_what_the_spare_was(spared: Init) -> None:
@@ -151,7 +160,7 @@ def test_a_filter_loaded_ahead_is_only_used_for_the_same(tmp_path: Path) -> None
     script = "grep -E '^Seccomp_filters' /proc/self/status; mount -t tmpfs x /mnt"
     filtered = {"flags": wire.ExecFlag.HAS_FILTER | KEEP}
     with started_init(Place()) as init:
-        assert isinstance(init.setup(usual, flags=wire.SetupFlag.HAS_FILTER), wire.Ready)
+        assert isinstance(init.setup(usual, flags=USUAL), wire.Ready)
         for filter_fd, from_spare in ((usual, True), (other, False), (None, False)):
             _, child = waiting(init)
             given = filtered if filter_fd is not None else {"flags": KEEP}
