@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from sandboxd_proto.errors import Busy, InvalidParams, NotFound
 
 KEEP_RESULTS_S = 600.0
 KEPT_RESULTS = 256
+KEPT_BYTES = 64 << 20
 
 
 class Executions:
@@ -21,6 +23,7 @@ class Executions:
         self._limit = limit
         self._live: dict[str, Execution] = {}
         self._ended: dict[str, tuple[float, Execution]] = {}
+        self._kept_bytes = 0
 
     def __len__(self) -> int:
         return len(self._live)
@@ -43,7 +46,7 @@ class Executions:
                 remedy="wait for one to end, or raise max_executions in the config",
             )
         execution = Execution(wanted or f"ex-{os.urandom(16).hex()}", request, self._bench)
-        self._ended.pop(execution.id, None)
+        self._forget(execution.id)
         self._live[execution.id] = execution
         return execution
 
@@ -51,15 +54,32 @@ class Executions:
         self._live.pop(execution.id, None)
         execution.close()
         if execution.request.detach:
+            if not self._ended:
+                asyncio.get_running_loop().call_later(KEEP_RESULTS_S, self._expire)
             self._ended[execution.id] = (time.monotonic(), execution)
+            self._kept_bytes += _size(execution)
             self._forget_old()
 
+    def _expire(self) -> None:
+        self._forget_old()
+        if self._ended:
+            asyncio.get_running_loop().call_later(KEEP_RESULTS_S / 10, self._expire)
+
     def _forget_old(self) -> None:
+        """The newest result is kept whatever its size: somebody is about to ask for it."""
         oldest = time.monotonic() - KEEP_RESULTS_S
-        surplus = len(self._ended) - KEPT_RESULTS
-        for index, (key, (when, _)) in enumerate(list(self._ended.items())):
-            if when < oldest or index < surplus:
-                del self._ended[key]
+        for key, (when, _) in list(self._ended.items()):
+            surplus = len(self._ended) > KEPT_RESULTS or (
+                self._kept_bytes > KEPT_BYTES and len(self._ended) > 1
+            )
+            if when >= oldest and not surplus:
+                return
+            self._forget(key)
+
+    def _forget(self, key: str) -> None:
+        found = self._ended.pop(key, None)
+        if found is not None:
+            self._kept_bytes -= _size(found[1])
 
     def find(self, execution_id: str, owner: object) -> Execution:
         """A live one that this owner may use. Somebody else's does not exist for it."""
@@ -83,3 +103,8 @@ class Executions:
                 remedy="`execution/list` shows those that this connection may use",
             )
         return found
+
+
+def _size(execution: Execution) -> int:
+    result = execution.result
+    return len(result.stdout.data) + len(result.stderr.data) if result is not None else 0

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from support.daemon import Daemon
 from support.processes import Process, survivors
-from support.rpc import Connection
+from support.rpc import Connection, RpcError
 
 pytestmark = pytest.mark.requires("bubblewrap")
 
@@ -138,3 +138,19 @@ def test_a_signal_ends_the_daemon_and_every_child(daemon: Daemon, ending: int) -
         assert commands(daemon)
         assert daemon.stop(ending) == 0
         assert not Path(daemon.socket).exists()
+
+
+def test_results_of_detached_commands_are_kept_up_to_a_size(daemon: Daemon) -> None:
+    """Each prints 8 MiB: the newest are there, the oldest make room."""
+    script = "head -c 8388608 /dev/zero | tr '\\0' x"
+    with daemon.connect() as connection:
+        names = [f"kept-{number}" for number in range(12)]
+        for name in names:
+            params = {"argv": ["sh", "-c", script], "detach": True, "execution_id": name}
+            connection.call("execute", params)
+            done = connection.call("execution/wait", {"execution_id": name})
+            assert done["stdout"]["bytes"] == 8 << 20
+        again = connection.call("execution/wait", {"execution_id": names[-1]})
+        assert len(again["stdout"]["data"]) == 8 << 20
+        with pytest.raises(RpcError, match="no execution"):
+            connection.call("execution/wait", {"execution_id": names[0]})
