@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import anyio
@@ -171,6 +173,22 @@ def test_mountinfo_is_read_with_its_escapes() -> None:
         "37 35 0:5 / /proc rw - proc proc rw\n"
     )
     assert parse(lines) == ("/mnt/a b",)
+
+
+@pytest.mark.requires("root")
+def test_a_mount_under_another_one_is_left_out(tmp_path: Path) -> None:
+    script = """set -e
+        mkdir -p "$1/a/b"; mount -t tmpfs x "$1/a/b"; "$2" -c "$3"
+        mount -t tmpfs x "$1/a"; "$2" -c "$3"
+    """
+    code = "from sandboxd.backends.docker.submounts import mount_points; print(mount_points())"
+    command = ["unshare", "--mount", "sh", "-c", script, "sh", str(tmp_path), sys.executable, code]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    before, after = done.stdout.splitlines()
+    assert f"'{tmp_path}/a/b'" in before
+    assert f"'{tmp_path}/a'" in after
+    assert f"'{tmp_path}/a/b'" not in after
 
 
 @pytest.mark.parametrize("version", [1, 2])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 
 # File systems of the kernel are the container's own, or nobody's.
@@ -14,11 +15,13 @@ _ESCAPE = re.compile(r"\\([0-7]{3})")
 
 
 def mount_points() -> tuple[str, ...]:
+    """Those that can be reached: one can lie under another, and a container's has gone already."""
     try:
         with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
-            return parse(file.read())
+            listed = parse(file.read())
     except OSError:
         return ()
+    return tuple(point for point in listed if os.path.lexists(point))
 
 
 def parse(mountinfo: str) -> tuple[str, ...]:

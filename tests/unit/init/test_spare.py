@@ -157,7 +157,7 @@ def test_a_filter_loaded_ahead_is_only_used_for_the_same(tmp_path: Path) -> None
     other = filter_descriptor(FilterSpec(level="baseline", restrict_families=False))
     assert usual is not None
     assert other is not None
-    script = "grep -E '^Seccomp_filters' /proc/self/status; mount -t tmpfs x /mnt"
+    script = "grep -E '^Seccomp_filters' /proc/self/status; mount -t tmpfs x /mnt && umount /mnt"
     filtered = {"flags": wire.ExecFlag.HAS_FILTER | KEEP}
     with started_init(Place()) as init:
         assert isinstance(init.setup(usual, flags=USUAL), wire.Ready)
