@@ -50,17 +50,22 @@ def engine_url(named: str | None, env: Mapping[str, str]) -> str:
 def import_image(url: str, tag: str, tar: IO[bytes], env: Mapping[str, str]) -> str:
     """The image's id. CannotBuild with the engine's own words when it refuses."""
     repository, _, version = tag.rpartition(":")
+    name = f"repo={quote(repository or tag)}&tag={quote(version if repository else 'latest')}"
     changes = quote("ENV PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin")
-    path = f"/images/create?fromSrc=-&repo={quote(repository or tag)}"
-    path += f"&tag={quote(version if repository else 'latest')}&changes={changes}"
     size = tar.seek(0, os.SEEK_END)
     tar.seek(0)
     connection = _connection(url, env)
     try:
         headers = {"Content-Type": "application/x-tar", "Content-Length": str(size)}
-        connection.request("POST", path, body=tar, headers=headers)
+        create = f"/images/create?fromSrc=-&{name}&changes={changes}"
+        connection.request("POST", create, body=tar, headers=headers)
         answer = connection.getresponse()
-        return _read(answer.status, answer.read())
+        identity = _read(answer.status, answer.read())
+        # Podman takes no tag with the image.
+        connection.request("POST", f"/images/{quote(identity)}/tag?{name}")
+        answer = connection.getresponse()
+        _read(answer.status, answer.read())
+        return identity
     except OSError as error:
         raise CannotBuild(
             f"the engine at {url} does not answer: {error}",

@@ -107,6 +107,23 @@ def test_mount_below_a_read_grant_cannot_be_written(either: Runner, workspace: P
         subprocess.run(["umount", str(inner)], check=True)
 
 
+@pytest.mark.requires("root")
+def test_mount_that_another_one_covers_is_no_obstacle(box: Runner, workspace: Path) -> None:
+    """It is still listed, at a path where nothing is any more."""
+    inner = workspace / "above" / "inner"
+    inner.mkdir(parents=True)
+    for place in (inner, inner.parent):
+        subprocess.run(["mount", "-t", "tmpfs", "tmpfs", str(place)], check=True)
+    try:
+        assert not inner.exists()
+        (workspace / "above" / "f").write_text("kept")
+        manifest = {"fs_read_allow": [str(workspace)]}
+        assert box.run("cat", f"{workspace}/above/f", manifest=manifest).stdout == "kept"
+    finally:
+        for place in (inner.parent, inner):
+            subprocess.run(["umount", str(place)], check=True)
+
+
 def test_no_network_means_loopback_only(either: Runner) -> None:
     ran = either.shell("ls /sys/class/net", manifest={"network": "deny"})
     assert ran.stdout.split() == ["lo"]

@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -18,7 +19,7 @@ from sandboxd.backends.docker.counters import Counters
 from sandboxd.backends.docker.diagnosis import explained
 from sandboxd.backends.docker.dial import Doorstep
 from sandboxd.backends.docker.endpoint import DEFAULT, find
-from sandboxd.backends.docker.engine import EngineError
+from sandboxd.backends.docker.engine import Engine, EngineError
 from sandboxd.backends.docker.framing import Unframer
 from sandboxd.backends.docker.lifetime import supervisor_identity
 from sandboxd.backends.docker.mounts import Bind, Surroundings, Tmpfs, container_layout, mounts
@@ -28,6 +29,7 @@ from sandboxd.linux.init_wire import InitLied
 from sandboxd.linux.launch import LaunchFailed
 from sandboxd.policy.layout import NAME_FILES, Host
 from sandboxd.policy.plan import Grant, Identity, Limits, Mask, NetworkRule, RunAs, SandboxSpec
+from sandboxd_proto.errors import SandboxUnavailable
 
 HOST = Host(
     system=(("/usr", None), ("/bin", "usr/bin")), homes=("/home",),
@@ -67,6 +69,12 @@ def test_engine_is_where_config_then_environment_then_sockets_say(tmp_path: Path
             listener.bind(str(tmp_path / "docker.sock"))
             url = find("", {"XDG_RUNTIME_DIR": str(tmp_path)}).url
         assert url == f"unix://{tmp_path}/docker.sock"
+
+
+@pytest.mark.parametrize("url", ["ssh://host", "npipe:////./pipe/docker_engine", "nonsense"])
+def test_engine_that_cannot_be_spoken_to_is_said_to_be_so(url: str) -> None:
+    with pytest.raises(SandboxUnavailable, match="unix:// and tcp:// only"):
+        anyio.run(Engine(find(url, {})).facts)
 
 
 def test_image_is_the_root_and_only_grants_are_bound() -> None:
@@ -113,11 +121,11 @@ def test_files_that_name_hosts_are_bound_where_only_named_hosts_exist() -> None:
     assert found(spec(network=NetworkRule("inherit")), names="/n") == {}
 
 
-def test_helper_of_a_network_has_one_capability_and_nothing_to_write() -> None:
+def test_helper_of_a_network_has_two_capabilities_and_nothing_to_write() -> None:
     frame = Frame(image="i", user=RunAs(7, 8), labels={"k": "v"}, userns_host=True)
     body = helper_body("c" * 64, "/folder", frame)
     host = body["HostConfig"]
-    assert (host["CapDrop"], host["CapAdd"]) == (["ALL"], ["NET_ADMIN"])
+    assert (host["CapDrop"], host["CapAdd"]) == (["ALL"], ["NET_ADMIN", "NET_BIND_SERVICE"])
     assert host["NetworkMode"] == f"container:{'c' * 64}"
     assert host["SecurityOpt"] == ["no-new-privileges"]
     assert host["ReadonlyRootfs"] is True
@@ -145,6 +153,18 @@ def test_create_body_holds_every_limit_and_every_wall() -> None:
     assert host["LogConfig"] == {"Type": "none"}
     assert [(m["Source"], m["ReadOnly"]) for m in host["Mounts"]] == [("/a", True), ("/c", False)]
     assert all(m["Type"] == "bind" for m in host["Mounts"]), "a missing source must be refused"
+
+
+def test_podman_is_asked_in_its_own_words() -> None:
+    """It refuses the owner of a tmpfs, and would copy what the image has there into it."""
+    frame = Frame(image="i", user=RunAs(7, 8), labels={})
+    asked = {
+        podman: create_body(spec(), [Tmpfs("/tmp")], Entry(("x",)), replace(frame, podman=podman))
+        for podman in (False, True)
+    }
+    options = {podman: body["HostConfig"]["Tmpfs"]["/tmp"] for podman, body in asked.items()}
+    assert options[False].endswith(",mode=1777,uid=7,gid=8")
+    assert options[True].endswith(",mode=1777,notmpcopyup")
 
 
 def test_no_limit_is_made_up() -> None:

@@ -232,6 +232,7 @@ class Docker:
             # A rootless engine maps its root to its user: whoever else is nobody here.
             user=RunAs(0, 0) if rootless else owner,
             rootless=rootless,
+            podman=facts is not None and facts.podman,
             labels=self._containers.labels,
             userns_host=facts is not None and facts.userns_remap,
         )

@@ -42,13 +42,14 @@ class Volume:
 class Frame:
     """What surrounds the spec: the image, who runs, the engine's ways, whose container it is.
 
-    `rootless`: its root is the engine's user."""
+    `rootless`: its root is the engine's user. `podman`: the engine is Podman."""
 
     image: str
     user: RunAs
     labels: Mapping[str, str]
     userns_host: bool = False
     rootless: bool = False
+    podman: bool = False
     own_processes: int = OWN_PROCESSES
 
 
@@ -91,7 +92,7 @@ def _host_config(
         "ShmSize": SHM_BYTES,
         "Mounts": [_mount(mount) for mount in mounts if not isinstance(mount, Tmpfs)],
         "Tmpfs": {
-            mount.dest: _TMPFS.format(uid=frame.user.uid, gid=frame.user.gid)
+            mount.dest: _tmpfs(frame)
             for mount in mounts
             if isinstance(mount, Tmpfs)
         },
@@ -105,8 +106,14 @@ def _host_config(
 
 
 _ULIMITS = (("core", 0),)
-# Its owner too: where the image has the folder, runc gives it the image's mode.
-_TMPFS = f"rw,exec,nosuid,nodev,size={TMP_BYTES},mode=1777,uid={{uid}},gid={{gid}}"
+_TMPFS = f"rw,exec,nosuid,nodev,size={TMP_BYTES},mode=1777"
+
+
+def _tmpfs(frame: Frame) -> str:
+    if frame.podman:
+        return f"{_TMPFS},notmpcopyup"
+    # Its owner too: where the image has the folder, runc gives it the image's mode.
+    return f"{_TMPFS},uid={frame.user.uid},gid={frame.user.gid}"
 
 
 def _mount(mount: Bind | Volume) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 DEFAULT = "unix:///var/run/docker.sock"
+_SCHEMES = ("unix", "tcp", "http", "https")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,10 @@ class Endpoint:
     def socket(self) -> str | None:
         """The path of a local engine's socket."""
         return self.url.removeprefix("unix://") if self.url.startswith("unix://") else None
+
+    @property
+    def is_spoken(self) -> bool:
+        return self.url.partition("://")[0] in _SCHEMES
 
     @property
     def base_url(self) -> str:

@@ -43,7 +43,9 @@ class EngineError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What an engine says about itself. `identity` changes when it is another one."""
+    """What an engine says about itself. `identity` changes when it is another one.
+
+    `podman`: it is Podman behind its compatible API, which takes other options here and there."""
 
     identity: str
     version: str
@@ -51,6 +53,7 @@ class Facts:
     userns_remap: bool
     security: tuple[str, ...]
     data_root: str
+    podman: bool
 
 
 class Engine:
@@ -66,13 +69,17 @@ class Engine:
     async def facts(self) -> Facts:
         said = await self._call(lambda docker: docker.system.info(), SHORT_S)
         security = tuple(str(option) for option in said.get("SecurityOptions") or ())
+        podman = "BuildahVersion" in said
+        data_root = str(said.get("DockerRootDir") or "")
         return Facts(
-            identity=str(said.get("ID") or ""),
+            # Podman makes a new one up for every answer.
+            identity=data_root if podman else str(said.get("ID") or ""),
             version=str(said.get("ServerVersion") or "?"),
             rootless=any("rootless" in option for option in security),
             userns_remap=any("name=userns" in option for option in security),
             security=security,
-            data_root=str(said.get("DockerRootDir") or ""),
+            data_root=data_root,
+            podman=podman,
         )
 
     async def create(self, name: str, body: Body) -> str:
@@ -200,6 +207,13 @@ class Engine:
     def _reaching(self) -> aiohttp.BaseConnector:
         import aiohttp
 
+        if not self.endpoint.is_spoken:
+            raise SandboxUnavailable(
+                f"the Docker engine at {self.endpoint.url} cannot be reached: sandboxd speaks to "
+                "unix:// and tcp:// only",
+                remedy="forward its socket (ssh -NL /path/engine.sock:/var/run/docker.sock HOST) "
+                "and set DOCKER_HOST=unix:///path/engine.sock",
+            )
         if self.endpoint.socket is not None:
             # A connection for each call: one that was kept is broken after the engine restarted.
             return aiohttp.UnixConnector(self.endpoint.socket, limit=0, force_close=True)

@@ -1,10 +1,10 @@
 """Sockets in a container's network namespace, made by a second container that ends at once.
 
 The container of a sandbox has no capabilities, from its first moment on: not even its init could
-route every address to itself. So a second one joins its network (and nothing else of it), with
-CAP_NET_ADMIN and as root, before any command runs. In it runs our helper, alone, from a folder of
-its own: nothing of the image is executed, and the sandbox can never reach its socket. It needs no
-privileges of the daemon beyond the engine's socket.
+route every address to itself. So a second one joins its network (and nothing else of it), as root
+and with the two capabilities that it takes, before any command runs. In it runs our helper, alone,
+from a folder of its own: nothing of the image is executed, and the sandbox can never reach its
+socket. It needs no privileges of the daemon beyond the engine's socket.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from sandboxd.policy.plan import RunAs
 
 ENTRY = (f"{INSIDE}/netns", "--connect", f"{INSIDE}/control")
 PROCESSES = 4
+# To route and to add addresses; to bind ports below 1024, which not every engine lets anybody do.
+CAPABILITIES = ("NET_ADMIN", "NET_BIND_SERVICE")
 _NOBODY = 65534
 Ended = Callable[[str], Awaitable[str | None]]
 
@@ -95,7 +97,7 @@ def helper_body(container: str, folder: str, frame: Frame) -> Body:
         "HostConfig": {
             "ReadonlyRootfs": True,
             "CapDrop": ["ALL"],
-            "CapAdd": ["NET_ADMIN"],
+            "CapAdd": list(CAPABILITIES),
             "SecurityOpt": ["no-new-privileges"],
             "Privileged": False,
             "NetworkMode": f"container:{container}",
