@@ -64,6 +64,7 @@ class InitProcess:
         self._evidence.explained = command.explain
         self._waiter: asyncio.Future[None] | None = None
         self._waits_for = Stage.OVER
+        self._early_signals: list[wire.Signal] = []
         self._loop = asyncio.get_running_loop()
         self._fd = channel.fileno()
         self._loop.add_reader(self._fd, self._read)
@@ -147,6 +148,8 @@ class InitProcess:
 
     def _reach(self, stage: Stage) -> None:
         self._stage = stage
+        while self._early_signals:
+            packets.send_now(self._channel, self._early_signals.pop(0))
         if stage is Stage.OVER:
             self._stop_reading()
         if self._waiter is not None and stage >= self._waits_for and not self._waiter.done():
@@ -198,8 +201,13 @@ class InitProcess:
     # what it is told
 
     def signal(self, number: int, *, whole_tree: bool = False) -> None:
+        """Before the exec it would hit the child that is still to become the command."""
         scope = wire.SignalScope.TREE if whole_tree else wire.SignalScope.MAIN
-        packets.send_now(self._channel, wire.Signal(number=number, scope=scope))
+        request = wire.Signal(number=number, scope=scope)
+        if self._stage is Stage.SENT:
+            self._early_signals.append(request)
+        else:
+            packets.send_now(self._channel, request)
 
     def kill(self) -> None:
         packets.send_now(self._channel, wire.Kill())

@@ -27,7 +27,7 @@ from sandboxd.supervisor.request import ExecuteRequest, Listener
 from sandboxd.supervisor.stdin import StdinFeed
 from sandboxd.supervisor.window import set_size
 from sandboxd.traffic import Traffic
-from sandboxd_proto.errors import InvalidParams, PolicyNotSupported, SandboxdError
+from sandboxd_proto.errors import ExecFailed, InvalidParams, PolicyNotSupported, SandboxdError
 from sandboxd_proto.messages.execute import (
     Captured,
     ExecuteResult,
@@ -219,7 +219,7 @@ class Execution:
         guard.start(process.kill)
         try:
             if request.listener is not None or request.pty is not None:
-                await process.started()
+                await self._started(process)
                 began = time.perf_counter()
             if request.listener is None and self._input_fits(process):
                 pumps = self._collect(process, streams)
@@ -246,6 +246,13 @@ class Execution:
                 asyncio.get_running_loop().call_soon(process.close)  # the answer goes first
             if ground.guards is not None:
                 ground.guards.done(guard)
+
+    async def _started(self, process: Process) -> None:
+        try:
+            await process.started()
+        except ExecFailed:
+            if self._ended_by is None:
+                raise
 
     async def _swept(self, process: Process, guard: Guard) -> None:
         """However it ended: what appeared of the protected paths does not stay."""
@@ -398,6 +405,10 @@ class Execution:
             with anyio.move_on_after(KILL_GRACE_S):
                 return await process.wait()
             return UNKNOWN_END
+        except ExecFailed:
+            if self._ended_by is None:
+                raise
+            return ENDED_EARLY
         except anyio.get_cancelled_exc_class():
             process.kill()
             raise
@@ -469,5 +480,7 @@ class Execution:
         self._pipes.close()
 
 
+# Ended by us before it had become the command.
+ENDED_EARLY = ExitReport(None, signal.SIGKILL, usage=TreeUsage(0.0, 0))
 # Not even SIGKILL got an answer (a process in an uninterruptible sleep): the sandbox is torn down.
 UNKNOWN_END = ExitReport(None, None, usage=TreeUsage(0.0, 0))

@@ -63,7 +63,7 @@ class Supervisor:
         """Start it at once if there is a sandbox for it; `perform` starts it otherwise."""
         try:
             ground = self._at_hand(execution)
-        except SandboxdError:
+        except Exception:
             return  # `perform` comes to the same
         if ground is not None:
             execution.begin(ground)

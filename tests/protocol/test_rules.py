@@ -260,3 +260,25 @@ def test_no_bytes_stop_the_daemon(
             pass  # refused at the first byte already
     with shared_daemon.connect() as connection:
         assert connection.call("initialize")["protocol"] == 1
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("message", ["signal", "cancel", "$/cancelRequest"])
+def test_what_ends_a_command_may_follow_it_at_once(
+    daemon: Daemon, message: str, stream: bool
+) -> None:
+    """The command is on its way and not yet itself: it is ended all the same, and properly."""
+    with daemon.connect() as connection:
+        for number in range(15):
+            name = f"early-{message}-{stream}-{number}"
+            asked = {"argv": ["sleep", "600"], "execution_id": name, "stream": stream}
+            request = connection.start("execute", asked)
+            if message == "$/cancelRequest":
+                connection.send({"jsonrpc": "2.0", "method": message, "params": {"id": request}})
+            else:
+                more = {"signal": "SIGTERM"} if message == "signal" else {}
+                connection.start(f"execution/{message}", {"execution_id": name, **more})
+            result = connection.result(request)
+            wanted = "signaled" if message == "signal" else "cancelled"
+            assert result["outcome"] == wanted, result
+            assert result["signal"] in ((15,) if message == "signal" else (9, None)), result
