@@ -255,7 +255,7 @@ class Docker:
         if self._way == "attach":
             found.append(
                 "docker: this engine does not share this machine's sockets: no warm or persistent "
-                "sandboxes, no allow_hosts"
+                "sandboxes, no allow_hosts, no explain"
             )
         if os.getuid() == 0:
             found.append(
