@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 from support.daemon import ROOT, running_daemon
-from support.engine import TestEngine
+from support.engine import IMAGE, TestEngine
 from support.rpc import RpcError
 from support.runs import Ran, Runner
 from support.users import unprivileged_user
@@ -131,6 +131,31 @@ def test_files_that_name_hosts_are_the_sandboxs_own(box: Runner, base: str) -> N
     assert "127.77.0.2\tother.test" in lines
     assert lines[-1] == "nameserver 127.0.0.1"
     assert ran.exit_code != 0, "it could be written"
+
+
+@pytest.fixture
+def hostile_image(engine: TestEngine) -> Iterator[str]:
+    """Its settings would run it in our place, as somebody else, with a library and files of its own
+    where ours are."""
+    tag = "sandboxd/hostile:local"
+    container = engine.docker("create", IMAGE, "true").stdout.strip()
+    changes = (
+        'ENTRYPOINT ["/bin/false"]', "ENV LD_PRELOAD=/tmp/x.so", "USER 4321",
+        "WORKDIR /nowhere", 'VOLUME ["/.sandboxd", "/etc"]', "HEALTHCHECK CMD true",
+    )  # fmt: skip
+    flags = [word for change in changes for word in ("--change", change)]
+    engine.docker("commit", *flags, container, tag)
+    engine.docker("rm", container)
+    yield tag
+    engine.docker("rmi", "--force", tag)
+
+
+def test_image_has_no_say_in_how_its_network_is_made(
+    box: Runner, port: int, hostile_image: str
+) -> None:
+    manifest = {"image": hostile_image, **network(f"localhost:{port}")}
+    ran = box.shell(f"id -u; {FETCH.format(port=port)}; cat /etc/resolv.conf", manifest=manifest)
+    assert ran.stdout == f"{os.getuid()}\nserved\nnameserver 127.0.0.1\n", ran.story
 
 
 def test_many_at_once_cancelled_leave_no_container(
