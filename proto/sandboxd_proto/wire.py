@@ -30,7 +30,19 @@ _decoder = msgspec.json.Decoder()
 
 
 def encode(message: Any) -> bytes:
-    return _encoder.encode(message)
+    """A name that is not UTF-8 (surrogates, as Python reads it) is shown escaped."""
+    try:
+        return _encoder.encode(message)
+    except UnicodeEncodeError:
+        return _encoder.encode(_printable(msgspec.to_builtins(message)))
+
+
+def _printable(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, dict):
+        return {_printable(key): _printable(item) for key, item in value.items()}
+    return [_printable(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def decode_json(frame: bytes) -> Any:

@@ -31,6 +31,7 @@ _LIMITS: dict[wire.LimitKind, LimitName] = {
     wire.LimitKind.PROCESSES: "processes",
 }
 _NO_USAGE = wire.Usage(0, 0, 0)
+MOST_EARLY = 63
 
 
 class Stage(IntEnum):
@@ -79,6 +80,9 @@ class InitProcess:
                 message = self._channel.recv(wire.MESSAGE_MAX), None
         except (BlockingIOError, ConnectionResetError):
             return  # a reset comes once, before the words (packets.receive)
+        except OSError as error:
+            self._distrust(error)
+            return
         try:
             self._take(*message)
         except Exception as error:
@@ -205,6 +209,7 @@ class InitProcess:
         scope = wire.SignalScope.TREE if whole_tree else wire.SignalScope.MAIN
         request = wire.Signal(number=number, scope=scope)
         if self._stage is Stage.SENT:
+            self._early_signals[MOST_EARLY:] = []
             self._early_signals.append(request)
         else:
             packets.send_now(self._channel, request)

@@ -23,18 +23,29 @@ from sandboxd.linux.terminal import Terminal
 from sandboxd.policy.plan import Limits
 from sandboxd.sandbox import Command, PtyRequest, Stdio
 from sandboxd_proto.errors import ExecFailed, SandboxUnavailable
+from sandboxd_proto.manifest import SyscallPolicy
 
 _FLAGS = tuple(
     flag.value  # plain numbers: the arithmetic of enums is slow, and this is every command's path
     for flag in (
         wire.ExecFlag.PTY, wire.ExecFlag.HAS_FILTER, wire.ExecFlag.KEEP_BACKGROUND,
         wire.ExecFlag.HAS_CGROUP, wire.ExecFlag.HAS_TERMINAL, wire.ExecFlag.EXPLAIN,
+        wire.ExecFlag.FILTER_AHEAD,
     )
 )  # fmt: skip
 FilterFor = Callable[[Command], FilterSpec]
 
 
 _USUAL = Command(argv=("/",), env=(), cwd="/", limits=Limits(), syscall_policy="baseline")
+
+
+# By what a sandbox filters at the baseline: the policy that its last command asked for.
+_last_policy: dict[FilterSpec, SyscallPolicy] = {}
+
+
+def _loads_ahead(command: Command) -> bool:
+    """With the filter loaded a child must get as far as its exec; an allowlist would not let it."""
+    return command.syscall_policy != "strict"
 
 
 class SetupRefused(Exception):
@@ -52,6 +63,7 @@ class InitSandbox:
         self._filter_for = filter_for
         self._root = root
         self._verify = verify
+        self._kind = filter_for(_USUAL)
         self.lost: str | None = None
 
     async def set_up(
@@ -82,10 +94,9 @@ class InitSandbox:
                 raise wire.InitLied(f"{other} instead of ready")
 
     def _expected_filter(self) -> int | None:
-        """What most commands have. A child that has loaded it can still get as far as its exec;
-        with an allowlist it could not."""
-        spec = self._filter_for(_USUAL)
-        return filter_descriptor(spec) if spec.level == "baseline" else None
+        """What the last command of such a sandbox had."""
+        usual = replace(_USUAL, syscall_policy=_last_policy.get(self._kind, "baseline"))
+        return filter_descriptor(self._filter_for(usual)) if _loads_ahead(usual) else None
 
     @property
     def alive(self) -> bool:
@@ -139,6 +150,7 @@ class InitSandbox:
 
         `cgroup`: where to write in order to enter the command's cgroup.
         """
+        _last_policy[self._kind] = command.syscall_policy
         spec = self._filter_for(command)
         program = filter_descriptor(spec)
         ours, theirs = packets.pair()
@@ -179,7 +191,7 @@ def exec_request(
 ) -> wire.Exec:
     said = (
         command.pty is not None, has_filter, command.keep_background, has_cgroup, has_terminal,
-        command.explain,
+        command.explain, _loads_ahead(command),
     )  # fmt: skip
     flags = sum(bit for bit, on in zip(_FLAGS, said, strict=True) if on)
     limits, pty = command.limits, command.pty or PtyRequest(0, 0)

@@ -85,6 +85,7 @@ class ExecFlag(IntFlag):
     HAS_CGROUP = 8
     HAS_TERMINAL = 16
     EXPLAIN = 32
+    FILTER_AHEAD = 64
 
 
 _NO_SETUP_FLAGS = SetupFlag(0)

@@ -16,6 +16,7 @@ from sandboxd.policy import git_config, hostfs
 from sandboxd.policy.plan import Access, Grant, Identity, Protected
 from sandboxd.policy.protected_data import GIT_DIR, HOOKS, REBASE_STATE
 
+_MOST_LINKS = 40  # the kernel's own limit
 _MOST_MODULES = 256
 _DEEPEST_MODULE = 8
 _MOST_WORKTREES = 256
@@ -58,12 +59,46 @@ def _kept(path: str, root: str) -> list[Protected]:
         return [Protected(path, root, present=False)]
     if not stat.S_ISLNK(mode):
         return [Protected(path, root, present=True, is_dir=stat.S_ISDIR(mode))]
-    # A symlink cannot be a mount point: the link is watched, and what it leads to is mounted.
+    # A symlink cannot be a mount point: the link is watched, and so is every place on its way; what
+    # it leads to is mounted, or watched if it is not there yet.
     found = [Protected(path, root, present=False)]
-    target = hostfs.realpath(path)
-    if inside(target, root) and not inside(root, target) and hostfs.exists(target):
-        found.append(Protected(target, root, present=True, is_dir=hostfs.isdir(target)))
+    for place in _on_the_way(path):
+        if not inside(place, root) or inside(root, place):
+            break
+        there = hostfs.lexists(place) and not hostfs.islink(place)
+        is_dir = there and hostfs.isdir(place)
+        found.append(Protected(place, root, present=there, is_dir=is_dir))
     return found
+
+
+def _on_the_way(path: str) -> Iterator[str]:
+    """The names that the symlink `path` leads through, each with a canonical parent: links in the
+    middle of a target, links that it ends in, and at last what is no link or is missing."""
+    pending = [hostfs.readlink(path)]
+    at = hostfs.realpath(os.path.dirname(path))
+    for _ in range(_MOST_LINKS):
+        if not pending:
+            return
+        target = pending.pop()
+        at = "/" if target.startswith("/") else at
+        parts = [part for part in target.split("/") if part not in ("", ".")]
+        for index, part in enumerate(parts):
+            if part == "..":
+                at = os.path.dirname(at)
+                continue
+            step = f"{at.rstrip('/')}/{part}"
+            last = index == len(parts) - 1 and not pending
+            is_link = hostfs.islink(step)
+            if is_link or last:
+                yield step
+            if is_link:
+                pending += filter(None, ["/".join(parts[index + 1 :]), hostfs.readlink(step)])
+                break
+            if not hostfs.lexists(step):
+                if not last:
+                    yield step  # whatever is made here decides about the rest
+                return
+            at = step
 
 
 def grant(path: str, access: Access) -> list[Grant]:

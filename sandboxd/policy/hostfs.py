@@ -24,6 +24,7 @@ SYSTEM_S = 1.0
 _SYSTEM = ("/etc/", "/var/", "/run/", "/usr/")
 _MAX_LINKS = 40  # the kernel's own limit
 _COARSE_NS = 50_000_000
+_WHOLE_NS = 2_100_000_000  # file systems that count in seconds, or in two
 _QUIETLY = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOCTTY", 0)
 
 Name = tuple[int, ...] | None
@@ -62,7 +63,8 @@ def _stamp_of(path: str) -> Stamp | None:
 
 
 def _is_past(stamp: Stamp, now: int) -> bool:
-    return stamp[2] < now - _COARSE_NS
+    coarse = _COARSE_NS if stamp[2] % 1_000_000 else _WHOLE_NS
+    return stamp[2] < now - coarse
 
 
 @dataclass(slots=True)
@@ -90,7 +92,12 @@ class Notes:
             name = self.note(step)
             if name is not None and modes.S_ISLNK(name[2]) and links < _MAX_LINKS:
                 links += 1
-                target = os.readlink(step)
+                try:
+                    target = os.readlink(step)
+                except OSError:  # replaced meanwhile
+                    self.fleeting = True
+                    at = step
+                    continue
                 at = "/" if target.startswith("/") else at
                 pending += target.split("/")[::-1]
             else:
@@ -135,8 +142,13 @@ def lstat(path: str) -> os.stat_result:
 
 
 def stat(path: str) -> os.stat_result:
+    """Who owns it counts, and for a file only its own ctime tells that this changed."""
     _walked(path)
-    return os.stat(path)
+    found = os.stat(path)
+    notes = _notes.get()
+    if notes is not None and not modes.S_ISDIR(found.st_mode):
+        notes.content(path, found)
+    return found
 
 
 def realpath(path: str, *, strict: bool = False) -> str:
@@ -315,7 +327,7 @@ class Basis:
     """
 
     def __init__(self, notes: Notes, own: Iterable[str]) -> None:
-        mine = tuple(f"{path}/" for path in own)
+        mine = tuple(path.rstrip("/") + "/" for path in own)
         quick, slow = Notes(), Notes()
         for path, name in notes.names.items():
             (slow if _is_system(path, mine) else quick).names[path] = name

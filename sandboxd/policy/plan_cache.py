@@ -54,8 +54,10 @@ class PlanCache:
         with hostfs.noting() as notes:
             plan = plan_for(wish, self._machine)
         if not notes.fleeting:
-            own = (grant.path for grant in plan.sandbox.grants)
-            self._kept[key] = _Kept(plan, hostfs.Basis(notes, own))
-            if len(self._kept) > MAX_PLANS:
-                self._kept.popitem(last=False)
+            basis = hostfs.Basis(notes, (grant.path for grant in plan.sandbox.grants))
+            # What changed and changed back while it was made does not count as seen.
+            if basis.holds():
+                self._kept[key] = _Kept(plan, basis)
+                if len(self._kept) > MAX_PLANS:
+                    self._kept.popitem(last=False)
         return plan

@@ -41,6 +41,7 @@ class Channel:
         self._busy = False
         self._queue: deque[asyncio.Future[None]] = deque()
         self._closed = False
+        self.on_close: Callable[[], None] | None = None
         self.framing = Framing.LINES
 
     def listen(self, sink: Sink) -> None:
@@ -136,7 +137,7 @@ class Channel:
         try:
             await anyio.wait_writable(self._sock)
         except (anyio.ClosedResourceError, OSError, ValueError):
-            self._closed = True
+            self.close()
 
     def hung_up(self) -> bool:
         """Whether the peer closed both directions (and not only its writing side)."""
@@ -156,6 +157,8 @@ class Channel:
             self.pause()
             anyio.notify_closing(self._sock)
             self._sock.close()
+            if self.on_close is not None:
+                self.on_close()
 
 
 def _descriptors(ancillary: list[tuple[int, int, bytes]]) -> list[int]:

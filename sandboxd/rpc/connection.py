@@ -17,7 +17,14 @@ from sandboxd.rpc.descriptors import PendingDescriptors
 from sandboxd.rpc.dispatch import Later, Request, failure, read_request, readable_id
 from sandboxd.rpc.service import Service
 from sandboxd.supervisor.execution import Execution
-from sandboxd_proto.errors import Busy, InvalidRequest, ParseError, SandboxdError, Unauthorized
+from sandboxd_proto.errors import (
+    Busy,
+    InternalError,
+    InvalidRequest,
+    ParseError,
+    SandboxdError,
+    Unauthorized,
+)
 from sandboxd_proto.framing import BadFrame, Frame, FrameDecoder
 from sandboxd_proto.wire import decode_json, encode
 
@@ -48,7 +55,9 @@ class Connection:
         self._received = 0
         self.descriptors = PendingDescriptors()
         self._in_flight = 0
+        self._unsaid = 0
         self._no_more = anyio.Event()
+        channel.on_close = self._no_more.set
         self._executions_by_request: dict[Any, Execution] = {}
 
     async def serve(self) -> None:
@@ -62,6 +71,7 @@ class Connection:
                 self.channel.close()
                 self._tasks.cancel_scope.cancel()
         finally:
+            self._no_more.set()
             self._service.supervisor.abandon(self)
             self.channel.close()
             self.descriptors.close()
@@ -77,6 +87,8 @@ class Connection:
 
     def _work(self) -> None:
         """A client that sends a lot at once must not keep the others waiting."""
+        if self._no_more.is_set():
+            return
         try:
             for item in islice(self._frames, FRAMES_A_TURN):
                 if self._decoder.framing is not None:
@@ -93,7 +105,7 @@ class Connection:
             self._frames = chain((more,), self._frames)
             self.channel.pause()
             asyncio.get_running_loop().call_soon(self._work)
-        elif self._in_flight <= MAX_IN_FLIGHT and not self._no_more.is_set():
+        elif self._unsaid <= MAX_IN_FLIGHT:
             self.channel.listen(self._take_in)
 
     def _end(self) -> None:
@@ -103,7 +115,7 @@ class Connection:
     async def _answer_half_closed(self) -> None:
         """A client that only closed its writing side (socat does) still reads its answers."""
         # A half-closed socket is always readable, so its full end cannot be waited for.
-        while self._in_flight and not self.channel.hung_up():  # noqa: ASYNC110
+        while (self._in_flight or self._unsaid) and not self.channel.hung_up():  # noqa: ASYNC110
             await anyio.sleep(HALF_CLOSED_POLL_S)
 
     def _take(self, item: Frame | BadFrame) -> bool:
@@ -131,23 +143,20 @@ class Connection:
         commands; but when too many answers wait, nothing more is read."""
         if answer is None:
             return
-        rest = self.channel.send_at_once(encode(answer))
+        rest = self.channel.send_at_once(_encoded(answer))
         if rest is not None:
-            self._in_flight += 1
+            self._unsaid += 1
             self._tasks.start_soon(self._say_later, rest)
-            if self._in_flight > MAX_IN_FLIGHT:
+            if self._unsaid > MAX_IN_FLIGHT:
                 self.channel.pause()
 
     async def _say_later(self, rest: Callable[[], Awaitable[None]]) -> None:
         try:
             await rest()
         finally:
-            self._answered()
-
-    def _answered(self) -> None:
-        self._in_flight -= 1
-        if self._in_flight == MAX_IN_FLIGHT and not self._no_more.is_set():
-            self._work()
+            self._unsaid -= 1
+            if self._unsaid == MAX_IN_FLIGHT:
+                self._work()
 
     def _batch(self, values: list[Any], offset: int) -> None:
         """One array when all have finished; nothing for notifications only."""
@@ -180,7 +189,8 @@ class Connection:
             self._protocol_note(request)
             answer(None)
             return
-        if self._in_flight >= MAX_IN_FLIGHT and request.method not in ALWAYS_TAKEN:
+        most = 2 * MAX_IN_FLIGHT if request.method in ALWAYS_TAKEN else MAX_IN_FLIGHT
+        if self._in_flight >= most:
             busy = Busy(f"{MAX_IN_FLIGHT} requests of this connection are in flight already")
             answer(None if request.id is msgspec.UNSET else failure(request.id, busy))
             return
@@ -188,19 +198,20 @@ class Connection:
         result = self._service.dispatcher.answer(request, call)
         if isinstance(result, Later):
             self._in_flight += 1
-            self._tasks.start_soon(self._finish, request, result, answer)
+            mine = self._executions_by_request.get(request.id)
+            self._tasks.start_soon(self._finish, request, result, answer, mine)
         else:
             answer(result)
 
-    async def _finish(self, request: Request, rest: Later, answer: Answer) -> None:
-        key = request.id
-        mine = None if key is msgspec.UNSET else self._executions_by_request.get(key)
+    async def _finish(
+        self, request: Request, rest: Later, answer: Answer, mine: Execution | None
+    ) -> None:
         try:
             answer(await self._service.dispatcher.finish(request, rest))
         finally:
-            if mine is not None and self._executions_by_request.get(key) is mine:
-                del self._executions_by_request[key]
-            self._answered()
+            if mine is not None and self._executions_by_request.get(request.id) is mine:
+                del self._executions_by_request[request.id]
+            self._in_flight -= 1
 
     def runs(self, request_id: Any, execution: Execution) -> None:
         """`$/cancelRequest` with this id ends that execution, as long as its request is open."""
@@ -215,3 +226,13 @@ class Connection:
             execution = self._executions_by_request.get(wanted)
             if execution is not None:
                 execution.cancel()
+
+
+def _encoded(answer: Any) -> bytes:
+    """One answer that cannot be said must not end the others."""
+    try:
+        return encode(answer)
+    except Exception:
+        log.exception("an answer could not be encoded")
+        asked = answer.get("id") if isinstance(answer, dict) else None
+        return encode(failure(asked, InternalError("the answer could not be encoded")))

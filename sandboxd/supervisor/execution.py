@@ -481,6 +481,6 @@ class Execution:
 
 
 # Ended by us before it had become the command.
-ENDED_EARLY = ExitReport(None, signal.SIGKILL, usage=TreeUsage(0.0, 0))
+ENDED_EARLY = ExitReport(None, 9, usage=TreeUsage(0.0, 0))
 # Not even SIGKILL got an answer (a process in an uninterruptible sleep): the sandbox is torn down.
 UNKNOWN_END = ExitReport(None, None, usage=TreeUsage(0.0, 0))

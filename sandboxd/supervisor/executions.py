@@ -24,6 +24,7 @@ class Executions:
         self._live: dict[str, Execution] = {}
         self._ended: dict[str, tuple[float, Execution]] = {}
         self._kept_bytes = 0
+        self._timer: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
         return len(self._live)
@@ -54,16 +55,19 @@ class Executions:
         self._live.pop(execution.id, None)
         execution.close()
         if execution.request.detach:
-            if not self._ended:
-                asyncio.get_running_loop().call_later(KEEP_RESULTS_S, self._expire)
+            if self._timer is None:
+                loop = asyncio.get_running_loop()
+                self._timer = loop.call_later(KEEP_RESULTS_S, self._expire)
             self._ended[execution.id] = (time.monotonic(), execution)
             self._kept_bytes += _size(execution)
             self._forget_old()
 
     def _expire(self) -> None:
+        self._timer = None
         self._forget_old()
         if self._ended:
-            asyncio.get_running_loop().call_later(KEEP_RESULTS_S / 10, self._expire)
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(KEEP_RESULTS_S / 10, self._expire)
 
     def _forget_old(self) -> None:
         """The newest result is kept whatever its size: somebody is about to ask for it."""

@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 Protected = tuple[tuple[str, str | None], ...]
 
 
-KEEP_S = 30.0
+KEEP_S = 5.0  # it holds the workspace open: a file system could not be unmounted meanwhile
 MOST_KEPT = 16  # a user has 128 inotify instances
 
 
@@ -97,6 +97,7 @@ class Guards:
     def __init__(self, dispose: Callable[[Callable[[], None]], None]) -> None:
         self._dispose = dispose
         self._kept: list[Guard] = []
+        self._timer: asyncio.TimerHandle | None = None
 
     def take(self, spec: SandboxSpec) -> Guard:
         for guard in self._kept:
@@ -117,18 +118,22 @@ class Guards:
             self._dispose(guard.close)
             return
         guard.kept_at = time.monotonic()
-        if not self._kept:
-            asyncio.get_running_loop().call_later(KEEP_S, self._expire)
         self._kept.append(guard)
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(KEEP_S, self._expire)
 
     def _expire(self) -> None:
+        self._timer = None
         oldest = time.monotonic() - KEEP_S
         for guard in [guard for guard in self._kept if guard.kept_at <= oldest]:
             self._kept.remove(guard)
             self._dispose(guard.close)
         if self._kept:
-            asyncio.get_running_loop().call_later(KEEP_S, self._expire)
+            wait_s = min(guard.kept_at for guard in self._kept) - oldest
+            self._timer = asyncio.get_running_loop().call_later(wait_s, self._expire)
 
     def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
         while self._kept:
             self._dispose(self._kept.pop().close)

@@ -36,6 +36,14 @@ class Pipes:
         self._open: set[int] = set()
         self.stdin_write, self.stdout_read, self.stderr_read = -1, -1, -1
         given = (passed.stdin, passed.stdout, passed.stderr)
+        try:
+            self._make(given)
+        except BaseException:
+            self._open -= set(given) - {None}  # whoever passed them closes them
+            self.close()
+            raise
+
+    def _make(self, given: tuple[int | None, int | None, int | None]) -> None:
         stdin, stdout, stderr = (self._own(fd) for fd in given)
         if stdin is None:
             stdin, self.stdin_write = self._pipe()

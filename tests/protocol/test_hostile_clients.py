@@ -178,3 +178,31 @@ def test_the_daemon_works_where_children_are_ignored(start_daemon: Any) -> None:
     daemon = start_daemon(prefix=["sh", "-c", 'trap "" CHLD; exec "$@"', "sh"])
     with Connection(daemon.socket) as connection:
         assert stdout_of(connection.call("execute", {"argv": ["echo", "hi"]})) == "hi\n"
+
+
+def test_a_client_that_cannot_be_answered_leaves_nothing_running(daemon: Daemon) -> None:
+    """Its socket takes no answer: that is found out while sending, and is its end as well."""
+    with daemon.connect() as half:
+        half.socket.shutdown(socket.SHUT_RD)
+        half.start("execute", {"argv": ["sleep", "987"]})
+        half.start("execution/list")
+    deadline = time.monotonic() + 20
+    while any("987" in str(process) for process in daemon.descendants()):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    with daemon.connect() as other:
+        while (status := other.call("status"))["clients"] != 1 or status["executions"]:
+            assert time.monotonic() < deadline, status
+            time.sleep(0.05)
+
+
+def test_streaming_clients_that_vanish_leave_nothing_running(daemon: Daemon) -> None:
+    for _ in range(25):
+        with daemon.connect() as gone:
+            params = {"argv": ["sh", "-c", "yes & sleep 988"], "stream": True}
+            gone.start("execute", params)
+            gone.notification("execution/started")
+    deadline = time.monotonic() + 20
+    while any("988" in str(process) for process in daemon.descendants()):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

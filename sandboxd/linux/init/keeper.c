@@ -224,8 +224,11 @@ static noreturn void serve(struct keeper *keeper)
             {.fd = keeper->signals, .events = POLLIN},
             {.fd = keeper->report, .events = POLLIN},
         };
-        if (poll(fds, 3, sooner(limits_timeout_ms(&keeper->watch), refusals_timeout_ms())) < 0)
+        if (poll(fds, 3, sooner(limits_timeout_ms(&keeper->watch), refusals_timeout_ms())) < 0) {
+            if (errno != EINTR)
+                kill_all(keeper);
             continue;
+        }
         if (refusals_timeout_ms() == 0 && keeper->started)
             refusals_flush(keeper->channel);
         if (fds[2].revents != 0)

@@ -222,8 +222,13 @@ static void serve(struct init *init)
     for (struct command *command = commands_first(); command != NULL; command = command->next)
         if (command->adopted && !command->channel_ended)
             fds[count++] = (struct pollfd){.fd = command->channel, .events = POLLIN};
-    if (poll(fds, count, sooner(adopted_timeout_ms(), spare_timeout_ms())) < 0)
-        return;
+    if (poll(fds, count, sooner(adopted_timeout_ms(), spare_timeout_ms())) < 0) {
+        if (errno == EINTR)
+            return;
+        /* A command took our limits away: nothing could be heard any more. */
+        kill_everything();
+        _exit(INIT_LOST);
+    }
     if (fds[2].revents != 0)
         on_mounts(init);
     if (fds[1].revents != 0)

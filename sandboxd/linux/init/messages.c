@@ -162,7 +162,8 @@ const char *decode_exec(struct message *message, struct exec_request *request)
     if (!cursor_done(&cursor))
         return "malformed EXEC";
     if (request->flags & ~(uint32_t)(EXEC_PTY | EXEC_HAS_FILTER | EXEC_KEEP_BACKGROUND |
-                                     EXEC_HAS_CGROUP | EXEC_HAS_TERMINAL | EXEC_EXPLAIN))
+                                     EXEC_HAS_CGROUP | EXEC_HAS_TERMINAL | EXEC_EXPLAIN |
+                                     EXEC_FILTER_AHEAD))
         return "unknown flag in EXEC";
     if ((request->flags & EXEC_HAS_TERMINAL) && (request->flags & EXEC_PTY) == 0)
         return "terminal without PTY in EXEC";

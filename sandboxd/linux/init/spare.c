@@ -12,6 +12,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -40,10 +41,13 @@ struct command *spare_waiting(void)
     return spare;
 }
 
-static noreturn void child_wait(struct slot *slot, int report, int hand)
+static noreturn void child_wait(struct slot *slot, int report, int hand, pid_t keeper)
 {
     struct message message;
     struct exec_request request;
+    /* A stopped orphan would never hear that there is nothing for it. */
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) != 0 || getppid() != keeper)
+        _exit(127);
     if (expected >= 0 && !child_load_ahead(expected))
         _exit(127);
     int keep[] = {report, hand};
@@ -51,11 +55,14 @@ static noreturn void child_wait(struct slot *slot, int report, int hand)
     struct pollfd given = {.fd = hand, .events = POLLIN};
     enum receipt receipt;
     do {
-        poll(&given, 1, -1);
+        if (poll(&given, 1, -1) < 0 && errno != EINTR)
+            _exit(127);
         receipt = wire_receive(hand, &message);
     } while (receipt == RECEIPT_NOTHING);
     if (receipt != RECEIPT_MESSAGE || decode_exec(&message, &request) != NULL)
         _exit(127);
+    /* From here on its end is the keeper's to report, or the init's if the keeper is gone. */
+    prctl(PR_SET_PDEATHSIG, 0, 0, 0, 0);
     child_run(&request, slot, -1, report, -1);
 }
 
@@ -65,8 +72,11 @@ static bool handed_over(int hand, int signals, pid_t child, pid_t init, struct m
 {
     for (;;) {
         struct pollfd fds[2] = {{.fd = hand, .events = POLLIN}, {.fd = signals, .events = POLLIN}};
-        if (poll(fds, 2, -1) < 0)
+        if (poll(fds, 2, -1) < 0) {
+            if (errno != EINTR)
+                return false;
             continue;
+        }
         enum receipt receipt = wire_receive(hand, message);
         if (receipt != RECEIPT_NOTHING)
             return receipt == RECEIPT_MESSAGE;
@@ -75,7 +85,8 @@ static bool handed_over(int hand, int signals, pid_t child, pid_t init, struct m
         (void)ignored;
         siginfo_t info = {0};
         if (getppid() != init ||
-            (waitid(P_PID, (id_t)child, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0))
+            (waitid(P_PID, (id_t)child, &info, WEXITED | WSTOPPED | WNOHANG | WNOWAIT) == 0 &&
+             info.si_pid != 0))
             return false;
     }
 }
@@ -88,9 +99,9 @@ static noreturn void keeper_wait(struct slot *slot, int signals, pid_t init, con
     int report[2];
     if (!keeper_subreaper(init) || pipe2(report, O_CLOEXEC) != 0)
         _exit(KEEPER_UNUSED);
-    pid_t child = fork();
+    pid_t keeper = getpid(), child = fork();
     if (child == 0)
-        child_wait(slot, report[1], hands[1]);
+        child_wait(slot, report[1], hands[1], keeper);
     int keep[] = {hands[0], signals, report[0]};
     close_all_but(keep, 3);
     if (child < 0 || !handed_over(hands[0], signals, child, init, &message) ||
@@ -159,6 +170,24 @@ void spare_lost(void)
     spare = NULL;
 }
 
+/* The next spares load what this command has, if it may be loaded ahead. */
+static void expect_like(const struct exec_request *request)
+{
+    if ((request->flags & EXEC_FILTER_AHEAD) == 0)
+        return;
+    if (expected >= 0)
+        close(expected);
+    expected = request->filter >= 0 ? fcntl(request->filter, F_DUPFD_CLOEXEC, 3) : -1;
+    if (expected >= 0 && fstat(expected, &expected_file) != 0) {
+        close(expected);
+        expected = -1;
+    }
+    if (spare == NULL)
+        return;
+    kill(spare->keeper, SIGKILL);
+    spare_lost();
+}
+
 /* In the order in which they came. */
 static unsigned passed_on(const struct exec_request *request, int fds[WIRE_FDS_MAX])
 {
@@ -179,8 +208,11 @@ struct command *spare_use(const struct exec_request *request, const uint8_t *pay
     struct command *command = spare;
     uint8_t handover[sizeof request->flags + sizeof request->limits];
     lost_in_a_row = 0;
-    if (command == NULL || payload == NULL || (request->flags & NOT_FOR_SPARES) ||
-        !filter_fits(request))
+    if (!filter_fits(request)) {
+        expect_like(request);
+        return NULL;
+    }
+    if (command == NULL || payload == NULL || (request->flags & NOT_FOR_SPARES))
         return NULL;
     memcpy(handover, &request->flags, sizeof request->flags);
     memcpy(handover + sizeof request->flags, &request->limits, sizeof request->limits);
@@ -189,10 +221,15 @@ struct command *spare_use(const struct exec_request *request, const uint8_t *pay
         spare_lost();
         return NULL;
     }
-    /* Should this fail, the child is dead, and the keeper says so. */
     int fds[WIRE_FDS_MAX];
     unsigned count = passed_on(request, fds);
-    wire_send_fds(to_child, MESSAGE_EXEC, payload, length, fds, count, false);
+    if (!wire_send_fds(to_child, MESSAGE_EXEC, payload, length, fds, count, false) &&
+        errno != EPIPE && errno != ECONNRESET) {
+        kill(command->keeper, SIGKILL);
+        spare_lost();
+        return NULL;
+    }
+    /* A child that is dead is the keeper's to report. */
     close(to_keeper);
     close(to_child);
     to_keeper = to_child = -1;

@@ -67,6 +67,7 @@ enum exec_flag {
     EXEC_HAS_CGROUP = 8,
     EXEC_HAS_TERMINAL = 16,
     EXEC_EXPLAIN = 32,
+    EXEC_FILTER_AHEAD = 64,
 };
 
 /* What a command wanted of a path. PROBE: it asked whether it may write. */

@@ -7,6 +7,7 @@ import os
 import random
 import shutil
 import subprocess
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,8 @@ import pytest
 from support.users import unprivileged_user
 
 import sandboxd.policy
+from sandboxd.policy import hostfs
+from sandboxd.policy.plan import RunAs
 from sandboxd.policy.plan_cache import MAX_PLANS, PlanCache
 from sandboxd.policy.resolve import Machine, Wish, plan_for
 from sandboxd_proto.errors import SandboxdError
@@ -205,3 +208,47 @@ def test_the_policy_looks_at_files_in_one_place_only() -> None:
             elif isinstance(node, ast.Name) and node.id in ("open", "Path"):
                 found.append(f"{path.name}:{node.lineno} {node.id}")
     assert found == []
+
+
+def test_whole_seconds_are_trusted_later() -> None:
+    """On a file system that counts in seconds a second change in the same second shows nowhere."""
+    now = 1_700_000_000_500_000_000
+    whole, fine = 1_700_000_000_000_000_000, 1_700_000_000_000_000_123 + 1_234_567
+    assert not hostfs._is_past((1, 2, whole), now)
+    assert hostfs._is_past((1, 2, fine), now)
+    assert hostfs._is_past((1, 2, whole), now + 3_000_000_000)
+
+
+def test_the_owner_of_a_file_matters(
+    machine_with: Callable[..., Machine], repository: Path
+) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can give files away")
+    file = repository / "file"
+    os.chown(file, unprivileged_user().pw_uid, -1)
+    wish = Wish(manifest=Manifest(fs_write_allow=[str(file)]), manifest_given=True)
+    cache, plan = settled(machine_with(uid=0), wish)
+    os.chown(file, 4242, -1)
+    assert plan.sandbox.run_as is not None
+    assert cache.plan_for(wish).sandbox.run_as == RunAs(4242, file.stat().st_gid)
+
+
+def test_names_that_come_and_go_are_no_error(machine: Machine, repository: Path) -> None:
+    link = repository / ".vscode"
+    stop = threading.Event()
+
+    def blink() -> None:
+        while not stop.is_set():
+            link.symlink_to("elsewhere")
+            link.unlink()
+
+    thread = threading.Thread(target=blink)
+    thread.start()
+    try:
+        for _ in range(3000):
+            with hostfs.noting():
+                hostfs.exists(str(link / "settings.json"))
+                hostfs.isdir(str(link))
+    finally:
+        stop.set()
+        thread.join()

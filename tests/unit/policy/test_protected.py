@@ -239,3 +239,49 @@ def test_a_deep_tree_is_not_walked(repository: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(os, "scandir", scandir)
     protected.for_workspace(str(repository), ())
     assert not any("node_modules" in path for path in looked)
+
+
+def hooks_lead_to(repository: Path, target: str) -> None:
+    hooks = repository / ".git" / "hooks"
+    for sample in hooks.glob("*"):
+        sample.unlink()
+    hooks.rmdir()
+    hooks.symlink_to(target)
+
+
+def test_what_a_dangling_link_leads_to_must_not_come_into_being(
+    repository: Path, plan: MakePlan
+) -> None:
+    hooks_lead_to(repository, "../nothere/deeper")
+    found = watched(plan(preset="workspace-write", workspace=repository))
+    assert found[f"{repository}/.git/hooks"].rule == "absent"
+    assert found[f"{repository}/nothere"].rule == "absent"
+
+
+def test_every_link_on_the_way_is_watched(
+    repository: Path, plan: MakePlan, kind: Callable[..., Kind]
+) -> None:
+    hooks_lead_to(repository, "../first")
+    (repository / "first").symlink_to("folder/second")
+    (repository / "folder").symlink_to("real")
+    (repository / "real").mkdir()
+    (repository / "real" / "second").symlink_to(f"{repository}/hooks")
+    (repository / "hooks").mkdir()
+    found = watched(plan(preset="workspace-write", workspace=repository))
+    for name in (".git/hooks", "first", "folder", "real/second"):
+        assert f"{repository}/{name}" in found
+    assert kind("hooks/pre-commit") is Kind.PROTECTED
+    assert kind("real/other") is Kind.WRITE
+
+
+def test_links_that_lead_nowhere_or_round_are_watched(repository: Path, plan: MakePlan) -> None:
+    hooks_lead_to(repository, "../a")
+    (repository / "a").symlink_to("b")
+    (repository / "b").symlink_to("a")
+    found = watched(plan(preset="workspace-write", workspace=repository))
+    assert {f"{repository}/a", f"{repository}/b"} <= set(found)
+    hooks_out = repository / ".git" / "hooks"
+    hooks_out.unlink()
+    hooks_out.symlink_to("/nonexistent/outside")
+    found = watched(plan(preset="workspace-write", workspace=repository))
+    assert "/nonexistent/outside" not in found
