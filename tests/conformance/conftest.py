@@ -13,6 +13,7 @@ tests fails.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
+from pathlib import Path
 
 import pytest
 from support.backends import HERE, running_backend
@@ -28,6 +29,16 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "asks(field): asks for something that a backend may refuse (PolicyNotSupported)"
     )
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What a backend promises it promises root, too. Where nothing is held nothing differs."""
+    here = Path(__file__).parent
+    for item in items:
+        if isinstance(item, pytest.Function) and item.path.is_relative_to(here):
+            name = item.callspec.params.get("backend_daemon") if hasattr(item, "callspec") else None
+            if name not in (None, "none"):
+                item.add_marker(pytest.mark.isolation)
 
 
 @pytest.hookimpl(wrapper=True)

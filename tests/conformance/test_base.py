@@ -9,8 +9,6 @@ from pathlib import Path
 import pytest
 from support.subject import Subject
 
-pytestmark = pytest.mark.isolation
-
 BASES = ["minimal", "host"]
 
 

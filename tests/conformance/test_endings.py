@@ -17,8 +17,6 @@ from support.rpc import RpcError
 from support.runs import Ran
 from support.subject import Subject
 
-pytestmark = pytest.mark.isolation
-
 # Takes the lock, then goes on as the rest of the program says; children inherit the lock.
 LOCK = """
 import fcntl, os, signal, sys, time

@@ -10,8 +10,6 @@ from support.backends import ALL, product_name
 from support.rpc import RpcError
 from support.subject import Subject
 
-pytestmark = pytest.mark.isolation
-
 TIERS = {"enforced", "best_effort", "none"}
 WISHES: dict[str, Any] = {
     "base": "minimal",

@@ -8,8 +8,6 @@ import pytest
 from support.rpc import RpcError
 from support.subject import Subject
 
-pytestmark = pytest.mark.isolation
-
 # Where /tmp cannot be private, TMPDIR leads to a folder that is.
 ADDED = {"TMPDIR"}
 

@@ -7,8 +7,6 @@ import signal
 import pytest
 from support.subject import Subject
 
-pytestmark = pytest.mark.isolation
-
 
 @pytest.mark.parametrize("code", [0, 1, 2, 42, 126, 127, 128, 137, 159, 255])
 def test_exit_code_is_exact(subject: Subject, code: int) -> None:

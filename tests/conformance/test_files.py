@@ -10,8 +10,6 @@ from support.rpc import RpcError
 from support.runs import Ran
 from support.subject import Subject
 
-pytestmark = pytest.mark.isolation
-
 
 @pytest.fixture
 def other(workspace: Path) -> Path:

@@ -9,8 +9,6 @@ from support.rpc import RpcError
 from support.runs import Ran
 from support.subject import Subject
 
-pytestmark = pytest.mark.isolation
-
 
 def test_text_reaches_stdin(subject: Subject) -> None:
     assert subject.run("cat", stdin="grün\n").stdout == "grün\n"

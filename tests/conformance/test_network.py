@@ -10,8 +10,6 @@ import pytest
 from support.rpc import RpcError
 from support.subject import Subject
 
-pytestmark = pytest.mark.isolation
-
 CONNECT = """
 import socket, sys
 with socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=5) as client:

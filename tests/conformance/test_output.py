@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-import pytest
 from support.subject import Subject
-
-pytestmark = pytest.mark.isolation
 
 CAPTURE_LIMIT = 8 << 20
 

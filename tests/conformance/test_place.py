@@ -9,8 +9,6 @@ import pytest
 from support.rpc import RpcError
 from support.subject import Subject
 
-pytestmark = pytest.mark.isolation
-
 
 def test_it_starts_in_the_root_unless_told_otherwise(subject: Subject) -> None:
     assert subject.run("pwd", manifest={}).stdout == "/\n"

@@ -8,8 +8,6 @@ import pytest
 from support.rpc import RpcError
 from support.subject import Subject
 
-pytestmark = pytest.mark.isolation
-
 PRESET_FIELDS = {"fs_read_allow", "fs_write_allow", "network", "syscall_policy"}
 
 

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import signal
 
-import pytest
 from support.rpc import Connection
 from support.subject import Subject
-
-pytestmark = pytest.mark.isolation
 
 SIZE = "import os; print(*os.get_terminal_size(1), flush=True)"
 

@@ -9,8 +9,6 @@ from support.rpc import RpcError
 from support.runs import Ran
 from support.subject import Subject
 
-pytestmark = pytest.mark.isolation
-
 
 def test_a_detached_command_outlives_its_connection(subject: Subject) -> None:
     with subject.daemon.connect() as first:

@@ -8,8 +8,6 @@ import pytest
 from support.rpc import RpcError
 from support.subject import Subject
 
-pytestmark = pytest.mark.isolation
-
 CALL = """
 import ctypes, os, sys
 libc = ctypes.CDLL(None, use_errno=True)

@@ -28,6 +28,13 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "docker_too: what the gate does is tried in containers, too")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The engine belongs to root: what is tried in containers is in the pass of root."""
+    for item in items:
+        if item.get_closest_marker("docker_too"):
+            item.add_marker(pytest.mark.isolation)
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """The gate is one and the same everywhere; how a sandbox is led to it is each backend's own."""
     if "gate_daemon" in metafunc.fixturenames:

@@ -10,7 +10,7 @@ from runner import Runner, denied, out
 from small_internet import Net
 from support.daemon import Daemon
 
-pytestmark = [pytest.mark.isolation, pytest.mark.requires("bubblewrap", "ip", "openssl")]
+pytestmark = pytest.mark.requires("bubblewrap", "ip", "openssl")
 Start = Callable[..., Daemon]
 
 READ_ALL = """

@@ -10,7 +10,7 @@ from small_internet import Net
 from support.daemon import Daemon
 from support.rpc import RpcError
 
-pytestmark = [pytest.mark.isolation, pytest.mark.requires("bubblewrap", "ip", "openssl")]
+pytestmark = pytest.mark.requires("bubblewrap", "ip", "openssl")
 
 RAW = """
 import base64, os, re, socket

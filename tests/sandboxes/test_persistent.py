@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.daemon import Daemon, stdout_of
+from support.daemon import Daemon, running_daemon, stdout_of
 from support.processes import processes_below
 from support.rpc import Connection, RpcError
 
-pytestmark = [pytest.mark.requires("bubblewrap"), pytest.mark.isolation]
+pytestmark = pytest.mark.requires("bubblewrap")
 
 SERVER = """
 import socket, sys
@@ -26,6 +28,22 @@ ASK = """
 import socket
 print(socket.create_connection(("127.0.0.1", 8123), 10).recv(10).decode())
 """
+
+
+@pytest.fixture(scope="module")
+def one_daemon() -> Iterator[Daemon]:
+    with running_daemon() as daemon:
+        yield daemon
+
+
+@pytest.fixture
+def daemon(one_daemon: Daemon) -> Iterator[Daemon]:
+    """The same for all, and without a sandbox before each test."""
+    yield one_daemon
+    with one_daemon.connect() as connection:
+        for left in connection.call("sandbox/list")["sandboxes"]:
+            with suppress(RpcError):
+                connection.call("sandbox/destroy", {"sandbox": left["sandbox"]})
 
 
 def create(connection: Connection, **params: Any) -> str:
@@ -86,6 +104,7 @@ def test_commands_run_at_the_same_time_with_exact_reports(daemon: Daemon) -> Non
         assert [entry["sandbox"] for entry in listed] == [sandbox]
 
 
+@pytest.mark.isolation
 def test_cancel_kills_one_commands_tree_and_leaves_the_others(daemon: Daemon) -> None:
     with daemon.connect() as connection:
         sandbox = create(connection)
@@ -103,6 +122,7 @@ def test_cancel_kills_one_commands_tree_and_leaves_the_others(daemon: Daemon) ->
         assert stdout_of(run(connection, sandbox, "sh", "-c", look)) == "1001\n"
 
 
+@pytest.mark.isolation
 def test_limits_hold_for_each_command(daemon: Daemon) -> None:
     with daemon.connect() as connection:
         sandbox = create(connection, manifest={"timeout": 0.5})
@@ -110,6 +130,7 @@ def test_limits_hold_for_each_command(daemon: Daemon) -> None:
         assert stdout_of(run(connection, sandbox, "echo", "alive")) == "alive\n"
 
 
+@pytest.mark.isolation
 def test_destroy_ends_everything_in_it(daemon: Daemon) -> None:
     with daemon.connect() as connection:
         sandbox = create(connection)
@@ -163,6 +184,7 @@ def test_a_bad_idle_time_is_refused(daemon: Daemon) -> None:
     assert (refused.value.code, refused.value.field) == (-32602, "idle_secs")
 
 
+@pytest.mark.isolation
 def test_a_protected_path_made_in_it_ends_it(daemon: Daemon, workspace: Path) -> None:
     with daemon.connect() as connection:
         sandbox = create(connection, preset="workspace-write", workspace=str(workspace))

@@ -14,7 +14,7 @@ from support.daemon import Daemon, stdout_of
 from support.processes import survivors
 from support.rpc import Connection, RpcError
 
-pytestmark = [pytest.mark.requires("bubblewrap"), pytest.mark.isolation]
+pytestmark = pytest.mark.requires("bubblewrap")
 StartDaemon = Callable[..., Daemon]
 PATIENCE_S = 20.0
 
@@ -42,20 +42,29 @@ def test_after_a_command_another_sandbox_waits(daemon: Daemon) -> None:
         wait_until_warm(connection)
 
 
+@pytest.mark.isolation
 def test_nothing_of_an_earlier_command_is_visible(daemon: Daemon) -> None:
     """The same plan again and again: /tmp, shared memory, processes and sockets start empty."""
-    leave = "touch /tmp/left /dev/shm/left; (sleep 600 &) ; echo $$"
-    look = "ls -A /tmp /dev/shm; cat /proc/[0-9]*/comm | grep -c sleep; cat /proc/net/unix | wc -l"
+    bind = "s = socket.socket(socket.AF_UNIX); s.bind(chr(0) + 'left'); open('/tmp/up', 'w')"
+    server = f'/usr/bin/python3 -c "import socket, time; {bind}; time.sleep(600)"'
+    wait = "until [ -e /tmp/up ]; do sleep 0.01; done"
+    leave = f"touch /tmp/left /dev/shm/left; ({server} & sleep 600 &) ; {wait}; echo $$"
+    look = (
+        "ls -A /tmp /dev/shm; cat /proc/[0-9]*/comm | grep -c -e sleep -e python; "
+        "awk 'NR > 1 && NF > 7' /proc/net/unix"  # those with a name
+    )
     manifest = {"network": "deny"}  # the host's sockets come and go
     with daemon.connect() as connection:
         fresh = stdout_of(run(connection, look, manifest=manifest))
         assert "left" not in fresh
         for _ in range(5):
-            stdout_of(run(connection, leave, manifest=manifest))
+            left = stdout_of(run(connection, f"{leave}; {look}", manifest=manifest))
+            assert left.count("left") == 3  # the control
             wait_until_warm(connection)
             assert stdout_of(run(connection, look, manifest=manifest)) == fresh
 
 
+@pytest.mark.isolation
 def test_a_client_sees_nothing_of_another_client(daemon: Daemon) -> None:
     with daemon.connect() as one, daemon.connect() as other:
         stdout_of(run(one, "echo secret > /tmp/secret"))
@@ -63,6 +72,7 @@ def test_a_client_sees_nothing_of_another_client(daemon: Daemon) -> None:
         assert stdout_of(run(other, "cat /tmp/secret 2>/dev/null || echo nothing")) == "nothing\n"
 
 
+@pytest.mark.isolation
 def test_a_replaced_folder_is_not_served_from_a_warm_sandbox(
     daemon: Daemon, workspace: Path
 ) -> None:
@@ -91,6 +101,7 @@ def test_a_warm_sandbox_that_died_is_replaced_unnoticed(daemon: Daemon) -> None:
         assert stdout_of(run(connection, "echo fine")) == "fine\n"
 
 
+@pytest.mark.isolation
 def test_a_path_that_vanished_is_refused_and_not_served_warm(
     daemon: Daemon, workspace: Path
 ) -> None:
@@ -134,6 +145,7 @@ def test_many_at_once_each_get_a_sandbox_of_their_own(daemon: Daemon) -> None:
         assert all(output.endswith("\n1\n") for output in outputs)
 
 
+@pytest.mark.isolation
 def test_a_denied_path_that_was_removed_is_not_made_again_by_a_refill(
     daemon: Daemon, workspace: Path
 ) -> None:

@@ -29,6 +29,8 @@ HERE = tuple(
     if _ELSEWHERE.get(name, sys.platform) == sys.platform
     and (name != "opensandbox" or "SANDBOXD_OPENSANDBOX_URL" in os.environ)
 )
+# Why one does not work here, as found out by the first daemon: each look tries all of them.
+_REASONS: dict[tuple[str, ...], str | None] = {}
 # Those whose commands run on this kernel, below our init, behind walls of its making.
 LINUX = ("bubblewrap", "landlock", "docker")
 
@@ -53,8 +55,12 @@ def running_backend(
     name: str, *, env: Mapping[str, str] | None = None, **options: Any
 ) -> Iterator[Daemon]:
     """A daemon that uses `name`, after `status` said that it works here."""
+    # What is around the daemon (a namespace, a filter) may make a difference.
+    known = (name, *options.get("prefix", ()))
     with running_daemon(env={**environment(name), **(env or {})}, **options) as daemon:
-        reason = unavailable(daemon, product_name(name))
+        if known not in _REASONS:
+            _REASONS[known] = unavailable(daemon, product_name(name))
+        reason = _REASONS[known]
         if reason is None:
             yield daemon
         elif product_name(name) in promised():

@@ -70,7 +70,8 @@ class Daemon:
 
 def scrubbed_env(home: Path, extra: Mapping[str, str]) -> dict[str, str]:
     """What a daemon of a test sees: nothing of the developer's own settings."""
-    kept = {k: os.environ[k] for k in ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE") if k in os.environ}
+    names = ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX")
+    kept = {name: os.environ[name] for name in names if name in os.environ}
     fixed = {
         "PATH": "/usr/local/bin:/usr/bin:/bin",
         "LANG": "C.UTF-8",

@@ -67,6 +67,10 @@ class Spawning:
         self._inner = inner
         self.spawn = spawn
 
+    def spawn_now(self, command: Command, stdio: Stdio | None) -> Process | None:
+        """Only by the other `spawn`."""
+        return None
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 

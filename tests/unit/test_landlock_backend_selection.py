@@ -17,7 +17,7 @@ from support.daemon import Daemon, running_daemon
 from support.rpc import RpcError
 from support.runs import Runner
 
-pytestmark = [pytest.mark.isolation, pytest.mark.requires("bubblewrap", "landlock", "seccomp")]
+pytestmark = pytest.mark.requires("bubblewrap", "landlock", "seccomp")
 WITHOUT = str(Path(__file__).parents[1] / "support" / "without_syscalls.py")
 
 
@@ -37,6 +37,7 @@ def backends(runner: Runner) -> tuple[dict[str, Any], dict[str, Any]]:
     return status, {backend["name"]: backend for backend in status["backends"]}
 
 
+@pytest.mark.isolation
 def test_without_user_namespaces_landlock_is_chosen(workspace: Path):
     with daemon_without("userns") as runner:
         status, found = backends(runner)
@@ -90,6 +91,7 @@ def test_a_backend_that_was_named_is_not_replaced():
         assert refused.value.kind == "SandboxUnavailable"
 
 
+@pytest.mark.isolation
 def test_what_landlock_cannot_enforce_is_refused_and_not_weakened():
     manifest = {"network": {"kind": "allow_hosts", "hosts": ["example.org"]}}
     with daemon_without("userns") as runner:
@@ -105,6 +107,7 @@ def test_the_ceiling_may_forbid_landlock():
         assert refused.value.kind == "SandboxUnavailable"
 
 
+@pytest.mark.isolation
 def test_control_with_everything_bubblewrap_is_chosen(start_daemon: Callable[..., Daemon]):
     daemon = start_daemon()
     runner = Runner(daemon)
