@@ -16,7 +16,7 @@ INIT := sandboxd/linux/init
 NETNS := sandboxd/linux/netns
 PORTABLE := darwin win32
 
-.PHONY: install packages run test test-docker test-vm lint bench clean init
+.PHONY: install packages run test test-vm lint bench bench-peers soak clean init
 
 install: $(VENV)/.installed init
 
@@ -43,11 +43,6 @@ test: install
 test-vm: install
 	@scripts/require tests/vm/packages.txt
 	@tests/vm/run
-
-# As root: a Docker engine of its own that restarts, hangs, is remote, and fifty commands at once.
-test-docker: install
-	@scripts/require scripts/packages-test.txt
-	$(PYTHON_IN) -m pytest tests/docker
 
 lint: install
 	$(PYTHON_IN) -m ruff check .

@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 
 import pytest
 from support.backends import ATTACHED, environment, running_backend
@@ -33,9 +34,14 @@ def test_fifty_at_once_cancelled_at_random_leave_no_container(
 ) -> None:
     """A cancelled create call makes the container all the same."""
     chance = random.Random(7)
-    with running_backend(backend, config="[pool]\nenabled = false\n") as daemon:
+    with (
+        running_backend(backend, config="[pool]\nenabled = false\n") as daemon,
+        ExitStack() as stack,
+    ):
         label = supervisor_identity(daemon.socket)
-        connections = [daemon.connect(timeout_s=120) for _ in range(AT_ONCE)]
+        connections = [
+            stack.enter_context(daemon.connect(timeout_s=120)) for _ in range(AT_ONCE)
+        ]
         started = [
             connection.start("execute", {"argv": ["sleep", "60"], "execution_id": f"e{number}"})
             for number, connection in enumerate(connections)
@@ -55,7 +61,6 @@ def test_fifty_at_once_cancelled_at_random_leave_no_container(
             thread.join()
         for connection, request in zip(connections, started, strict=True):
             assert connection.result(request)["outcome"] == "cancelled"
-            connection.close()
         assert eventually(lambda: ours(engine, label) == [])
 
 
