@@ -119,6 +119,8 @@ def test_a_spare_killed_at_any_moment_gives_a_clear_answer(spared: Init) -> None
         assert command.wait().kinds in (["Started", "Exited", "Gone"], ["ExecFailed"])
 
 
+@pytest.mark.isolation
+@pytest.mark.requires("root")  # it is not dumpable: nobody else may look
 def test_a_spare_holds_nothing_of_others(spared: Init) -> None:
     """Neither the control socket nor another command's channel or output."""
     running = spared.shell("sleep 600", flags=KEEP)
