@@ -121,8 +121,6 @@ def test_a_spare_killed_at_any_moment_gives_a_clear_answer(spared: Init) -> None
 
 @pytest.mark.isolation
 @pytest.mark.requires("root")  # it is not dumpable: nobody else may look
-@pytest.mark.isolation
-@pytest.mark.requires("root")  # nobody else may look at what is not dumpable
 def test_a_spare_holds_nothing_of_others(spared: Init) -> None:
     """Neither the control socket nor another command's channel or output."""
     running = spared.shell("sleep 600", flags=KEEP)
