@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -28,6 +29,23 @@ def pytest_configure(config: pytest.Config) -> None:
     # program of a test would inherit that.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """`SANDBOXD_TEST_WITHOUT=docker`: the other pass of scripts/test has the engine's tests."""
+    if "docker" not in os.environ.get("SANDBOXD_TEST_WITHOUT", "").split(","):
+        return
+    folder = Path(__file__).parent / "docker"
+    theirs = [item for item in items if item.path.is_relative_to(folder) or _in_a_container(item)]
+    config.hook.pytest_deselected(items=theirs)
+    items[:] = [item for item in items if item not in set(theirs)]
+
+
+def _in_a_container(item: pytest.Item) -> bool:
+    given = getattr(item, "callspec", None)
+    return given is not None and not {"docker", "docker-attach"}.isdisjoint(
+        value for value in given.params.values() if isinstance(value, str)
+    )
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
