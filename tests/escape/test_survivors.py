@@ -29,7 +29,7 @@ STAY = """
             except (OSError, ValueError):
                 pass
         lock = open(args[0], "w")
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(lock, fcntl.LOCK_EX)
         os.write(ready, b"x")
         os.close(ready)
         null = os.open("/dev/null", os.O_RDWR)
@@ -188,7 +188,7 @@ def test_fork_chain_does_not_outrun_the_kill(box: Box, workspace: Path, lock: Lo
         STAY,
         """
         lock = open(args[0], "w")
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # shared by every fork
+        fcntl.flock(lock, fcntl.LOCK_EX)  # shared by every fork
         if os.fork() == 0:
             os.setsid()
             os.write(ready, b"x")
