@@ -42,7 +42,9 @@ def leaky_box(
         os.dup2(folder, 77)
         os.execvp(args[1], args[1:])
     """)
-    with running_backend(linux_backend.backend, prefix=[*leak, str(folder)]) as daemon:
+    with running_backend(
+        linux_backend.backend, prefix=[*leak, str(folder)], warm=False
+    ) as daemon:
         box = Box(linux_backend.backend, daemon)
         yield box, victim
         box.close()
