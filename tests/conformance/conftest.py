@@ -55,7 +55,7 @@ def backend_daemon(request: pytest.FixtureRequest) -> Iterator[tuple[str, Daemon
     """One daemon for all tests of a backend. See support/liars.py for the impersonated one."""
     name = request.param
     if impersonated() is None:
-        with running_backend(name, env={"TEST_SECRET": "of the daemon"}, warm=False) as daemon:
+        with running_backend(name, env={"TEST_SECRET": "of the daemon"}) as daemon:
             yield name, daemon
     elif name == impersonated():
         with running_daemon(**liar_options(name)) as daemon:

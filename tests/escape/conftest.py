@@ -18,8 +18,7 @@ DAEMON_SECRET = "known-to-the-daemon-only"
 @pytest.fixture(scope="session", params=LINUX)
 def linux_backend(request: pytest.FixtureRequest) -> Iterator[Box]:
     """One daemon for all attacks on a backend."""
-    env = {"TEST_SECRET": DAEMON_SECRET}
-    with running_backend(request.param, env=env, warm=False) as daemon:
+    with running_backend(request.param, env={"TEST_SECRET": DAEMON_SECRET}) as daemon:
         box = Box(request.param, daemon)
         yield box
         box.close()

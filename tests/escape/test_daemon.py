@@ -37,22 +37,17 @@ class Own:
 
 
 @pytest.fixture(scope="module")
-def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def own(linux_backend: Box, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Own]:
     folder = tmp_path_factory.mktemp("own").resolve()
     ignored = shutil.ignore_patterns("__pycache__", "*.o", "tests")
     for name in ("sandboxd", "proto/sandboxd_proto"):
         shutil.copytree(CHECKOUT / name, folder / Path(name).name, ignore=ignored)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def own(linux_backend: Box, copied: Path) -> Iterator[Own]:
-    env = {"PYTHONPATH": str(copied)}
+    env = {"PYTHONPATH": str(folder)}
     with running_backend(
-        linux_backend.backend, config=CONFIG, env=env, checkout=copied
+        linux_backend.backend, config=CONFIG, env=env, checkout=folder
     ) as daemon:  # fmt: skip
         box = Box(linux_backend.backend, daemon)
-        yield Own(box, copied, copied / "sandboxd" / "__main__.py")
+        yield Own(box, folder, folder / "sandboxd" / "__main__.py")
         box.close()
 
 

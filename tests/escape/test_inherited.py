@@ -42,9 +42,7 @@ def leaky_box(
         os.dup2(folder, 77)
         os.execvp(args[1], args[1:])
     """)
-    with running_backend(
-        linux_backend.backend, prefix=[*leak, str(folder)], warm=False
-    ) as daemon:
+    with running_backend(linux_backend.backend, prefix=[*leak, str(folder)]) as daemon:
         box = Box(linux_backend.backend, daemon)
         yield box, victim
         box.close()

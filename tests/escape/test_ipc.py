@@ -32,7 +32,7 @@ SESSION, USER = -3, -4
 @pytest.fixture(scope="module")
 def box_with_key(linux_backend: Box) -> Iterator[Box]:
     """A daemon in whose session keyring lies a key, as it does after a login."""
-    with running_backend(linux_backend.backend, prefix=WITH_KEY, warm=False) as daemon:
+    with running_backend(linux_backend.backend, prefix=WITH_KEY) as daemon:
         box = Box(linux_backend.backend, daemon)
         yield box
         box.close()

@@ -27,7 +27,7 @@ def masked(
     (folder / "vault").mkdir()
     Victim(folder / "vault" / "key")
     config = f'[masks]\nadd = ["{folder / "vault"}"]\n'
-    with running_backend(linux_backend.backend, config=config, warm=False) as daemon:
+    with running_backend(linux_backend.backend, config=config) as daemon:
         box = Box(linux_backend.backend, daemon)
         yield box, folder
         box.close()

@@ -276,8 +276,7 @@ def test_killing_the_keeper_does_not_free_the_command(
 
 def test_nothing_outlives_a_killed_daemon(linux_backend: Box, workspace: Path, lock: Lock) -> None:
     """SIGKILL to the daemon: nobody is left to end its commands."""
-    backend = linux_backend.backend
-    with running_backend(backend, warm=False) as daemon, daemon.connect() as connection:
+    with running_backend(linux_backend.backend) as daemon, daemon.connect() as connection:
         argv = [*DOUBLE_FORK_AND_STAY, str(lock)]
         connection.start("execute", {"argv": argv, "manifest": weakest(workspace, timeout=60)})
         assert lock.taken()

@@ -68,7 +68,7 @@ def roofed(
     """A daemon that allows one folder, and that folder."""
     root = tmp_path_factory.mktemp("root").resolve()
     config = f'[ceiling]\nroots = ["{root}"]\n'
-    with running_backend(linux_backend.backend, config=config, warm=False) as daemon:
+    with running_backend(linux_backend.backend, config=config) as daemon:
         box = Box(linux_backend.backend, daemon)
         yield box, root
         box.close()

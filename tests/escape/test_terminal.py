@@ -55,7 +55,7 @@ def terminal() -> Iterator[Terminal]:
 def box_on_terminal(linux_backend: Box, terminal: Terminal) -> Iterator[Box]:
     """A daemon that was started in a terminal and keeps it as its controlling one."""
     prefix = [*WITH_TERMINAL, terminal.path]
-    with running_backend(linux_backend.backend, prefix=prefix, warm=False) as daemon:
+    with running_backend(linux_backend.backend, prefix=prefix) as daemon:
         box = Box(linux_backend.backend, daemon)
         yield box
         box.close()

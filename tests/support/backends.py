@@ -52,14 +52,9 @@ def environment(name: str) -> dict[str, str]:
 
 @contextmanager
 def running_backend(
-    name: str, *, env: Mapping[str, str] | None = None, warm: bool = True, **options: Any
+    name: str, *, env: Mapping[str, str] | None = None, **options: Any
 ) -> Iterator[Daemon]:
-    """A daemon that uses `name`, after `status` said that it works here.
-
-    Without `warm` no container waits for a next command: that costs as much as a short test.
-    """
-    if not warm and product_name(name) == "docker":
-        options["config"] = (options.get("config") or "") + "\n[pool]\nenabled = false\n"
+    """A daemon that uses `name`, after `status` said that it works here."""
     # What is around the daemon (a namespace, a filter) may make a difference.
     known = (name, *options.get("prefix", ()))
     with running_daemon(env={**environment(name), **(env or {})}, **options) as daemon:
