@@ -16,9 +16,9 @@ INIT := sandboxd/linux/init
 NETNS := sandboxd/linux/netns
 PORTABLE := darwin win32
 
-.PHONY: install packages run test test-vm lint bench bench-peers soak clean init
+.PHONY: install packages run test test-vm lint bench bench-peers soak clean init bytecode
 
-install: $(VENV)/.installed init
+install: $(VENV)/.installed init bytecode
 
 # Checked every time (it takes a moment): a package can be removed after .venv was made.
 packages:
@@ -31,6 +31,10 @@ $(VENV)/.installed: pyproject.toml hatch_build.py scripts/install | packages
 # World-readable whatever the umask is: other users run it too.
 init: | $(VENV)/.installed
 	@umask 022 && $(MAKE) -s -C $(INIT) && $(MAKE) -s -C $(NETNS)
+
+# Users who cannot write here would compile every module at every start.
+bytecode: | $(VENV)/.installed
+	@umask 022 && $(PYTHON_IN) -m compileall -q sandboxd client/sandboxd_client proto/sandboxd_proto
 
 run: install
 	@scripts/demo

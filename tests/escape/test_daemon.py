@@ -39,7 +39,7 @@ class Own:
 @pytest.fixture(scope="module")
 def own(linux_backend: Box, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Own]:
     folder = tmp_path_factory.mktemp("own").resolve()
-    ignored = shutil.ignore_patterns("__pycache__", "*.o", "tests")
+    ignored = shutil.ignore_patterns("*.o", "tests")
     for name in ("sandboxd", "proto/sandboxd_proto"):
         shutil.copytree(CHECKOUT / name, folder / Path(name).name, ignore=ignored)
     env = {"PYTHONPATH": str(folder)}

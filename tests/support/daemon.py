@@ -70,8 +70,7 @@ class Daemon:
 
 def scrubbed_env(home: Path, extra: Mapping[str, str]) -> dict[str, str]:
     """What a daemon of a test sees: nothing of the developer's own settings."""
-    names = ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX")
-    kept = {name: os.environ[name] for name in names if name in os.environ}
+    kept = {k: os.environ[k] for k in ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE") if k in os.environ}
     fixed = {
         "PATH": "/usr/local/bin:/usr/bin:/bin",
         "LANG": "C.UTF-8",
