@@ -6,9 +6,12 @@ import json
 import os
 import signal
 import subprocess
+import tempfile
 import time
+from pathlib import Path
 
 import pytest
+from ctl import Ctl
 
 from sandboxd_client import AsyncClient, Client, bytes_of
 from sandboxd_proto.errors import ExecFailed, NotFound, PathDenied
@@ -16,13 +19,31 @@ from sandboxd_proto.messages.notifications import Exited, Output, Started
 
 
 @pytest.fixture
-def real(ctl, folder):
+def fresh(ctl, folder):
     """sandboxctl with a socket on which nothing listens yet."""
     ctl.socket_path = str(folder / "run" / "sandboxd.sock")
     ctl.extra = []
     yield ctl
     ctl("shutdown")
     assert not _listens(ctl)
+
+
+@pytest.fixture(scope="module")
+def one_socket():
+    """Nothing listens before the first test; the daemon that it starts serves the others, too."""
+    with tempfile.TemporaryDirectory(prefix="sbxc-") as name:
+        ctl = Ctl(f"{name}/run/sandboxd.sock", Path(name))
+        yield ctl.socket_path
+        ctl("shutdown")
+        assert not _listens(ctl)
+
+
+@pytest.fixture
+def real(ctl, one_socket):
+    """sandboxctl that starts the daemon if nobody has."""
+    ctl.socket_path = one_socket
+    ctl.extra = []
+    return ctl
 
 
 @pytest.fixture
@@ -72,8 +93,8 @@ def gone(marker: str) -> bool:
     return not running(marker)
 
 
-def test_the_first_run_starts_the_daemon_and_behaves_like_the_command(real, workspace):
-    done = real(
+def test_the_first_run_starts_the_daemon_and_behaves_like_the_command(fresh, workspace):
+    done = fresh(
         "run", "--", "sh", "-c", "cat; echo err >&2; echo x > made; pwd; exit 7", input=b"in\n"
     )
     assert done.stdout == f"in\n{workspace}\n".encode()
@@ -195,27 +216,27 @@ def test_a_second_interrupt_in_a_terminal_kills(real, screen):
     assert gone("7534")
 
 
-def test_twenty_at_once_make_one_daemon(real):
+def test_twenty_at_once_make_one_daemon(fresh):
     script = "echo done"
-    processes = [real.start("run", "--", "sh", "-c", script) for _ in range(20)]
+    processes = [fresh.start("run", "--", "sh", "-c", script) for _ in range(20)]
     results = [(p.communicate(timeout=60)[0], p.returncode) for p in processes]
     assert results == [(b"done\n", 0)] * 20
-    listening = os.path.join(os.path.dirname(real.socket_path), "sandboxd.log")
+    listening = os.path.join(os.path.dirname(fresh.socket_path), "sandboxd.log")
     with open(listening) as file:
         assert file.read().count("listening") == 1
 
 
-def test_status_doctor_check_and_shutdown(real):
-    status = json.loads(real("status", "--json").stdout)
+def test_status_doctor_check_and_shutdown(fresh):
+    status = json.loads(fresh("status", "--json").stdout)
     assert status["backend"] == "bubblewrap"
-    done = real("doctor")
+    done = fresh("doctor")
     assert done.returncode == 0
     assert b"ok   backend bubblewrap" in done.stdout
-    checked = json.loads(real("check", "--json").stdout)
-    assert str(real.workspace) in checked["plan"]["fs_write_allow"]
-    pid = daemon_pid(real)
-    assert real("shutdown").returncode == 0
-    assert not _listens(real)
+    checked = json.loads(fresh("check", "--json").stdout)
+    assert str(fresh.workspace) in checked["plan"]["fs_write_allow"]
+    pid = daemon_pid(fresh)
+    assert fresh("shutdown").returncode == 0
+    assert not _listens(fresh)
     deadline = time.monotonic() + 10
     while os.path.exists(f"/proc/{pid}") and time.monotonic() < deadline:
         time.sleep(0.02)
