@@ -121,9 +121,7 @@ class _Crowd:
             asked = [self._connection.start("sandbox/create", self._policy) for _ in range(wanted)]
             self._alive += [self._connection.result(number)["sandbox"] for number in asked]
         surplus, self._alive = self._alive[count:], self._alive[:count]
-        asked = [
-            self._connection.start("sandbox/destroy", {"sandbox": one}) for one in surplus
-        ]
+        asked = [self._connection.start("sandbox/destroy", {"sandbox": one}) for one in surplus]
         for number in asked:
             self._connection.result(number)
 

@@ -1,4 +1,4 @@
-"""Measuring side by side: rows take turns in one run, so that the machine's moods hit them alike.
+"""Measure side by side: rows take turns in one run, so that noise of the machine hits all alike.
 
 A row is a name and something to do once. Numbers of different runs, or of rows measured one after
 the other, do not compare on a shared machine; ratios within one table do.
@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 Work = Callable[[], object]
 
-# What a row does off its own path (a sandbox made ready for the next command) must not be paid
-# for by the row that happens to come after it.
+# Background work of a row (a sandbox made ready for the next command) must not slow the row that
+# comes after it.
 SETTLE_S = 0.04
 PACE_S = 0.02  # from the start of one sample to the start of the next, within a row's turn
 TURN = 5  # samples that a row takes before the next row has its turn

@@ -6,7 +6,20 @@ import argparse
 import time
 from collections.abc import Callable
 
-from bench import growth, memory, report, rows_docker, rows_egress, starting, streaming, sustained
+from bench import (
+    growth,
+    memory,
+    report,
+    rows_audit,
+    rows_boxes,
+    rows_docker,
+    rows_egress,
+    rows_opensandbox,
+    rows_starvation,
+    starting,
+    streaming,
+    sustained,
+)
 from bench.lines import Section, missed, plain
 from bench.place import FULL, QUICK, Place, made_place
 
@@ -17,8 +30,12 @@ PARTS: dict[str, Callable[[Place], Section]] = {
     "paths": growth.paths,
     "live": growth.live,
     "memory": memory.measured,
+    "audit": rows_audit.measured,
+    "boxes": rows_boxes.measured,
     "docker": rows_docker.measured,
     "egress": rows_egress.measured,
+    "opensandbox": rows_opensandbox.measured,
+    "starvation": rows_starvation.measured,
 }
 
 

@@ -38,9 +38,7 @@ def main() -> None:
     options = _options()
     about = report.machine()
     with ExitStack() as held:
-        place = held.enter_context(
-            made_place("workspace-write", QUICK if options.quick else FULL)
-        )
+        place = held.enter_context(made_place("workspace-write", QUICK if options.quick else FULL))
         folder = options.keep or Path(held.enter_context(tempfile.TemporaryDirectory()))
         runs = _ours(place, held)
         unusable: list[str] = []

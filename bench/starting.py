@@ -63,9 +63,7 @@ def _lines(
     ]  # fmt: skip
 
 
-def _minimal(
-    plain: Measured, bwrap: Measured, warm: Measured, persistent: Measured
-) -> list[Line]:
+def _minimal(plain: Measured, bwrap: Measured, warm: Measured, persistent: Measured) -> list[Line]:
     of_plain, of_bwrap = warm.p50 / plain.p50, warm.p50 / bwrap.p50
     kept = persistent.p50 / plain.p50
     return [

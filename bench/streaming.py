@@ -19,7 +19,7 @@ from support.daemon import Daemon
 from bench.lines import Line, Section, Target
 from bench.place import Place
 
-JSON_MB_S, DESCRIPTORS_OF_PIPE = 150.0, 0.95
+JSON_MB_S, DESCRIPTORS_OF_PIPE = 150.0, 0.8
 READ = 1 << 20
 _PROGRAM = """
 import os, sys

@@ -1,3 +1,5 @@
 """The daemon: runs commands in a sandbox for every agent and editor on the machine."""
 
-__version__ = "0.1.0"
+from sandboxd_proto import __version__
+
+__all__ = ["__version__"]

@@ -7,24 +7,34 @@ import os
 import sys
 
 import sandboxd
-from sandboxd import config as configuration
-from sandboxd.harden import harden
+from sandboxd import config_loading
+from sandboxd.backends.registry import check_names
+from sandboxd.config import ConfigError, all_keys
 from sandboxd.logs import LEVELS, configure
-from sandboxd.policy.exfil_switch import exfil_switch
-from sandboxd.policy.network import check_config as check_network
+from sandboxd.platform.current import system
+from sandboxd.policy.network.exfil_switch import exfil_switch
+from sandboxd.policy.network.rules import check_config as check_network
 
 
 def main(argv: list[str] | None = None) -> int:
-    harden()
+    system.harden()
     options = _parser().parse_args(argv)
     configure(options.log_level)
     try:
         flags = _flags(options)
-        path = options.config or configuration.default_path(os.environ)
+        path = options.config or config_loading.default_path(os.environ)
         required = bool(options.config or os.environ.get("SANDBOXD_CONFIG"))
-        config = configuration.load(path, os.environ, flags, required=required)
+        config = config_loading.load(path, os.environ, flags, required=required)
         check_network(config)
-    except configuration.ConfigError as error:
+        if not options.show_config:
+            check_names(config)
+        if options.check_config:
+            print(f"{path}: {'no problem found' if os.path.exists(path) else 'does not exist'}")
+            return 0
+        if options.show_config:
+            print(config_loading.shown(config, path, as_json=options.show_config == "json"), end="")
+            return 0
+    except ConfigError as error:
         print(f"sandboxd: error: {error}", file=sys.stderr)
         return 2
     config = exfil_switch(config, accepted=options.accept_exfil_risk)
@@ -48,6 +58,12 @@ def _parser() -> argparse.ArgumentParser:
         help="any key of the config, for example pool.enabled=false",
     )  # fmt: skip
     parser.add_argument(
+        "--check-config", action="store_true", help="read the config, say what is wrong, and exit"
+    )
+    parser.add_argument(
+        "--show-config", choices=("text", "json"), help="print every setting, and exit"
+    )
+    parser.add_argument(
         "--idle-exit", metavar="SECS", type=float, help="end after so long without a client"
     )
     parser.add_argument(
@@ -64,9 +80,9 @@ def _flags(options: argparse.Namespace) -> dict[str, str]:
     flags: dict[str, str] = {}
     for setting in options.settings:
         key, separator, value = setting.partition("=")
-        if not separator or key not in configuration.all_keys():
-            known = ", ".join(configuration.all_keys())
-            raise configuration.ConfigError(f"--set {setting}: the keys are {known}")
+        if not separator or key not in all_keys():
+            known = ", ".join(all_keys())
+            raise ConfigError(f"--set {setting}: the keys are {known}")
         flags[key] = value
     if options.backend is not None:
         flags["backend"] = options.backend

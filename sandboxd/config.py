@@ -1,29 +1,15 @@
-"""The daemon's config: a TOML file, then the environment, then flags. One name for each key.
+"""The keys of the daemon's config, with their defaults; `config_loading` reads them.
 
-`[table] key` is `SANDBOXD_TABLE_KEY` in the environment and `--set table.key=VALUE` as a flag.
-Other tools' names for the same keys are understood through the one table `SYNONYMS`.
+The string below a key is its reason, from which docs/config.md is generated.
 """
 
 from __future__ import annotations
 
-import logging
-import os
-import tomllib
-from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
-from sandboxd_proto.errors import InvalidParams
 from sandboxd_proto.manifest import NetworkKind
-from sandboxd_proto.wire import convert
-
-log = logging.getLogger(__name__)
-BACKENDS = (
-    "auto", "bubblewrap", "landlock", "docker", "opensandbox", "sandbox-exec", "appcontainer",
-    "none",
-)  # fmt: skip
-_TRUE = {"1", "true"}
 
 
 class ConfigError(Exception):
@@ -35,165 +21,246 @@ class _Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Ceiling(_Table, frozen=True, kw_only=True):
-    """What no client may exceed. None: not limited."""
+    """What no client may exceed. A key that is not set limits nothing."""
 
     roots: list[str] | None = None
+    """Folders that `fs_*_allow` and workspaces must lie in, besides system folders."""
     network: list[NetworkKind] | None = None
+    """The kinds of `network` that a request may have."""
     hosts: list[str] | None = None
+    """The hosts that `allow_hosts` may name; patterns such as `*.example.org` too."""
     backends: list[str] | None = None
+    """The backends that may run a command."""
     presets: list[str] | None = None
+    """The presets that a request may name."""
     max_timeout_secs: float | None = None
+    """The longest timeout. A request for no timeout is refused then; sandboxctl asks for
+    this one where no flag names another."""
     max_memory_bytes: int | None = None
+    """The most memory of one command's process tree."""
     max_cpu_secs: float | None = None
+    """The most CPU time of one command's process tree."""
     max_processes: int | None = None
+    """The most processes of one command."""
     max_file_bytes: int | None = None
+    """The largest file that a command may write."""
     max_output_bytes: int | None = None
+    """The most output before a command is ended."""
 
 
 class Additions(_Table, frozen=True, kw_only=True):
+    """Entries besides the built-in list: of masked paths, of protected names."""
+
     add: list[str] = msgspec.field(default_factory=list)
+    """Paths (`[masks]`) or file names (`[protect]`) besides the built-in list."""
 
 
 class Pool(_Table, frozen=True, kw_only=True):
+    """Warm sandboxes."""
+
     enabled: bool = True
+    """Keep sandboxes ready for plans that were used before. Off: every command opens its own."""
     max_sandboxes: int = 32
+    """The most warm sandboxes at once; each holds a few idle processes."""
+    template: bool = False
+    """Clone sandboxes from one process for each plan (bubblewrap): faster, and new. Off: a bwrap
+    for each sandbox."""
 
 
 class Peers(_Table, frozen=True, kw_only=True):
+    """Which clients are accepted, besides the check of the user."""
+
     allow_other_namespaces: bool = False
+    """Accept clients in other pid or user namespaces (containers). They cannot be told from
+    sandboxed commands, so the default refuses them."""
 
 
 class Egress(_Table, frozen=True, kw_only=True):
-    """`allow`: hosts for every allow_hosts sandbox. `groups`: used as `group:NAME`.
-
-    `exfil_rules` is switched off only together with the flag --i-accept-exfil-risk.
-    `private_networks`: networks whose addresses an allowed name may lead to. `resolver`:
-    `address` or `address:port` of a name server to ask in place of the system's.
-    Byte limits count for one execution.
-    """
+    """The gate of `network = allow_hosts`."""
 
     allow: list[str] = msgspec.field(default_factory=list)
+    """Hosts that every `allow_hosts` sandbox may reach besides its own."""
     groups: dict[str, list[str]] = msgspec.field(default_factory=dict)
+    """Named lists of hosts; a manifest uses one as `group:NAME`."""
     exfil_rules: bool = True
+    """Rules against exfiltration and shared platforms. False takes effect only together with the
+    daemon's flag `--i-accept-exfil-risk`."""
     private_networks: list[str] = msgspec.field(default_factory=list)
+    """Private networks (CIDR) that an allowed name may lead to. Others are refused, because a
+    public name can point at an address of your network."""
     resolver: str | None = None
+    """`address` or `address:port` of a name server to ask in place of the system's."""
     connect_secs: float = 30.0
+    """How long connecting to an allowed host may take."""
     idle_secs: float = 300.0
-    total_secs: float = 300.0
+    """A connection without traffic is closed after this time."""
+    total_secs: float | None = None
+    """The longest time that a connection may last; unset: as long as bytes move."""
     max_connections: int = 256
+    """The most connections of one execution at once."""
     max_sent_bytes: int | None = None
+    """The most bytes that one execution may send."""
     max_received_bytes: int | None = None
+    """The most bytes that one execution may receive."""
+    ask_secs: float = 60.0
+    """How long a connection to a host that nobody named waits for an approver."""
 
 
-class Docker(_Table, frozen=True, kw_only=True):
-    """`host`: the engine, as in DOCKER_HOST, which it wins over. `way`: with our init inside
-    ("init"), or carried by the engine ("attach"); "auto" tries."""
+class DockerConfig(_Table, frozen=True, kw_only=True):
+    """The docker backend."""
 
     image: str = "sandboxd/base:local"
+    """The image of sandboxes; `sandboxctl image build` makes the default one."""
     pull: bool = False
+    """Pull an image that is missing. Off: the request is refused, and nothing is downloaded."""
     host: str = ""
+    """The engine, as in DOCKER_HOST, which it overrides: `unix://` or `tcp://`."""
     way: Literal["auto", "init", "attach"] = "auto"
+    """`init`: with our init inside (an engine on this machine). `attach`: through the engine's
+    attach API. `auto`: the first that works."""
 
 
-class OpenSandbox(_Table, frozen=True, kw_only=True):
+class ApprovalsConfig(_Table, frozen=True, kw_only=True):
+    """Who is asked, and for how long."""
+
+    widest_mode: Literal["default", "auto_edit", "force"] = "force"
+    """The widest mode that a session has without an approval. `default` makes approvals mandatory
+    on the machine."""
+    timeout_secs: float = 300.0
+    """How long an approval waits for a decision."""
+    grace_secs: float = 15.0
+    """How long an approval waits while no approver is connected."""
+    no_approver: Literal["deny", "wait"] = "deny"
+    """What happens after `grace_secs` without an approver: deny, or wait for the whole time."""
+    always_days: int = 90
+    """How long a grant of scope `always` is valid."""
+    notify: list[str] = msgspec.field(default_factory=list)
+    """A command (argv) that gets a waiting approval as JSON on stdin."""
+
+
+class SessionsConfig(_Table, frozen=True, kw_only=True):
+    """Sessions, which several connections of one agent share."""
+
+    linger_secs: float = 60.0
+    """How long a session without connections and executions is kept."""
+    max_sessions: int = 1024
+    """The most sessions at once."""
+    tmp_bytes: int = 1 << 30
+    """The size of a session's own /tmp."""
+
+
+class BudgetConfig(_Table, frozen=True, kw_only=True):
+    """The limits of the user as a whole, above every session."""
+
+    max_wall_time_secs: float | None = None
+    """Time since the daemon's start or the session's opening."""
+    max_tool_runtime_secs: float | None = None
+    """The sum of the run times of all executions."""
+    max_processes: int | None = None
+    """Executions at once (a manifest's limit of this name counts processes)."""
+    max_agent_depth: int | None = None
+    """Depth of sessions; a session without a parent has depth 0."""
+    max_tokens_in: int | None = None
+    """Input tokens that clients report."""
+    max_tokens_out: int | None = None
+    """Output tokens that clients report."""
+    max_cost_usd: float | None = None
+    """Cost that clients report."""
+
+
+class SessionCapConfig(_Table, frozen=True, kw_only=True):
+    """Caps for each session, and for the user's day."""
+
+    per_session_tokens: int | None = None
+    """Tokens, in and out, of one session."""
+    per_session_usd: float | None = None
+    """Cost of one session."""
+    per_user_daily_usd: float | None = None
+    """Cost of all sessions of the user in one day (UTC)."""
+
+
+class AuditConfig(_Table, frozen=True, kw_only=True):
+    """The record of what ran, for whom and with what outcome."""
+
+    folder: str = ""
+    """Where the trail lies; empty: the state folder."""
+    required: bool = False
+    """Refuse to run what cannot be recorded."""
+    sync_secs: float = 1.0
+    """How often records are made durable (fdatasync). Decisions are durable at once."""
+    max_file_bytes: int = 64 << 20
+    """A file is rotated at this size, and every day."""
+    max_bytes: int = 1 << 30
+    """The oldest files are removed above this total."""
+    retention_days: int = 90
+    """Files older than this are removed."""
+
+
+class OpenSandboxConfig(_Table, frozen=True, kw_only=True):
+    """The opensandbox backend: a remote server that runs the sandboxes."""
+
     url: str = ""
+    """The server's base URL; empty: the backend is off."""
     api_key_file: str = ""
+    """A file that holds the API key, which only its owner can read (mode 0600)."""
     api_key: str = ""
+    """The API key itself. Prefer the file: a variable or flag can be seen by other processes."""
+    ca_file: str = ""
+    """Certificates (PEM) to verify the server with; empty: the system's."""
+    image: str = ""
+    """The image of sandboxes; empty: each manifest names one."""
+    via_server: bool = True
+    """Reach sandboxes through the server. Off: at the addresses that it names."""
+    host_volumes: bool = False
+    """Mount granted folders into sandboxes by their paths. For a server on this machine only. Off:
+    they are copied to the sandbox before a command, and what it changed is copied back after it."""
+    copy_max_bytes: int = 256 << 20
+    """The most that is copied, in either direction; more is refused."""
+    copy_max_files: int = 50_000
+    """The same for files, folders and links."""
+    transfer_secs: float = 600.0
+    """How long one copy may take, in each direction."""
+    start_secs: float = 120.0
+    """How long a sandbox may take to come up."""
+
+    def __repr__(self) -> str:
+        """Without the key: configs are logged and shown in errors."""
+        return f"OpenSandboxConfig(url={self.url!r})"
+
+
+class WindowsConfig(_Table, frozen=True, kw_only=True):
+    """The appcontainer backend."""
+
+    allow_elevated: bool = False
+    """Run commands although the daemon has an administrator's rights."""
+    active_processes: int = 64
+    """The most processes of one sandbox, where the manifest names no limit."""
 
 
 class Config(_Table, frozen=True, kw_only=True):
     backend: str = "auto"
+    """`auto`: the strongest that works here (bubblewrap, then landlock). A name: that one or a
+    refusal. `none`: no sandbox, together with `allow_no_sandbox`."""
     allow_no_sandbox: bool = False
+    """The second key for running without a sandbox. One key alone refuses every request."""
     preset: str | None = None
+    """The preset of requests without a preset and a manifest; unset: an empty manifest."""
     max_executions: int = 1024
+    """The most executions at once in the daemon; more are answered Busy."""
     ceiling: Ceiling = Ceiling()
     masks: Additions = Additions()
     protect: Additions = Additions()
     pool: Pool = Pool()
     peers: Peers = Peers()
     egress: Egress = Egress()
-    docker: Docker = Docker()
-    opensandbox: OpenSandbox = OpenSandbox()
-
-
-def both_keys(config: Config) -> bool:
-    """Running without a sandbox takes both, and both are the daemon's own."""
-    return config.backend == "none" and config.allow_no_sandbox
-
-
-# Names of the same keys in CodeWhale's config and environment, and Wayland's variables.
-SYNONYMS: dict[str, str] = {
-    "sandbox_mode": "preset",
-    "sandbox_backend": "backend",
-    "sandbox_url": "opensandbox.url",
-    "sandbox_api_key": "opensandbox.api_key",
-    "prefer_bwrap": "prefer_bwrap",
-}
-ENV_SYNONYMS: dict[str, str] = {
-    "WAYLAND_SANDBOX": "backend",
-    "WAYLAND_ALLOW_NO_SANDBOX": "allow_no_sandbox",
-    **{f"DEEPSEEK_{name.upper()}": key for name, key in SYNONYMS.items()},
-}
-# Variables of ours that are not keys of the config.
-_NOT_KEYS = {"SANDBOXD_SOCKET", "SANDBOXD_CONFIG", "SANDBOXD_LOG"}
-
-
-def default_path(env: Mapping[str, str]) -> str:
-    named = env.get("SANDBOXD_CONFIG")
-    if named:
-        return named
-    base = env.get("XDG_CONFIG_HOME") or os.path.join(env.get("HOME") or "/", ".config")
-    return os.path.join(base, "sandboxd", "config.toml")
-
-
-def load(path: str, env: Mapping[str, str], flags: Mapping[str, str], *, required: bool) -> Config:
-    """The config of file, environment and flags, later ones winning."""
-    merged: dict[str, Any] = {}
-    for key, value in _from_file(path, required=required):
-        _put(merged, key, value, path)
-    for key, value, source in _from_env(env):
-        _put(merged, key, _typed(key, value), source)
-    for key, value in flags.items():
-        _put(merged, key, _typed(key, value), f"--set {key}")
-    return _checked(merged, path)
-
-
-def _from_file(path: str, *, required: bool) -> list[tuple[str, Any]]:
-    try:
-        with open(path, "rb") as file:
-            document = tomllib.load(file)
-    except FileNotFoundError:
-        if required:
-            raise ConfigError(f"the config file {path} does not exist") from None
-        return []
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not TOML: {error}") from None
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {os.strerror(error.errno or 0)}") from None
-    return [(SYNONYMS.get(key, key), _foreign(key, value)) for key, value in document.items()]
-
-
-def _foreign(name: str, value: Any) -> Any:
-    """CodeWhale's sandbox_backend "none" means "no external backend", not "no sandbox"."""
-    if name.lower().removeprefix("deepseek_") == "sandbox_backend" and value == "none":
-        return "auto"
-    return value
-
-
-def _from_env(env: Mapping[str, str]) -> list[tuple[str, str, str]]:
-    synonyms = [
-        (key, _foreign(name, env[name]), name) for name, key in ENV_SYNONYMS.items() if name in env
-    ]
-    keys = {f"SANDBOXD_{key.replace('.', '_').upper()}": key for key in all_keys()}
-    ours = [(keys[name], env[name], name) for name in keys if name in env]
-    unknown = [
-        name for name in env
-        if name.startswith("SANDBOXD_") and name not in keys and name not in _NOT_KEYS
-        and not name.startswith("SANDBOXD_TEST_")
-    ]  # fmt: skip
-    if unknown:
-        log.warning("ignored, because no setting has this name: %s", ", ".join(sorted(unknown)))
-    return synonyms + ours
+    docker: DockerConfig = DockerConfig()
+    opensandbox: OpenSandboxConfig = OpenSandboxConfig()
+    windows: WindowsConfig = WindowsConfig()
+    approvals: ApprovalsConfig = ApprovalsConfig()
+    sessions: SessionsConfig = SessionsConfig()
+    budget: BudgetConfig = BudgetConfig()
+    session_cap: SessionCapConfig = SessionCapConfig()
+    audit: AuditConfig = AuditConfig()
 
 
 def all_keys() -> list[str]:
@@ -205,51 +272,3 @@ def all_keys() -> list[str]:
         else:
             keys.append(item.name)
     return keys
-
-
-def _typed(key: str, text: str) -> Any:
-    """A value written as text: as TOML where it parses to the right thing, else as a string."""
-    if key in ("allow_no_sandbox", "prefer_bwrap"):
-        return text.strip().lower() in _TRUE
-    texts = ("backend", "preset", "docker.image", "docker.host", "docker.way")
-    if key in texts or key.startswith("opensandbox."):
-        return text
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        return text
-
-
-def _put(merged: dict[str, Any], key: str, value: Any, source: str) -> None:
-    if key == "prefer_bwrap":
-        # CodeWhale's switch for its second Linux backend; bubblewrap comes first here anyway.
-        return
-    table, _, name = key.rpartition(".")
-    if key == "backend" and value == "bwrap":
-        value = "bubblewrap"
-    if not table:
-        if isinstance(value, dict):
-            merged.setdefault(key, {}).update(value)
-        else:
-            merged[key] = value
-        return
-    inner = merged.setdefault(table, {})
-    if not isinstance(inner, dict):
-        raise ConfigError(f"{source}: {table} is not a table")
-    inner[name] = value
-
-
-def _checked(merged: dict[str, Any], path: str) -> Config:
-    try:
-        config = convert(merged, Config)
-    except InvalidParams as error:
-        where = f" at {error.field}" if error.field else ""
-        raise ConfigError(f"{path}: {error.message}{where}") from None
-    if config.backend not in BACKENDS:
-        raise ConfigError(
-            f"backend is {config.backend!r}; it is one of {', '.join(BACKENDS)}"
-        )
-    for name in config.ceiling.backends or ():
-        if name not in BACKENDS[1:]:
-            raise ConfigError(f"ceiling.backends names {name!r}, which is no backend")
-    return config

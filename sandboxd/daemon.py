@@ -2,42 +2,64 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
-import pwd
-import signal
 import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 
 import anyio
 
-from sandboxd.backends.bubblewrap.program import find as find_bwrap
-from sandboxd.backends.registry import Registry, registry
-from sandboxd.backends.support import LinuxSupport
+import sandboxd
+from sandboxd.audit.trail import Trail, TrailInUse, open_trail
+from sandboxd.backends.registry import Registry, programs, registry
+from sandboxd.backends.select import shares_session_tmp
 from sandboxd.config import Config
-from sandboxd.egress.service import EgressService
-from sandboxd.linux import cgroups, init_binary
-from sandboxd.linux.cgroup_tree import NotDelegated
-from sandboxd.linux.curated_etc import CuratedEtc
-from sandboxd.linux.state import StateFolder
-from sandboxd.policy.layout import Host
-from sandboxd.policy.own import OwnPaths
+from sandboxd.config_loading import default_path
+from sandboxd.config_staleness import ConfigFile
+from sandboxd.platform.current import system
+from sandboxd.policy.mounts.masks import config_masks
+from sandboxd.policy.mounts.mount_plan import Host
+from sandboxd.policy.mounts.own_paths import OwnPaths
 from sandboxd.policy.plan_cache import PlanCache
-from sandboxd.policy.resolve import Machine
+from sandboxd.policy.request import Machine
 from sandboxd.rpc.dispatch import Dispatcher
-from sandboxd.rpc.handlers import TABLE
-from sandboxd.rpc.listener import Listener, ListenError, adopt, listen
+from sandboxd.rpc.handlers.table import TABLE
+from sandboxd.rpc.hub import Hub
 from sandboxd.rpc.server import accept_all, exit_when_idle
 from sandboxd.rpc.service import Service
-from sandboxd.rpc.systemd import Notifier, activated_socket
-from sandboxd.supervisor.facts import landlock_abi
-from sandboxd.supervisor.judge import Bench
-from sandboxd.supervisor.supervisor import running
-from sandboxd_proto.locations import default_socket
+from sandboxd.rpc.transport.interface import Listener, ListenError
+from sandboxd.rpc.transport.notifier import ServiceNotifier
+from sandboxd.supervisor.approvals.admission import Admission
+from sandboxd.supervisor.approvals.approval import Approval
+from sandboxd.supervisor.approvals.grants import Grants
+from sandboxd.supervisor.approvals.notify import Notifications
+from sandboxd.supervisor.approvals.queue import Approvals
+from sandboxd.supervisor.background import kept_running
+from sandboxd.supervisor.budgets.day import DayFile
+from sandboxd.supervisor.classifier import HostTraits
+from sandboxd.supervisor.egress_questions import EgressQuestions
+from sandboxd.supervisor.follow_up import DenialFollowUp
+from sandboxd.supervisor.host_facts import landlock_abi
+from sandboxd.supervisor.recorder import Recorder
+from sandboxd.supervisor.sessions.lifecycle import SessionLifecycle
+from sandboxd.supervisor.sessions.registry import Sessions
+from sandboxd.supervisor.sessions.store import SessionStore
+from sandboxd.supervisor.sessions.tmp import SessionTmps
+from sandboxd.supervisor.supervisor import Supervisor, running
+from sandboxd_proto.secret import Secret
+
+if sys.platform == "win32":
+    from sandboxd import daemon_windows as assembly
+elif sys.platform == "darwin":
+    from sandboxd import daemon_macos as assembly
+else:
+    from sandboxd import daemon_linux as assembly
 
 log = logging.getLogger(__name__)
+SWITCH_S = 0.001  # how long a busy thread may keep the event loop waiting for its turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,77 +72,152 @@ class Start:
 
 def run(start: Start) -> int:
     """The exit code: 0 after SIGTERM, SIGINT or `shutdown`, 1 if the daemon could not start."""
-    notifier = Notifier(os.environ)
+    notifier = assembly.notifier()
+    sys.setswitchinterval(SWITCH_S)
     try:
-        listener = _listener(start)
+        listener = assembly.listening(start.socket)
     except ListenError as error:
         print(f"sandboxd: error: {error}", file=sys.stderr)
         return 1
     try:
         with _parts(start, listener) as parts:
-            anyio.run(_serve, start, listener, parts, notifier)
+            system.run_loop(_serve, start, listener, parts, notifier)
     finally:
         listener.close()
     return 0
 
 
-def _listener(start: Start) -> Listener:
-    inherited = activated_socket(os.environ)
-    if inherited is not None:
-        return adopt(inherited)
-    return listen(start.socket or default_socket())
+def state_folder(env: Mapping[str, str], socket: str) -> str:
+    """The folder of this daemon's trail and sessions, named by its socket."""
+    name = hashlib.sha256(os.path.abspath(socket).encode("utf-8", "surrogateescape")).hexdigest()
+    return os.path.join(system.state_root(env), name[:16])
+
+
+def _open_trail(folder: str, config: Config) -> Trail | None:
+    try:
+        return open_trail(config.audit.folder or folder, config.audit)
+    except (OSError, TrailInUse) as error:
+        log.error("there is no audit trail: %s", error)
+        return None
+
+
+@contextmanager
+def _approver_token(path: str) -> Iterator[Secret]:
+    """A new secret at every start, in a file that only this user can read and no sandbox sees."""
+    token = Secret(os.urandom(32).hex())
+    with suppress(FileNotFoundError):
+        os.unlink(path)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    flags |= getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
+    with open(os.open(path, flags, 0o600), "w", encoding="ascii") as file:
+        file.write(token.reveal())
+    try:
+        yield token
+    finally:
+        with suppress(OSError):
+            os.unlink(path)
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
     machine: Machine
     registry: Registry
-    bench: Bench
-    egress: EgressService
+    bench: HostTraits
+    running: Callable[[], AbstractAsyncContextManager[None]]
+    admission: Admission
+    hub: Hub
+    day: DayFile
 
 
 @contextmanager
 def _parts(start: Start, listener: Listener) -> Iterator[Parts]:
     with ExitStack() as held:
-        home = pwd.getpwuid(os.getuid()).pw_dir
+        home = system.home_folder()
         host = Host.current(home)
-        state = StateFolder(f"{listener.path}.state" if listener.made_here else None)
-        held.callback(state.close)
-        egress = EgressService(start.config.egress)
-        support = _support(state, host, egress)
+        around = assembly.surroundings(start.config, host, listener, held)
+        own = OwnPaths.current(_hidden(start, listener, around.hidden), programs())
+        backends = registry(around.context(start.config, listener.path, own))
         machine = Machine(
             config=start.config,
             host=host,
-            own=OwnPaths.current(_hidden(start, listener, state), _programs()),
+            own=own,
             home=home,
-            uid=os.getuid(),
-            caches_root=_caches_root(home),
+            uid=system.user_id(),
+            caches_root=system.caches_root(home),
+            forwards_folder=around.forwards_folder,
+            limit_sandboxes=backends.limit_sandboxes(),
         )
-        bench = Bench(host=host, landlock=landlock_abi() > 0, root=os.getuid() == 0)
-        backends = registry(start.config, support, listener.path)
-        yield Parts(machine, backends, bench, egress)
+        hidden = (*config_masks(machine).values(), *machine.own.hidden)
+        bench = HostTraits(
+            host=host, landlock=landlock_abi() > 0, root=system.is_privileged(), hidden=hidden,
+            ceiling=start.config.ceiling, own_code=own.read_only,
+        )  # fmt: skip
+        admission, hub, day = _sessions(start, listener, held)
+        if around.make_folder is not None:
+            admission.sessions.tmps = SessionTmps(around.make_folder)
+            admission.sessions.shares_tmp = lambda: shares_session_tmp(start.config, backends)
+        yield Parts(machine, backends, bench, around.running, admission, hub, day)
 
 
-def _support(state: StateFolder, host: Host, egress: EgressService) -> LinuxSupport:
-    delegated = cgroups.take()
-    return LinuxSupport(
-        init_binary.load(), state, CuratedEtc(state), host, egress,
-        cgroups=None if isinstance(delegated, NotDelegated) else delegated,
-        why_no_cgroups=delegated.reason if isinstance(delegated, NotDelegated) else "",
-    )  # fmt: skip
+def _sessions(start: Start, listener: Listener, held: ExitStack) -> tuple[Admission, Hub, DayFile]:
+    config = start.config
+    folder = state_folder(os.environ, listener.path)
+    with suppress(OSError):
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+    trail = _open_trail(folder, config)
+    if trail is not None:
+        held.callback(trail.close)
+    hub = Hub(held.enter_context(_approver_token(assembly.approver_file(listener))))
+    recorder = Recorder(trail, required=config.audit.required)
+    if trail is not None:
+        trail.on_record = hub.note_record
+    sessions = Sessions(config, SessionStore(folder))
+    approvals = Approvals(config.approvals, recorder)
+    grants = Grants(os.path.join(_grants_folder(start.config_path), "grants.toml"))
+    _connect(sessions, approvals, grants, hub)
+    admission = Admission(config, sessions, approvals, grants, recorder)
+    day = DayFile(os.path.dirname(folder), config.session_cap.per_user_daily_usd)
+    return admission, hub, day
 
 
-def _own_folder(listener: Listener) -> str | None:
-    """The socket's folder, where it is ours alone; a shared one is left to others."""
-    folder = os.path.dirname(listener.path)
-    return folder if os.path.basename(folder).startswith("sandboxd") else None
+def _connect(sessions: Sessions, approvals: Approvals, grants: Grants, hub: Hub) -> None:
+    """Who is told when approvals come and go, and what a session's name keeps."""
+
+    def requested(approval: Approval) -> None:
+        session = sessions.get(approval.question.session)
+        if session is not None:
+            session.approvals.add(approval.id)
+        hub.requested(approval)
+
+    def resolved(approval: Approval) -> None:
+        session = sessions.get(approval.question.session)
+        if session is not None:
+            session.approvals.discard(approval.id)
+        hub.resolved(approval, session)
+
+    approvals.on_requested = requested
+    approvals.on_resolved = resolved
+    sessions.grants_of = grants.stored
+    sessions.on_resumed = grants.restore
 
 
-def _hidden(start: Start, listener: Listener, state: StateFolder) -> list[str]:
+def _hidden(start: Start, listener: Listener, more: tuple[str, ...]) -> list[str]:
     """What no sandbox may see: socket, state and config (which may hold a key)."""
-    hidden = [state.path, _config_folder(start.config_path) or start.config_path]
-    folder = _own_folder(listener)
-    return [*hidden, folder] if folder else [*hidden, listener.path, listener.path + ".lock"]
+    config = _config_folder(start.config_path) or start.config_path
+    state = os.path.dirname(state_folder(os.environ, listener.path))
+    trail = start.config.audit.folder
+    if trail:  # only what exists can be masked
+        with suppress(OSError):
+            os.makedirs(trail, mode=0o700, exist_ok=True)
+    return [*more, config, state, _grants_folder(start.config_path), trail]
+
+
+def _grants_folder(config_path: str) -> str:
+    """Beside the config, where that folder is ours alone; a command that could write in it would
+    grant itself what it likes. Otherwise where the config would be by default."""
+    env = {name: value for name, value in os.environ.items() if name != "SANDBOXD_CONFIG"}
+    default = default_path(env)
+    return _config_folder(config_path) or _config_folder(default) or os.path.dirname(default)
 
 
 def _config_folder(path: str) -> str | None:
@@ -134,60 +231,77 @@ def _config_folder(path: str) -> str | None:
     return folder
 
 
-def _programs() -> list[str]:
-    bwrap = find_bwrap()
-    return [bwrap.path] if bwrap else []
-
-
-def _caches_root(home: str) -> str:
-    """The workspaces' private caches. Root serves other owners too, who cannot enter /root."""
-    if os.getuid() == 0:
-        root = "/var/cache/sandboxd"
-    else:
-        cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(home, ".cache")
-        root = os.path.join(cache, "sandboxd")
-    with suppress(OSError):
-        os.makedirs(root, mode=0o711 if os.getuid() == 0 else 0o700, exist_ok=True)
-    return root
-
-
-async def _serve(start: Start, listener: Listener, parts: Parts, notifier: Notifier) -> None:
-    # Caught before anybody is told that we listen: a SIGTERM right after that ends us cleanly too.
-    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-        await _serve_until(start, listener, parts, notifier, signals)
+async def _serve(start: Start, listener: Listener, parts: Parts, notifier: ServiceNotifier) -> None:
+    stop = anyio.Event()
+    # Caught before READY=1 is sent: a SIGTERM right after that ends the daemon cleanly too.
+    async with system.stop_signals(stop.set):
+        await _serve_until(start, listener, parts, notifier, stop)
 
 
 async def _serve_until(
-    start: Start, listener: Listener, parts: Parts, notifier: Notifier,
-    signals: AsyncIterator[signal.Signals],
-) -> None:  # fmt: skip
-    stop = anyio.Event()
+    start: Start, listener: Listener, parts: Parts, notifier: ServiceNotifier, stop: anyio.Event
+) -> None:
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_stop_on, signals, stop)
-        tasks.start_soon(notifier.watchdog)
+        tasks.start_soon(kept_running, notifier.watchdog)
         async with (
-            parts.egress.running(),
+            parts.running(),
             parts.registry.serving(),
-            running(parts.machine, parts.registry, parts.bench) as supervisor,
+            running(
+                parts.machine, parts.registry, parts.bench, parts.admission.recorder
+            ) as supervisor,
         ):
-            service = Service(
-                supervisor, parts.machine, Dispatcher(TABLE), stop, PlanCache(parts.machine)
+            lifecycle = SessionLifecycle(
+                start.config, supervisor, parts.admission, parts.day, parts.hub
             )
+            service = _service(start.config, parts, supervisor, lifecycle, stop, start.config_path)
+            tasks.start_soon(kept_running, lifecycle.run)
+            tasks.start_soon(kept_running, parts.admission.approvals.run)
+            if parts.admission.recorder.trail is not None:
+                tasks.start_soon(kept_running, parts.admission.recorder.trail.keep_synced)
+            parts.admission.recorder.write("daemon.started", {"version": sandboxd.__version__})
             async with anyio.create_task_group() as clients:
-                clients.start_soon(accept_all, listener.sock, service, clients)
+                clients.start_soon(kept_running, accept_all, listener, service, clients)
                 if start.idle_exit_s is not None:
-                    clients.start_soon(exit_when_idle, service, start.idle_exit_s)
+                    clients.start_soon(kept_running, exit_when_idle, service, start.idle_exit_s)
                 print(f"sandboxd is listening on {listener.path}", flush=True)
                 notifier.say("READY=1")
+                assembly.collect_soon(parts.machine.caches_root)
                 await stop.wait()
                 notifier.say("STOPPING=1")
+                for approval in parts.admission.approvals.pending():
+                    parts.admission.approvals.end(approval, "shutdown")
                 await supervisor.stop()
+                parts.admission.recorder.write("daemon.stopped", {})
                 await anyio.sleep(0.05)  # answers of what was just cancelled go out
                 clients.cancel_scope.cancel()
         tasks.cancel_scope.cancel()
     log.info("every child is gone; the daemon ends")
 
 
-async def _stop_on(signals: AsyncIterator[signal.Signals], stop: anyio.Event) -> None:
-    async for _ in signals:
-        stop.set()
+def _service(
+    config: Config, parts: Parts, supervisor: Supervisor, lifecycle: SessionLifecycle,
+    stop: anyio.Event, config_path: str,
+) -> Service:  # fmt: skip
+    admission, hub, plans = parts.admission, parts.hub, PlanCache(parts.machine)
+
+    def tell(execution_id: str, connection: object, approval: Approval) -> None:
+        hub.tell_pending(connection, execution_id, approval, admission.approvals)
+
+    notifications = Notifications(config.approvals, supervisor.background)
+    told = admission.approvals.on_requested
+
+    def requested(approval: Approval) -> None:
+        told(approval)
+        notifications.requested(approval)
+
+    admission.approvals.on_requested = requested
+    admission.decisions.on_budget_raised = lifecycle.budget_raised
+    supervisor.follow_up = DenialFollowUp(
+        supervisor, admission, plans, lifecycle,
+        lambda execution, approval: tell(execution.id, execution.request.owner, approval),
+    )  # fmt: skip
+    questions = EgressQuestions(config, admission, tell)
+    return Service(
+        supervisor, parts.machine, Dispatcher(TABLE), stop, plans, admission, hub, lifecycle,
+        questions, ConfigFile(config_path),
+    )  # fmt: skip

@@ -1,11 +1,12 @@
 """What one execution did on the network: bytes and connections by host, and what was refused.
 
-Written by the gate while the command runs, read by whoever reports on the execution. Bounded,
+Written by the gate while the command runs, read by the report on the execution. Bounded,
 whatever the command tries: repetitions are counted, not kept.
 """
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 import anyio
@@ -15,7 +16,7 @@ MAX_HOSTS = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class GateRefusal:
     """A connection, request or lookup that the gate refused.
 
     `allow`: the entries that would allow it, None for the host itself, () where none can.
@@ -38,16 +39,25 @@ class HostTraffic:
     received_bytes: int = 0
 
 
-class Traffic:
-    """One execution's."""
+# Whether the execution may connect to a host that nobody named, at a port.
+AskHost = Callable[["Traffic", str, int], Awaitable[bool]]
 
-    def __init__(self) -> None:
+
+class Traffic:
+    """One execution's. `ask`: who decides about hosts that nobody has named; None: they are
+    refused."""
+
+    def __init__(self, ask: AskHost | None = None) -> None:
+        self.ask = ask
+        self.allowed: set[tuple[str, int]] = set()
+        self.asking: dict[tuple[str, int | None], GateRefusal] = {}
         self.sent_bytes = 0
         self.received_bytes = 0
         self.closed = False
         self._hosts: dict[tuple[str, int], HostTraffic] = {}
-        self._refusals: dict[tuple[str, int | None], Refusal] = {}
-        self._untold: list[Refusal] = []
+        self._refusals: dict[tuple[str, int | None], GateRefusal] = {}
+        self._unreachable: dict[tuple[str, int], str] = {}
+        self._untold: list[GateRefusal] = []
         self._news = anyio.Event()
 
     @property
@@ -55,8 +65,9 @@ class Traffic:
         return list(self._hosts.values())
 
     @property
-    def refusals(self) -> list[Refusal]:
-        return list(self._refusals.values())
+    def refusals(self) -> list[GateRefusal]:
+        """Also what somebody is still asked about: a command that ends meanwhile was refused it."""
+        return list({**self.asking, **self._refusals}.values())
 
     def at(self, host: str, port: int) -> HostTraffic:
         key = (host, port)
@@ -67,12 +78,12 @@ class Traffic:
                 self._hosts[key] = found
         return found
 
-    def opened(self, host: str, port: int) -> Flow:
+    def open_flow(self, host: str, port: int) -> Flow:
         entry = self.at(host, port)
         entry.connections += 1
         return Flow(self, entry)
 
-    def refuse(self, refusal: Refusal) -> None:
+    def refuse(self, refusal: GateRefusal) -> None:
         if refusal.port is not None:
             self.at(refusal.host, refusal.port).refused += 1
         key = (refusal.host, refusal.port)
@@ -82,8 +93,20 @@ class Traffic:
         self._untold.append(refusal)
         self._news.set()
 
-    async def each_refusal(self) -> list[Refusal]:
-        """Those that nobody was told of, as soon as there are any; none once it is closed."""
+    def note_unreachable(self, host: str, port: int, why: str) -> None:
+        """An allowed host to which there was no connection: that is no refusal."""
+        if len(self._unreachable) < MAX_REFUSALS:
+            self._unreachable.setdefault((host, port), why)
+
+    @property
+    def unreachable(self) -> list[str]:
+        return [
+            f"{host}:{port} is an allowed host, but could not be reached: {why}"
+            for (host, port), why in self._unreachable.items()
+        ]
+
+    async def each_refusal(self) -> list[GateRefusal]:
+        """Unreported refusals, as soon as there are any; none once it is closed."""
         while not self._untold and not self.closed:
             self._news = anyio.Event()
             await self._news.wait()
@@ -91,7 +114,7 @@ class Traffic:
         return untold
 
     def close(self) -> None:
-        """The execution has ended: what comes later is nobody's."""
+        """The execution has ended: later events are dropped."""
         self.closed = True
         self._news.set()
 

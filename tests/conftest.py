@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 # With --import-mode=importlib pytest leaves sys.path alone, and `support` is not installed.
 sys.path.insert(0, str(Path(__file__).parent))
@@ -19,6 +20,13 @@ from support.daemon import Daemon, running_daemon
 from support.requirements import require
 
 StartDaemon = Callable[..., Daemon]
+# How long an example takes says something about the machine, which may be busy.
+settings.register_profile(
+    "untimed",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+settings.load_profile("untimed")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -29,23 +37,37 @@ def pytest_configure(config: pytest.Config) -> None:
     # program of a test would inherit that.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    # Below nohup, SIGHUP likewise.
+    if sys.platform != "win32" and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """`SANDBOXD_TEST_WITHOUT=docker`: the other pass of scripts/test has the engine's tests."""
-    if "docker" not in os.environ.get("SANDBOXD_TEST_WITHOUT", "").split(","):
-        return
-    folder = Path(__file__).parent / "docker"
-    theirs = [item for item in items if item.path.is_relative_to(folder) or _in_a_container(item)]
-    config.hook.pytest_deselected(items=theirs)
-    items[:] = [item for item in items if item not in set(theirs)]
+    """Put every test into a pass of scripts/test that can run it.
+
+    Root's pass runs what is marked `isolation`, and so every test that requires root.
+    `SANDBOXD_TEST_WITHOUT=docker,root`: the other pass has the tests that require these.
+    """
+    without = set(os.environ.get("SANDBOXD_TEST_WITHOUT", "").split(","))
+    theirs = set()
+    for item in items:
+        needs = _needs(item)
+        if "root" in needs:
+            item.add_marker(pytest.mark.isolation)
+        if needs & without:
+            theirs.add(item)
+    config.hook.pytest_deselected(items=list(theirs))
+    items[:] = [item for item in items if item not in theirs]
 
 
-def _in_a_container(item: pytest.Item) -> bool:
+def _needs(item: pytest.Item) -> set[str]:
+    needs = {name for marker in item.iter_markers("requires") for name in marker.args}
     given = getattr(item, "callspec", None)
-    return given is not None and not {"docker", "docker-attach"}.isdisjoint(
-        value for value in given.params.values() if isinstance(value, str)
-    )
+    values = given.params.values() if given is not None else ()
+    in_container = not {"docker", "docker-attach"}.isdisjoint(v for v in values if type(v) is str)
+    if in_container or item.path.is_relative_to(Path(__file__).parent / "docker"):
+        needs.add("docker")
+    return needs
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

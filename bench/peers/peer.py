@@ -34,7 +34,7 @@ class Peer:
 
 
 def quietly(*command: str | Path) -> None:
-    """Run an installer; Unusable with its last words when it fails."""
+    """Run an installer; Unusable with its last output if it fails."""
     words = [str(word) for word in command]
     try:
         done = subprocess.run(
@@ -85,7 +85,7 @@ def _ask(process: subprocess.Popen[bytes], argv: Sequence[str], said: IO[bytes])
     if not line:
         said.seek(0)
         words = said.read().decode(errors="replace").strip().splitlines()
-        raise Unusable(words[-1] if words else "its process ended without a word")
+        raise Unusable(words[-1] if words else "its process ended without output")
     return int(line)
 
 

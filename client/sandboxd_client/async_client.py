@@ -1,173 +1,209 @@
 """The asynchronous client, for asyncio and trio through anyio. It has no task of its own.
 
 The same names and rules as `client.Client`: the task that waits reads the socket for all tasks,
-so a streaming execution is slowed when its consumer does not read. What must be read past it for
-another task is kept up to `unread_limit` bytes an execution.
+so a streaming execution is slowed when its consumer does not read. Output that must be read for
+another task is kept, up to `unread_limit` bytes for each execution.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from types import TracebackType
-from typing import Any, TypeVar, Unpack
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Literal, TypeVar, Unpack
 
 import anyio
-from anyio.abc import SocketAttribute, UNIXSocketStream
 
-from sandboxd_client import __version__, autostart, transport
-from sandboxd_client.async_execution import AsyncExecution
-from sandboxd_client.conversation import UNREAD_LIMIT, Awaited, Conversation, Feed
+from sandboxd_client import autostart, calls, session_variable
+from sandboxd_client.async_execution import AsyncAttachedExecution, AsyncExecution
+from sandboxd_client.async_stream import ByteStream, close_forcefully, connect
+from sandboxd_client.calls import MethodCall
+from sandboxd_client.conversation import (
+    UNREAD_LIMIT,
+    AttachedFeed,
+    Awaited,
+    ClientConnection,
+    Feed,
+    PendingCall,
+)
+from sandboxd_client.documented import documented
 from sandboxd_client.errors import Unread
+from sandboxd_client.large_input import input_pieces
 from sandboxd_client.options import (
     CheckOptions,
     ExecuteOptions,
     SandboxOptions,
     StreamOptions,
+    Word,
+    attach_params,
     execute_params,
-    passed,
-    plain,
-    write_params,
+    passed_descriptors,
 )
+from sandboxd_client.session_methods import AsyncSessionMethods
+from sandboxd_proto.errors import InvalidParams, NotFound
 from sandboxd_proto.locations import default_socket
 from sandboxd_proto.messages.execute import Detached, ExecuteResult
-from sandboxd_proto.messages.execution import ExecutionList
-from sandboxd_proto.messages.sandbox import SandboxCreated, SandboxList
+from sandboxd_proto.messages.execution import Attached, ExecutionList, ExecutionStatus
+from sandboxd_proto.messages.sandbox import Forwarded, SandboxCreated, SandboxList
 from sandboxd_proto.messages.server import CheckResult, InitializeResult, StatusResult
 
 R = TypeVar("R")
 _READ_BYTES = 256 * 1024
-# A message that was begun must be finished, or the connection is lost for everybody on it.
+# A message that was begun must be finished, or the connection is lost for all callers.
 _SEND_LIMIT_S = 30.0
 
 
-class AsyncClient:
-    """`async with AsyncClient() as client: await client.execute(["make"], preset="read-only")`."""
+class AsyncClient(AsyncSessionMethods):
+    """`async with AsyncClient() as client: await client.execute(["make"], preset="read-only")`.
+
+    >>> async def main():
+    ...     async with AsyncClient() as client:
+    ...         return (await client.execute(["echo", "hello"])).stdout.text
+    >>> anyio.run(main)
+    'hello\\n'
+
+    Without `socket_path` it is the user's own daemon, which is started if it does not run.
+    `autostart`: whether it may be started (by default only without `socket_path`).
+    """
 
     def __init__(
         self,
         socket_path: str | None = None,
         *,
-        autostart: bool = False,
+        autostart: bool | None = None,
         unread_limit: int = UNREAD_LIMIT,
+        join_session: bool = True,
     ) -> None:
+        self._join_session = join_session
         self.socket_path = socket_path or default_socket()
-        self._autostart = autostart
+        self._autostart = socket_path is None if autostart is None else autostart
         self._unread_limit = unread_limit
-        self._stream: UNIXSocketStream | None = None
-        self._talk = Conversation()
+        self._stream: ByteStream | None = None
+        self._talk = ClientConnection()
         self._sending = anyio.Lock()
         self._reading = False
         self._waiting: dict[anyio.Event, int] = {}  # of which task
 
     async def __aenter__(self) -> AsyncClient:
+        session = session_variable.from_environment() if self._join_session else None
         if self._autostart:
             await anyio.to_thread.run_sync(self._make_sure_it_runs)
-        transport.check_folder(self.socket_path)
-        try:
-            stream = await anyio.connect_unix(self.socket_path)
-        except OSError as error:
-            raise transport.not_running(self.socket_path, error) from None
-        try:
-            transport.check_peer(stream.extra(SocketAttribute.raw_socket), self.socket_path)
-        except BaseException:
-            await anyio.aclose_forcefully(stream)
-            raise
-        self._stream = stream
+        self._stream = await connect(self.socket_path)
+        if session is not None:
+            await self.session_attach(*session)
         return self
 
     def _make_sure_it_runs(self) -> None:
         autostart.open_connection(self.socket_path, client="sandboxd_client").close()
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """End the connection; what it runs and did not detach is ended by the daemon."""
+        """Close the connection; the daemon ends its executions that are not detached."""
         self._talk.lose("the client was closed")
         self._wake_all()
         if self._stream is not None:
-            await anyio.aclose_forcefully(self._stream)
+            await close_forcefully(self._stream)
 
     # the daemon's methods, by their names on the wire
 
     async def initialize(self, name: str = "sandboxd_client") -> InitializeResult:
-        params = {"client": {"name": name, "version": __version__}}
-        return await self._ask("initialize", params, InitializeResult)
+        return await self._ask(calls.initialize(name))
 
     async def status(self) -> StatusResult:
-        return await self._ask("status", {}, StatusResult)
+        return await self._ask(calls.status())
 
+    @documented(ExecuteOptions)
     async def execute(
-        self, argv: Sequence[str], **options: Unpack[ExecuteOptions]
+        self, argv: Sequence[Word], **options: Unpack[ExecuteOptions]
     ) -> ExecuteResult:
         """Run a command to its end; the result has its output. Cancelled, it ends the command."""
-        params = execute_params(argv, options)
-        return await self._ask("execute", params, ExecuteResult, passed(options))
+        return await self._ask(calls.execute(argv, options))
 
-    async def start(self, argv: Sequence[str], **options: Unpack[ExecuteOptions]) -> Detached:
+    @documented(ExecuteOptions)
+    async def start(self, argv: Sequence[Word], **options: Unpack[ExecuteOptions]) -> Detached:
         """Run a command that survives this connection; `wait` gives its result."""
-        params = {**execute_params(argv, options), "detach": True}
-        return await self._ask("execute", params, Detached, passed(options))
+        return await self._ask(calls.start(argv, options))
 
-    def stream(self, argv: Sequence[str], **options: Unpack[StreamOptions]) -> AsyncExecution:
-        """A context manager: the running command, whose events can be iterated over."""
-        return AsyncExecution(self, execute_params(argv, options), passed(options))
+    @documented(StreamOptions, ExecuteOptions)
+    def stream(self, argv: Sequence[Word], **options: Unpack[StreamOptions]) -> AsyncExecution:
+        """The running command: `async for event in client.stream([…])`, with or without `with`."""
+        params = execute_params(argv, options, "stream")
+        return AsyncExecution(self, params, passed_descriptors(options))
+
+    def attach(
+        self, execution_id: str, *, after: Mapping[str, int] | None = None, stdin: bool = False
+    ) -> AsyncAttachedExecution:
+        """A command that `start` left running: `async for event in client.attach(id)` yields what
+        it prints. `after`: pieces of each stream to leave out, up to this `seq`. `stdin`: write to
+        it, too."""
+        return AsyncAttachedExecution(self, attach_params(execution_id, after, stdin))
 
     async def execution_wait(self, execution_id: str) -> ExecuteResult:
-        return await self._ask("execution/wait", {"execution_id": execution_id}, ExecuteResult)
+        return await self._ask(calls.execution_wait(execution_id))
 
     wait = execution_wait
 
+    async def execution_status(self, execution_id: str) -> ExecutionStatus:
+        """Whether it runs; its result once it has ended (for ten minutes)."""
+        return await self._ask(calls.execution_status(execution_id))
+
     async def execution_list(self) -> ExecutionList:
-        return await self._ask("execution/list", {}, ExecutionList)
+        return await self._ask(calls.execution_list())
 
     async def execution_write(self, execution_id: str, data: str | bytes) -> None:
-        await self._ask("execution/write", write_params(execution_id, data), Any)
+        await self._ask(calls.execution_write(execution_id, data))
 
     async def execution_close_stdin(self, execution_id: str) -> None:
-        await self._ask("execution/close_stdin", {"execution_id": execution_id}, Any)
+        await self._ask(calls.execution_close_stdin(execution_id))
 
     async def execution_signal(self, execution_id: str, signal: int | str) -> None:
-        await self._ask("execution/signal", {"execution_id": execution_id, "signal": signal}, Any)
+        await self._ask(calls.execution_signal(execution_id, signal))
 
     async def execution_resize(self, execution_id: str, rows: int, cols: int) -> None:
-        params = {"execution_id": execution_id, "rows": rows, "cols": cols}
-        await self._ask("execution/resize", params, Any)
+        await self._ask(calls.execution_resize(execution_id, rows, cols))
 
     async def execution_cancel(self, execution_id: str) -> None:
-        await self._ask("execution/cancel", {"execution_id": execution_id}, Any)
+        await self._ask(calls.execution_cancel(execution_id))
 
+    @documented(CheckOptions)
     async def check(self, **options: Unpack[CheckOptions]) -> CheckResult:
-        return await self._ask("manifest/check", plain(options), CheckResult)
+        return await self._ask(calls.check(options))
 
+    @documented(SandboxOptions)
     async def sandbox_create(self, **options: Unpack[SandboxOptions]) -> SandboxCreated:
-        return await self._ask("sandbox/create", plain(options), SandboxCreated)
+        return await self._ask(calls.sandbox_create(options))
 
     async def sandbox_list(self) -> SandboxList:
-        return await self._ask("sandbox/list", {}, SandboxList)
+        return await self._ask(calls.sandbox_list())
 
     async def sandbox_destroy(self, sandbox: str) -> None:
-        await self._ask("sandbox/destroy", {"sandbox": sandbox}, Any)
+        await self._ask(calls.sandbox_destroy(sandbox))
+
+    async def sandbox_forward(
+        self, sandbox: str, port: int, listen: Literal["unix", "tcp"] = "unix"
+    ) -> Forwarded:
+        """Reach a server in a sandbox: `endpoint` is a Unix socket, or with "tcp" a port of
+        127.0.0.1, which every user of this machine can connect to."""
+        return await self._ask(calls.sandbox_forward(sandbox, port, listen))
+
+    async def sandbox_unforward(self, sandbox: str, forward: str) -> None:
+        await self._ask(calls.sandbox_unforward(sandbox, forward))
 
     async def discover(self) -> dict[str, Any]:
-        return await self._ask("rpc.discover", {}, dict[str, Any])
+        return await self._ask(calls.discover())
 
     async def shutdown(self) -> None:
-        await self._ask("shutdown", {}, Any)
+        await self._ask(calls.shutdown())
 
     # one connection, many callers
 
-    async def _ask(
-        self, method: str, params: Any, result_type: type[R] | Any, passed: Sequence[int] = ()
-    ) -> R:
-        call, line = self._talk.request(method, params, result_type)
-        await self._put(line, passed)
+    async def _ask(self, asked: MethodCall[R]) -> R:
+        call, line = self._talk.request(asked.method, asked.params, asked.result)
+        await self._put(line, asked.passed)
         try:
+            if asked.input:
+                await self._write_input(asked, call)
             await self._until(call)
         except BaseException:
             if not call.done:
@@ -175,6 +211,14 @@ class AsyncClient:
             raise
         result: R = call.result()
         return result
+
+    async def _write_input(self, asked: MethodCall[Any], call: PendingCall[Any]) -> None:
+        """Until it is written, or the command has ended: the answer says how."""
+        with suppress(NotFound, InvalidParams):
+            for piece in input_pieces(asked):
+                if call.done:
+                    return
+                await self._ask(piece)
 
     async def _put(self, line: bytes, passed: Sequence[int] = ()) -> None:
         """Send all of it, even when the caller is cancelled meanwhile."""
@@ -189,16 +233,32 @@ class AsyncClient:
                         line = line[1:]
                     await self._stream.send(line)
             except (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
-                self._lose("the connection to the daemon broke")
+                self._lose("the connection to the daemon failed")
         if limit.cancelled_caught:
-            self._lose("the daemon does not read what it is sent")
+            self._lose("the daemon does not read its socket")
 
     async def _follow(self, params: dict[str, Any], passed: Sequence[int]) -> Feed:
-        """Start a streaming execution whose events go to the feed that is answered."""
+        """Start a streaming execution; its events go to the returned feed."""
         call, line = self._talk.request("execute", params, ExecuteResult)
         feed = Feed(params["execution_id"], call, self._unread_limit)
         self._talk.follow(feed)
         await self._put(line, passed)
+        return feed
+
+    async def _follow_attached(self, params: dict[str, Any]) -> Feed:
+        """Attach to an execution; its events go to the returned feed."""
+        wanted = {"execution_id": params["execution_id"]}
+        attached, line = self._talk.request("execution/attach", params, Attached)
+        ended, more = self._talk.request("execution/wait", wanted, ExecuteResult)
+        feed = AttachedFeed(params["execution_id"], ended, self._unread_limit)
+        self._talk.follow(feed)
+        try:
+            await self._put(line + more)
+            await self._until(attached)
+            attached.result()
+        except BaseException:
+            self._unfollow(feed)
+            raise
         return feed
 
     def _unfollow(self, feed: Feed) -> None:
@@ -206,12 +266,12 @@ class AsyncClient:
         self._wake_all()
 
     def _taken(self, feed: Feed, was_full: bool) -> None:
-        """A consumer took an event: whoever waits for room may go on."""
+        """A consumer took an event: wake callers that wait for room."""
         if was_full and not feed.full:
             self._wake_all()
 
     async def _until(self, awaited: Awaited) -> None:
-        """Wait until it is ready, reading for every task when no other does."""
+        """Wait until it is ready; reads the socket for all tasks if no other task does."""
         if awaited.ready():
             await anyio.lowlevel.checkpoint()
         try:
@@ -235,7 +295,7 @@ class AsyncClient:
             awaited.wakers = tuple(other for other in awaited.wakers if other is not wake)
 
     def _hand_over(self) -> None:
-        """Somebody else reads from now on, if somebody waits."""
+        """Let another waiting task read from now on."""
         if not self._reading:
             for event in self._waiting:
                 event.set()
@@ -250,17 +310,17 @@ class AsyncClient:
         self._wake_all()
 
     def _has_to_wait(self, awaited: Awaited) -> bool:
-        """Whether a full feed forbids reading; Unread for the caller that alone could empty it."""
+        """Whether a full feed forbids reading; Unread if only this caller could empty it."""
         feed = self._talk.full_feed()
         if feed is None or feed is awaited:
             return False
         if feed.consumer == anyio.get_current_task().id:
             raise Unread(
                 f"more than {self._unread_limit} bytes of the execution {feed.execution_id} are "
-                "unread, and the one who reads them waits for another answer",
+                "unread, and their reader waits for another answer",
                 remedy="read its events in another task, or give it an AsyncClient of its own",
             )
-        # The one who could read may itself wait for an answer: it must find out.
+        # The reader may itself wait for an answer: wake it so that it raises Unread.
         for event, task in self._waiting.items():
             if task == feed.consumer:
                 event.set()

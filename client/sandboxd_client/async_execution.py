@@ -1,42 +1,46 @@
-"""A running command as the asynchronous client shows it: iterate over its events, talk to it."""
+"""A running command as the asynchronous client shows it: iterate over its events, control it."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Generator
 from contextlib import suppress
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from sandboxd_client.conversation import Event, Feed
-from sandboxd_client.execution import WRITE_PIECE, new_id
+from sandboxd_client.conversation import Event
+from sandboxd_client.execution import WRITE_PIECE, ExecutionState
 from sandboxd_proto.errors import SandboxdError
 from sandboxd_proto.messages.execute import ExecuteResult
 
 if TYPE_CHECKING:
     from sandboxd_client.async_client import AsyncClient
 
-# How long leaving waits for the daemon to say that the whole tree is gone, even when cancelled.
+# How long leaving waits for the end of the whole process tree, even when cancelled.
 LEAVE_LIMIT_S = 10.0
 
 
-class AsyncExecution:
+class AsyncExecution(ExecutionState):
     """`async with client.stream([...]) as execution: async for event in execution: …`.
 
     Entering starts the command and raises what `execute` would raise. Leaving cancels it if it
-    still runs, and returns when its whole process tree is gone.
+    still runs, and returns when its whole process tree is gone. Without `async with` the first
+    event that is asked for starts it; iterate to its end, or it runs until the client is closed.
     """
 
+    _enter = "async with"
+
     def __init__(self, client: AsyncClient, params: dict[str, Any], passed: list[int]) -> None:
+        super().__init__(params, passed)
         self._client = client
-        self._passed = passed
-        self._params = {**params, "stream": True}
-        self._params.setdefault("execution_id", new_id())
-        self.execution_id: str = self._params["execution_id"]
-        self._open: Feed | None = None
+
+    def __await__(self) -> Generator[Any, Any, AsyncExecution]:
+        """Start it without `async with`."""
+        return self.__aenter__().__await__()
 
     async def __aenter__(self) -> AsyncExecution:
+        if self._open is not None:
+            return self
         self._open = await self._client._follow(self._params, self._passed)
         try:
             await self._client._until(self._feed)
@@ -47,12 +51,7 @@ class AsyncExecution:
             raise
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self._leave()
 
     async def _leave(self) -> None:
@@ -69,18 +68,14 @@ class AsyncExecution:
         finally:
             self._client._unfollow(feed)
 
-    @property
-    def _feed(self) -> Feed:
-        if self._open is None:
-            raise RuntimeError("the execution has not been started: use `async with`")
-        return self._open
-
-    # what it says
+    # events
 
     def __aiter__(self) -> AsyncIterator[Event]:
         return self
 
     async def __anext__(self) -> Event:
+        if self._open is None:
+            await self.__aenter__()
         feed = self._feed
         feed.consumer = anyio.get_current_task().id
         while True:
@@ -90,25 +85,18 @@ class AsyncExecution:
             if event is not None:
                 self._client._taken(feed, was_full)
                 return event
-            if feed.call.done:
+            if feed.ended:
+                self._client._unfollow(feed)
                 feed.call.result()
                 raise StopAsyncIteration
 
-    @property
-    def result(self) -> ExecuteResult:
-        """How it ended; only after the events have come to their end, or `wait`."""
-        if not self._feed.call.done:
-            raise RuntimeError("the execution has not ended: iterate to the end, or call wait()")
-        result: ExecuteResult = self._feed.call.result()
-        return result
-
     async def wait(self) -> ExecuteResult:
-        """Forget the events that are left, and give the result."""
+        """Drop the remaining events, and return the result."""
         async for _ in self:
             pass
         return self.result
 
-    # what it is told
+    # control
 
     async def write(self, data: str | bytes) -> None:
         """Write to its stdin (`stdin_open` or `pty`); returns when the daemon has taken it."""
@@ -127,3 +115,26 @@ class AsyncExecution:
     async def cancel(self) -> None:
         """End its whole process tree; the outcome is then `cancelled`."""
         await self._client.execution_cancel(self.execution_id)
+
+    async def kill(self) -> None:
+        """The same as `cancel`."""
+        await self.cancel()
+
+
+class AsyncAttachedExecution(AsyncExecution):
+    """A detached command: iterating yields its output from what is kept (the last MiB of each
+    stream) on, until its end. Leaving does not end it; `cancel` does."""
+
+    def __init__(self, client: AsyncClient, params: dict[str, Any]) -> None:
+        super().__init__(client, params, [])
+        self._params = params
+
+    async def __aenter__(self) -> AsyncAttachedExecution:
+        self._open = await self._client._follow_attached(self._params)
+        return self
+
+    async def _leave(self) -> None:
+        was_full = self._feed.full
+        self._feed.drop()
+        self._client._taken(self._feed, was_full)
+        self._client._unfollow(self._feed)

@@ -1,8 +1,8 @@
-"""A connection to a daemon that is started when there is none, and renewed when it is an old one.
+"""Connect to the daemon; start one if none listens, replace one of another version if it is idle.
 
-Twenty clients at once make one daemon: whoever holds the lock file starts it, the others find it
-listening when the lock is theirs. The usual case, a daemon of our version, costs one connect and
-one question; everything else is in `launch`, which is not even imported then.
+Concurrent clients start one daemon: the client that holds the lock file starts it, the others find
+it listening when they get the lock. The usual case, a daemon of our version, costs one connect and
+one request; everything else is in `start_daemon`, which is imported only when needed.
 """
 
 from __future__ import annotations
@@ -25,14 +25,16 @@ def open_connection(
     client: str,
     may_start: bool = True,
     note: Callable[[str], None] = lambda text: None,
+    started: Callable[[], None] = lambda: None,
 ) -> socket:
-    """A connection to a daemon that has answered `initialize`."""
+    """A connection to a daemon that has answered `initialize`. `started`: called if it had to be
+    started."""
     deadline = time.monotonic() + RETRY_LIMIT_S
     may_replace = may_start
     while True:
-        sock = _connect(path, may_start=may_start)
+        sock = _connect(path, may_start=may_start, started=started)
         try:
-            if _current(sock, client) or not may_replace or not _replace(sock, path, note):
+            if _current(sock, client, note) or not may_replace or not _replace(sock, path, note):
                 return sock
             may_replace = False  # the new one is what is installed, whatever its version
         except Exception as error:
@@ -44,25 +46,29 @@ def open_connection(
         time.sleep(0.02)
 
 
-def _connect(path: str, *, may_start: bool) -> socket:
+def _connect(path: str, *, may_start: bool, started: Callable[[], None]) -> socket:
     try:
         return transport.connect(path)
     except Exception as error:
         if not may_start or not _nobody_there(error):
             raise
-    from sandboxd_client import launch
+    from sandboxd_client import start_daemon
 
-    launch.start(path)
+    start_daemon.start(path)
+    started()
     return transport.connect(path)
 
 
-def _current(sock: socket, client: str) -> bool:
-    server = handshake.initialize(sock, client).get("server")
+def _current(sock: socket, client: str, note: Callable[[str], None]) -> bool:
+    answer = handshake.initialize(sock, client)
+    for warning in answer.get("warnings") or ():
+        note(f"warning: {warning}")
+    server = answer.get("server")
     return isinstance(server, dict) and server.get("version") == __version__
 
 
 def _replace(sock: socket, path: str, note: Callable[[str], None]) -> bool:
-    """End a daemon of another version if nobody uses it; False: it stays, use it."""
+    """End a daemon of another version if it is idle; False: it stays, use it."""
     status = handshake.ask(sock, "status")
     if status.get("executions") or status.get("clients", 1) > 1:
         note(
@@ -70,9 +76,9 @@ def _replace(sock: socket, path: str, note: Callable[[str], None]) -> bool:
             "it is replaced when it is idle"
         )
         return False
-    from sandboxd_client import launch
+    from sandboxd_client import start_daemon
 
-    launch.stop(sock, path)
+    start_daemon.stop(sock, path)
     return True
 
 

@@ -2,37 +2,48 @@
 
 One connection carries any number of requests. The thread that waits reads the socket for all
 threads; output of a streaming execution is read when its consumer asks for it, so a consumer that
-does not read slows the command. What must be read past it, because another thread waits for an
-answer, is kept up to `unread_limit` bytes an execution; above that everybody on this connection
-waits for the consumer. Give a stream that is read slowly a `Client` of its own.
+does not read slows the command. Output that must be read because another thread waits for an answer
+is kept, up to `unread_limit` bytes for each execution; above that all callers on this connection
+wait for the consumer. Use a separate `Client` for a stream that is read slowly.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack
 
-from sandboxd_client import __version__, autostart, descriptors, transport
-from sandboxd_client.conversation import UNREAD_LIMIT, Awaited, Call, Conversation, Feed
+from sandboxd_client import autostart, calls, descriptors, session_variable, transport
+from sandboxd_client.calls import MethodCall
+from sandboxd_client.conversation import (
+    UNREAD_LIMIT,
+    AttachedFeed,
+    Awaited,
+    ClientConnection,
+    Feed,
+    PendingCall,
+)
+from sandboxd_client.documented import documented
 from sandboxd_client.errors import Unread
-from sandboxd_client.execution import Execution
+from sandboxd_client.execution import AttachedExecution, Execution
+from sandboxd_client.large_input import input_pieces
 from sandboxd_client.options import (
     CheckOptions,
     ExecuteOptions,
     SandboxOptions,
     StreamOptions,
+    Word,
+    attach_params,
     execute_params,
-    passed,
-    plain,
-    write_params,
+    passed_descriptors,
 )
+from sandboxd_client.session_methods import SessionMethods
+from sandboxd_proto.errors import InvalidParams, NotFound
 from sandboxd_proto.locations import default_socket
 from sandboxd_proto.messages.execute import Detached, ExecuteResult
-from sandboxd_proto.messages.execution import ExecutionList
-from sandboxd_proto.messages.sandbox import SandboxCreated, SandboxList
+from sandboxd_proto.messages.execution import Attached, ExecutionList, ExecutionStatus
+from sandboxd_proto.messages.sandbox import Forwarded, SandboxCreated, SandboxList
 from sandboxd_proto.messages.server import CheckResult, InitializeResult, StatusResult
 
 if TYPE_CHECKING:
@@ -42,25 +53,45 @@ R = TypeVar("R")
 _READ_BYTES = 256 * 1024
 
 
-class Client:
-    """`with Client() as client: client.execute(["make", "test"], preset="read-only")`."""
+class Client(SessionMethods):
+    """`with Client() as client: client.execute(["make", "test"], preset="read-only")`.
+
+    >>> with Client() as client:
+    ...     client.execute(["echo", "hello"]).stdout.text
+    'hello\\n'
+
+    Without `socket_path` it is the user's own daemon, which is started if it does not run.
+    `autostart`: whether it may be started (by default only without `socket_path`).
+    `join_session`: belong to the session that $SANDBOXD_SESSION names, if it does.
+    """
 
     def __init__(
         self,
         socket_path: str | None = None,
         *,
-        autostart: bool = False,
+        autostart: bool | None = None,
         unread_limit: int = UNREAD_LIMIT,
+        join_session: bool = True,
     ) -> None:
         self.socket_path = socket_path or default_socket()
-        self._autostart = autostart
+        self._autostart = socket_path is None if autostart is None else autostart
         self._unread_limit = unread_limit
+        session = session_variable.from_environment() if join_session else None
         self._sock = self._connect()
-        self._talk = Conversation()
+        self._talk = ClientConnection()
         self._turn = threading.Condition()
         self._sending = threading.Lock()
         self._reading = False
         self._waiting: set[tuple[int, Awaited]] = set()
+        self._attach(session)
+
+    def _attach(self, session: tuple[str, str] | None) -> None:
+        if session is not None:
+            try:
+                self.session_attach(*session)
+            except BaseException:
+                self.close()
+                raise
 
     def _connect(self) -> socket:
         if self._autostart:
@@ -70,16 +101,11 @@ class Client:
     def __enter__(self) -> Client:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def close(self) -> None:
-        """End the connection; what it runs and did not detach is ended by the daemon."""
+        """Close the connection; the daemon ends its executions that are not detached."""
         with self._turn:
             self._talk.lose("the client was closed")
             self._turn.notify_all()
@@ -90,75 +116,109 @@ class Client:
     # the daemon's methods, by their names on the wire
 
     def initialize(self, name: str = "sandboxd_client") -> InitializeResult:
-        params = {"client": {"name": name, "version": __version__}}
-        return self._ask("initialize", params, InitializeResult)
+        return self._ask(calls.initialize(name))
 
     def status(self) -> StatusResult:
-        return self._ask("status", {}, StatusResult)
+        return self._ask(calls.status())
 
-    def execute(self, argv: Sequence[str], **options: Unpack[ExecuteOptions]) -> ExecuteResult:
-        """Run a command to its end; the result has its output. Ctrl-C here ends the command too."""
-        params = execute_params(argv, options)
-        return self._ask("execute", params, ExecuteResult, passed(options))
+    @documented(ExecuteOptions)
+    def execute(self, argv: Sequence[Word], **options: Unpack[ExecuteOptions]) -> ExecuteResult:
+        """Run a command to its end; the result has its output. Ctrl-C here ends the command too.
 
-    def start(self, argv: Sequence[str], **options: Unpack[ExecuteOptions]) -> Detached:
+        >>> with Client() as client:
+        ...     result = client.execute(["cat"], stdin="typed", preset="read-only")
+        >>> result.outcome, result.exit_code, result.stdout.text
+        ('exited', 0, 'typed')
+        """
+        return self._ask(calls.execute(argv, options))
+
+    @documented(ExecuteOptions)
+    def start(self, argv: Sequence[Word], **options: Unpack[ExecuteOptions]) -> Detached:
         """Run a command that survives this connection; `wait` gives its result."""
-        params = {**execute_params(argv, options), "detach": True}
-        return self._ask("execute", params, Detached, passed(options))
+        return self._ask(calls.start(argv, options))
 
-    def stream(self, argv: Sequence[str], **options: Unpack[StreamOptions]) -> Execution:
-        """A context manager: the running command, whose events can be iterated over."""
-        return Execution(self, execute_params(argv, options), passed(options))
+    @documented(StreamOptions, ExecuteOptions)
+    def stream(self, argv: Sequence[Word], **options: Unpack[StreamOptions]) -> Execution:
+        """The running command: `for event in client.stream([…])`, with or without `with`.
+
+        >>> with Client() as client, client.stream(["echo", "now"]) as running:
+        ...     [event.text for event in running if isinstance(event, Output)]
+        ['now\\n']
+        """
+        return Execution(self, execute_params(argv, options, "stream"), passed_descriptors(options))
+
+    def attach(
+        self, execution_id: str, *, after: Mapping[str, int] | None = None, stdin: bool = False
+    ) -> AttachedExecution:
+        """A command that `start` left running: `for event in client.attach(id)` yields what it
+        prints. `after`: pieces of each stream to leave out, up to this `seq`. `stdin`: write to
+        it, too."""
+        return AttachedExecution(self, attach_params(execution_id, after, stdin))
 
     def execution_wait(self, execution_id: str) -> ExecuteResult:
-        return self._ask("execution/wait", {"execution_id": execution_id}, ExecuteResult)
+        return self._ask(calls.execution_wait(execution_id))
 
     wait = execution_wait
 
+    def execution_status(self, execution_id: str) -> ExecutionStatus:
+        """Whether it runs; its result once it has ended (for ten minutes)."""
+        return self._ask(calls.execution_status(execution_id))
+
     def execution_list(self) -> ExecutionList:
-        return self._ask("execution/list", {}, ExecutionList)
+        return self._ask(calls.execution_list())
 
     def execution_write(self, execution_id: str, data: str | bytes) -> None:
-        self._ask("execution/write", write_params(execution_id, data), Any)
+        self._ask(calls.execution_write(execution_id, data))
 
     def execution_close_stdin(self, execution_id: str) -> None:
-        self._ask("execution/close_stdin", {"execution_id": execution_id}, Any)
+        self._ask(calls.execution_close_stdin(execution_id))
 
     def execution_signal(self, execution_id: str, signal: int | str) -> None:
-        self._ask("execution/signal", {"execution_id": execution_id, "signal": signal}, Any)
+        self._ask(calls.execution_signal(execution_id, signal))
 
     def execution_resize(self, execution_id: str, rows: int, cols: int) -> None:
-        params = {"execution_id": execution_id, "rows": rows, "cols": cols}
-        self._ask("execution/resize", params, Any)
+        self._ask(calls.execution_resize(execution_id, rows, cols))
 
     def execution_cancel(self, execution_id: str) -> None:
-        self._ask("execution/cancel", {"execution_id": execution_id}, Any)
+        self._ask(calls.execution_cancel(execution_id))
 
+    @documented(CheckOptions)
     def check(self, **options: Unpack[CheckOptions]) -> CheckResult:
-        return self._ask("manifest/check", plain(options), CheckResult)
+        return self._ask(calls.check(options))
 
+    @documented(SandboxOptions)
     def sandbox_create(self, **options: Unpack[SandboxOptions]) -> SandboxCreated:
-        return self._ask("sandbox/create", plain(options), SandboxCreated)
+        return self._ask(calls.sandbox_create(options))
 
     def sandbox_list(self) -> SandboxList:
-        return self._ask("sandbox/list", {}, SandboxList)
+        return self._ask(calls.sandbox_list())
 
     def sandbox_destroy(self, sandbox: str) -> None:
-        self._ask("sandbox/destroy", {"sandbox": sandbox}, Any)
+        self._ask(calls.sandbox_destroy(sandbox))
+
+    def sandbox_forward(
+        self, sandbox: str, port: int, listen: Literal["unix", "tcp"] = "unix"
+    ) -> Forwarded:
+        """Reach a server in a sandbox: `endpoint` is a Unix socket, or with "tcp" a port of
+        127.0.0.1, which every user of this machine can connect to."""
+        return self._ask(calls.sandbox_forward(sandbox, port, listen))
+
+    def sandbox_unforward(self, sandbox: str, forward: str) -> None:
+        self._ask(calls.sandbox_unforward(sandbox, forward))
 
     def discover(self) -> dict[str, Any]:
-        return self._ask("rpc.discover", {}, dict[str, Any])
+        return self._ask(calls.discover())
 
     def shutdown(self) -> None:
-        self._ask("shutdown", {}, Any)
+        self._ask(calls.shutdown())
 
     # one connection, many callers
 
-    def _ask(
-        self, method: str, params: Any, result_type: type[R] | Any, passed: Sequence[int] = ()
-    ) -> R:
-        call = self._send(method, params, result_type, passed)
+    def _ask(self, asked: MethodCall[R]) -> R:
+        call = self._send(asked)
         try:
+            if asked.input:
+                self._write_input(asked, call)
             self._until(call)
         except BaseException:
             if not call.done:
@@ -167,10 +227,18 @@ class Client:
         result: R = call.result()
         return result
 
-    def _send(self, method: str, params: Any, result_type: Any, passed: Sequence[int]) -> Call[Any]:
+    def _write_input(self, asked: MethodCall[Any], call: PendingCall[Any]) -> None:
+        """Until it is written, or the command has ended: the answer says how."""
+        with suppress(NotFound, InvalidParams):
+            for piece in input_pieces(asked):
+                if call.done:
+                    return
+                self._ask(piece)
+
+    def _send(self, asked: MethodCall[Any]) -> PendingCall[Any]:
         with self._turn:
-            call, line = self._talk.request(method, params, result_type)
-        self._put(line, passed)
+            call, line = self._talk.request(asked.method, asked.params, asked.result)
+        self._put(line, asked.passed)
         return call
 
     def _put(self, line: bytes, passed: Sequence[int] = ()) -> None:
@@ -180,21 +248,38 @@ class Client:
                 self._sock.sendall(line[sent:] if sent else line)
         except OSError as error:
             with self._turn:
-                self._talk.lose(f"the connection to the daemon broke: {error.strerror}")
+                self._talk.lose(f"the connection to the daemon failed: {error.strerror}")
                 self._turn.notify_all()
 
-    def _abandon(self, call: Call[Any]) -> None:
+    def _abandon(self, call: PendingCall[Any]) -> None:
         with self._turn:
             line = self._talk.cancel_request(call)
         self._put(line)
 
     def _follow(self, params: dict[str, Any], passed: Sequence[int]) -> Feed:
-        """Start a streaming execution whose events go to the feed that is answered."""
+        """Start a streaming execution; its events go to the returned feed."""
         with self._turn:
             call, line = self._talk.request("execute", params, ExecuteResult)
             feed = Feed(params["execution_id"], call, self._unread_limit)
             self._talk.follow(feed)
         self._put(line, passed)
+        return feed
+
+    def _follow_attached(self, params: dict[str, Any]) -> Feed:
+        """Attach to an execution; its events go to the returned feed."""
+        wanted = {"execution_id": params["execution_id"]}
+        with self._turn:
+            attached, line = self._talk.request("execution/attach", params, Attached)
+            ended, more = self._talk.request("execution/wait", wanted, ExecuteResult)
+            feed = AttachedFeed(params["execution_id"], ended, self._unread_limit)
+            self._talk.follow(feed)
+        try:
+            self._put(line + more)
+            self._until(attached)
+            attached.result()
+        except BaseException:
+            self._unfollow(feed)
+            raise
         return feed
 
     def _unfollow(self, feed: Feed) -> None:
@@ -203,12 +288,12 @@ class Client:
             self._turn.notify_all()
 
     def _taken(self) -> None:
-        """A consumer took an event: whoever waits for room may go on."""
+        """A consumer took an event: wake callers that wait for room."""
         with self._turn:
             self._turn.notify_all()
 
     def _until(self, awaited: Awaited) -> None:
-        """Wait until it is ready, reading for every thread when no other does."""
+        """Wait until it is ready; reads the socket for all threads if no other thread does."""
         me = (threading.get_ident(), awaited)
         with self._turn:
             self._waiting.add(me)
@@ -223,14 +308,14 @@ class Client:
                 self._turn.notify_all()
 
     def _has_to_wait(self, awaited: Awaited) -> bool:
-        """Whether a full feed forbids reading; Unread for the caller that alone could empty it."""
+        """Whether a full feed forbids reading; Unread if only this caller could empty it."""
         feed = self._talk.full_feed()
         if feed is None or feed is awaited:
             return False
         if feed.consumer == threading.get_ident():
             raise Unread(
                 f"more than {self._unread_limit} bytes of the execution {feed.execution_id} are "
-                "unread, and the one who reads them waits for another answer",
+                "unread, and their reader waits for another answer",
                 remedy="read its events in another thread, or give it a Client of its own",
             )
         return True

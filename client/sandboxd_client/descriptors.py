@@ -1,6 +1,6 @@
-"""A caller's own pipes and sockets on their way to a command: SCM_RIGHTS with a frame's first byte.
+"""Pass a caller's own pipes and sockets to a command: SCM_RIGHTS with a frame's first byte.
 
-What a command reads or writes on them passes neither through JSON nor through the daemon.
+Their bytes do not pass through JSON: the daemon connects them to the command's pipes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def numbers(fds: Descriptors) -> list[int]:
     """Each descriptor once, in the order in which they are sent. OSError for a closed one."""
     found = list(dict.fromkeys(map(_number, fds.values())))
     for fd in found:
-        os.fstat(fd)  # found out while sending, it would look like a broken connection
+        os.fstat(fd)  # checked before sending: there the error would look like a lost connection
     return found
 
 

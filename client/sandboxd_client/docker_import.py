@@ -1,4 +1,4 @@
-"""Give an engine an image: its import call over its socket, with nothing but the standard library.
+"""Import an image into an engine over its socket, with the standard library only.
 
 A client is installed without the daemon's dependencies, so this does not use aiodocker.
 """
@@ -16,8 +16,8 @@ from typing import IO
 from urllib.parse import quote, urlsplit
 
 from sandboxd_client.image_content import CannotBuild
+from sandboxd_proto.locations import DEFAULT_ENGINE, engine_sockets
 
-DEFAULT = "unix:///var/run/docker.sock"
 ENGINE_S = 600.0
 
 
@@ -35,20 +35,15 @@ class _SocketConnection(http.client.HTTPConnection):
 
 
 def engine_url(named: str | None, env: Mapping[str, str]) -> str:
-    """What was named, else DOCKER_HOST, else the usual sockets."""
+    """The named engine, else DOCKER_HOST, else the usual sockets."""
     if named or env.get("DOCKER_HOST"):
         return named or env["DOCKER_HOST"]
-    runtime, home = env.get("XDG_RUNTIME_DIR", ""), env.get("HOME", "")
-    usual = (
-        "/var/run/docker.sock", f"{runtime}/docker.sock", f"{home}/.docker/run/docker.sock",
-        f"{home}/.docker/desktop/docker.sock", "/run/podman/podman.sock",
-        f"{runtime}/podman/podman.sock",
-    )  # fmt: skip
-    return next((f"unix://{path}" for path in usual if os.path.exists(path)), DEFAULT)
+    usual = (path for path in engine_sockets(env) if os.path.exists(path))
+    return next((f"unix://{path}" for path in usual), DEFAULT_ENGINE)
 
 
 def import_image(url: str, tag: str, tar: IO[bytes], env: Mapping[str, str]) -> str:
-    """The image's id. CannotBuild with the engine's own words when it refuses."""
+    """The image's id. CannotBuild with the engine's message if it refuses."""
     repository, _, version = tag.rpartition(":")
     name = f"repo={quote(repository or tag)}&tag={quote(version if repository else 'latest')}"
     changes = quote("ENV PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin")

@@ -1,4 +1,4 @@
-"""What can go wrong on the client's side of the socket. The daemon's own errors are proto's.
+"""Errors of the client's side of the socket. Errors of the daemon are defined in proto.
 
 They share proto's base class, so one `except SandboxdError` catches all, and every one of them
 has a message, a cause or remedy, and a stable `kind`.
@@ -7,6 +7,10 @@ has a message, a cause or remedy, and a stable `kind`.
 from __future__ import annotations
 
 from sandboxd_proto.errors import SandboxdError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from sandboxd_proto.messages.execute import ExecuteResult
 
 
 class DaemonNotRunning(SandboxdError):
@@ -22,12 +26,20 @@ class ConnectionLost(SandboxdError):
 
 
 class ServerNotTrusted(SandboxdError):
-    """Somebody else owns the socket, its folder or the process behind it. Nothing was sent."""
+    """Another user owns the socket, its folder or the listening process. Nothing was sent."""
 
     code, kind = -32099, "ServerNotTrusted"
 
 
 class Unread(SandboxdError):
-    """The caller waits for an answer behind more output than it lets the client keep unread."""
+    """The awaited answer is behind more unread output than `unread_limit` allows."""
 
     code, kind = -32096, "Unread"
+
+
+class CommandTimeout(TimeoutError):
+    """A command ran longer than its timeout; `result` has its partial output."""
+
+    def __init__(self, result: ExecuteResult) -> None:
+        super().__init__("the command ran longer than its timeout")
+        self.result = result

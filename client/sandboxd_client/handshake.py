@@ -1,6 +1,7 @@
-"""One blocking question and its answer on a fresh connection, without msgspec.
+"""One blocking request and its answer on a fresh connection, without msgspec.
 
-`sandboxctl` needs this before anything else is in flight: which daemon is this, is it idle, end.
+`sandboxctl` uses it before anything else is in flight: for the daemon's version, state and
+shutdown.
 """
 
 from __future__ import annotations
@@ -24,13 +25,15 @@ def ask(sock: socket, method: str, params: dict[str, Any] | None = None) -> Any:
         while True:
             data = sock.recv(65536)
             if not data:
-                raise lost()
+                raise lost_error()
             for line in lines.feed(data):
-                return unwrap(loads(line))
+                message = loads(line)
+                if not isinstance(message, dict) or "method" not in message:
+                    return unwrap(message)
     except OSError as error:
-        raise lost(error.strerror) from None
+        raise lost_error(error.strerror) from None
     except (ValueError, RecursionError) as error:
-        raise lost(f"its answer cannot be read: {error}") from None
+        raise lost_error(f"its answer cannot be read: {error}") from None
 
 
 def initialize(sock: socket, name: str) -> dict[str, Any]:
@@ -41,7 +44,7 @@ def initialize(sock: socket, name: str) -> dict[str, Any]:
 def unwrap(message: Any) -> Any:
     """The `result` of an answer; its `error` is raised as the class of its kind."""
     if not isinstance(message, dict):
-        raise lost("its answer is not an object")
+        raise lost_error("its answer is not an object")
     error = message.get("error")
     if error is None:
         return message.get("result")
@@ -50,7 +53,7 @@ def unwrap(message: Any) -> Any:
     raise from_wire(error.get("code", -32603), error.get("message", ""), error.get("data"))
 
 
-def lost(cause: str | None = None) -> Exception:
+def lost_error(cause: str | None = None) -> Exception:
     from sandboxd_client.errors import ConnectionLost
 
     facts = {"cause": cause} if cause else {}

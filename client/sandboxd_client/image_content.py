@@ -1,6 +1,6 @@
-"""What a base image is made of: a static busybox, and programs of this machine with all they need.
+"""The files of a base image: a static busybox, and programs of this machine with their libraries.
 
-No registry and no Dockerfile is involved: the result is a tar of a root file system, which every
+It needs no registry and no Dockerfile: the result is a tar of a root file system, which every
 engine can import.
 """
 
@@ -39,7 +39,7 @@ print(json.dumps([sys.executable, sysconfig.get_path("stdlib"), sysconfig.get_pa
 
 
 class CannotBuild(SandboxdError):
-    """Something that the image is made from is missing on this machine."""
+    """A program or library for the image is missing on this machine."""
 
     kind = "SandboxUnavailable"
     code = -32001
@@ -89,7 +89,7 @@ class _Image:
             self._file(f"/{name}", text.encode(), 0o644)
 
     def busybox(self, path: str) -> None:
-        """Every applet as a link; a real program that comes later takes its place."""
+        """Every applet as a link; a real program that is added later replaces it."""
         self._copy(path, "/bin/busybox")
         said = subprocess.run([path, "--list"], capture_output=True, text=True, check=True)
         for applet in said.stdout.split():

@@ -71,3 +71,19 @@ else:
                 out.append("," if index else "[")
                 _write(item, out)
             out.append("]" if value else "[]")
+
+
+def printable(document: bytes) -> bytes:
+    """The same JSON with control and bidi characters escaped, for a terminal.
+
+    Outside of strings JSON has none of them, and in a string an escape means the same.
+    """
+    text = document.decode()
+    if text.isprintable():
+        return document
+    return "".join(c if c.isprintable() else _escaped(c) for c in text).encode()
+
+
+def _escaped(character: str) -> str:
+    units = character.encode("utf-16-be")
+    return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))

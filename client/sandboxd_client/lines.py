@@ -1,7 +1,7 @@
-"""What arrives on the socket, cut into lines: the client always speaks one message a line.
+"""Split the received bytes into lines: the client always uses one message a line.
 
-proto's FrameDecoder serves both framings; a client chooses its own, so it needs only this, which
-imports nothing and copies little.
+proto's FrameDecoder handles both framings; a client chooses its own, so it needs only this module,
+which imports nothing and copies little.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ class LineTooLong(ValueError):
 
 
 class LineBuffer:
-    """Feed it whatever arrived; it answers the lines that are complete."""
+    """Takes received bytes; returns the lines that are complete."""
 
     def __init__(self, limit: int = LINE_LIMIT) -> None:
         self._limit = limit

@@ -21,3 +21,17 @@ def decode(data: str, encoding: str) -> bytes:
 
 def base64(data: bytes) -> str:
     return binascii.b2a_base64(data, newline=False).decode("ascii")
+
+
+def encode(data: str | bytes) -> bytes:
+    """InvalidParams for text that is not valid Unicode."""
+    if isinstance(data, bytes):
+        return data
+    try:
+        return data.encode()
+    except UnicodeEncodeError as error:
+        from sandboxd_proto.errors import InvalidParams
+
+        raise InvalidParams(
+            f"the text is not Unicode ({data[error.start]!r})", field="stdin", remedy="give bytes"
+        ) from None

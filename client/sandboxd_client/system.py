@@ -1,4 +1,4 @@
-"""Where operating systems differ for a client: who listens at the other end of a socket."""
+"""What differs by operating system for a client: the uid of a socket's listener."""
 
 from __future__ import annotations
 
@@ -28,4 +28,4 @@ elif sys.platform == "darwin":
 else:
 
     def peer_uid(sock: socket) -> int:
-        raise OSError("this system does not say who listens on a socket")
+        raise OSError("this system does not report who listens on a socket")

@@ -1,8 +1,7 @@
-"""A connected socket whose other end is known to be ours.
+"""Connect to the daemon's socket, and check that this user owns the other end.
 
-Before a byte is sent the client checks that the socket's folder cannot have been swapped by
-another user, and that the process which listens has our uid: a manifest and a command's input
-are not for anybody else's eyes.
+Before a byte is sent the client checks that no other user can have replaced the socket's folder,
+and that the listening process has our uid: no other user may read a manifest or a command's input.
 """
 
 from __future__ import annotations
@@ -17,13 +16,16 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _socket import socket
 
+    if sys.platform == "win32":
+        from sandboxd_client.pipe import PipeSocket
+
 CONNECT_TIMEOUT_S = 10.0
 
 
 def connect(path: str) -> socket:
     """A blocking socket, or DaemonNotRunning / ServerNotTrusted."""
     if sys.platform == "win32":
-        raise _unsupported()
+        return _connect_pipe(path)
     import _socket
 
     check_folder(path)
@@ -43,8 +45,21 @@ def connect(path: str) -> socket:
     return sock
 
 
+def is_readable(sock: socket, timeout_s: float | None) -> bool:
+    """Whether something has come, or the end, within `timeout_s` (None: wait for it)."""
+    if sys.platform == "win32":
+        from typing import cast
+
+        from sandboxd_client.pipe import PipeSocket
+
+        return cast(PipeSocket, sock).poll(timeout_s)
+    import select
+
+    return bool(select.select([sock], [], [], timeout_s)[0])
+
+
 def check_folder(path: str) -> None:
-    """The folder is ours or root's, and nobody else can replace what lies in it."""
+    """The folder belongs to this user or root, and no other user can replace files in it."""
     if sys.platform == "win32":
         return
     folder = os.path.dirname(os.path.abspath(path))
@@ -90,7 +105,36 @@ def not_running(path: str, error: OSError) -> Exception:
     )
 
 
-def _unsupported() -> Exception:
-    from sandboxd_client.errors import DaemonNotRunning
+if sys.platform == "win32":
 
-    return DaemonNotRunning("this client speaks over Unix sockets only")
+    def _connect_pipe(path: str) -> socket:
+        """A named pipe whose owner is our user."""
+        from typing import cast
+
+        from sandboxd_client.errors import ServerNotTrusted
+        from sandboxd_client.pipe import open_pipe
+
+        try:
+            made = open_pipe(path)
+        except OSError as error:
+            raise not_running(path, error) from None
+        problem = _pipe_problem(made)
+        if problem is not None:
+            made.close()
+            raise ServerNotTrusted(
+                f"the pipe {path} was not made by a daemon of yours",
+                remedy="start your own: unset SANDBOXD_SOCKET, or give --socket",
+                cause=problem,
+            )
+        return cast("socket", made)
+
+    def _pipe_problem(made: PipeSocket) -> str | None:
+        from sandboxd_client.pipe import MEDIUM, label_of, own_sid, owner_of
+
+        try:
+            owner, mine, label = owner_of(made), own_sid(), label_of(made)
+        except OSError as error:
+            return f"its owner is not known: {error.strerror}"
+        if owner != mine:
+            return f"its owner is {owner}"
+        return f"its integrity level is {label:#x}, below Medium" if label < MEDIUM else None

@@ -11,14 +11,18 @@ DenialKind = Literal[
     "processes", "file_size", "timeout", "protected_path", "sandbox_error",
 ]  # fmt: skip
 Layer = Literal[
-    "mount", "landlock", "seccomp", "namespace", "gate", "limit", "supervisor", "engine"
+    "mount", "landlock", "seccomp", "namespace", "gate", "limit", "supervisor", "engine", "profile"
 ]
 Evidence = Literal["kernel", "gate", "policy", "text"]
 Confidence = Literal["high", "medium", "low"]
 
 
 class Denial(Reported, frozen=True, kw_only=True):
-    """`remedy` is the manifest change that would allow it, ready to paste; None where none can."""
+    """`remedy` is the manifest change that would allow it, ready to paste; None where none can.
+
+    `claimed`: the command's own output says so, and the plan does refuse it. Its remedy is what the
+    command asks for, not what the sandbox has seen it need.
+    """
 
     kind: DenialKind
     operation: str
@@ -28,3 +32,4 @@ class Denial(Reported, frozen=True, kw_only=True):
     confidence: Confidence
     message: str
     remedy: dict[str, Any] | None = None
+    claimed: bool = False

@@ -1,7 +1,7 @@
-"""Every error that crosses the wire: its code, its kind, the field it is about and what to do.
+"""Every error on the wire: its code, its kind, the field that it is about, and a remedy.
 
-`CODES` is the table of protocol.md. Daemon and clients raise the same classes: the daemon turns
-one into `{code, message, data}`, a client turns that back into the class of the same kind.
+Daemon and clients raise the same classes: the daemon turns one into `{code, message, data}`, and a
+client turns that back into the class of the same kind.
 """
 
 from __future__ import annotations
@@ -23,6 +23,9 @@ class SandboxdError(Exception):
         self.field = field
         self.remedy = remedy
         self.facts = facts
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.remedy})" if self.remedy else self.message
 
     def data(self) -> dict[str, Any]:
         known = {"kind": self.kind, "field": self.field, "remedy": self.remedy}
@@ -105,10 +108,27 @@ class CeilingExceeded(SandboxdError):
     code, kind = -32011, "CeilingExceeded"
 
 
+class ApprovalPending(SandboxdError):
+    """The request waits for an approval for longer than it may be held. Send it again later."""
+
+    code, kind = -32012, "ApprovalPending"
+
+
+class Conflict(SandboxdError):
+    code, kind = -32013, "Conflict"
+
+
+class FileError(SandboxdError):
+    """A file operation in a sandbox failed; `errno` has the name of the kernel's error."""
+
+    code, kind = -32014, "FileError"
+
+
 ERRORS: tuple[type[SandboxdError], ...] = (
     ParseError, InvalidRequest, MethodNotFound, InvalidParams, ManifestInvalid, InternalError,
     SandboxUnavailable, PolicyNotSupported, PathDenied, ExecFailed, NotFound, Unauthorized,
     BudgetExceeded, ApprovalDenied, Busy, ShuttingDown, CeilingExceeded,
+    ApprovalPending, Conflict, FileError,
 )  # fmt: skip
 
 BY_KIND = {error.kind: error for error in ERRORS}

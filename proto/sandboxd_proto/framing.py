@@ -1,8 +1,8 @@
 """Bytes to frames and back, without I/O: one message a line, or LSP's Content-Length headers.
 
-The framing of a connection is read off its first byte that is not blank, so one socket serves
-both. The decoder holds at most one frame (`limit` bytes) and skips what is larger without keeping
-it, so a connection stays usable after an oversized message wherever the framing tells its end.
+The first byte of a connection that is not blank decides its framing, so one socket serves both. The
+decoder holds at most one frame (`limit` bytes) and skips larger ones, so a connection stays usable
+after an oversized message if the framing shows where it ends.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Framing(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One message, and where its first byte stood in the stream (for passed descriptors)."""
+    """One message, and the stream position of its first byte (for passed descriptors)."""
 
     body: bytes
     offset: int
@@ -31,14 +31,14 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class BadFrame:
-    """A message that cannot be read. `fatal`: the stream cannot be followed any further."""
+    """A message that cannot be parsed. `fatal`: the rest of the stream cannot be parsed."""
 
     reason: str
     fatal: bool
 
 
 class FrameDecoder:
-    """Feed it whatever arrived, in any cuts; it answers the frames that are complete."""
+    """Takes the bytes of a stream in any chunks; returns the frames that are complete."""
 
     def __init__(self, limit: int = FRAME_LIMIT) -> None:
         self.framing: Framing | None = None
@@ -53,8 +53,13 @@ class FrameDecoder:
 
     @property
     def idle(self) -> bool:
-        """Nothing half-read: the peer may close here without losing a message."""
+        """Whether no frame is incomplete: the peer may close here without losing a message."""
         return not self._buffer and not self._skip and self._body is None
+
+    @property
+    def held(self) -> int:
+        """Bytes of a frame that is incomplete."""
+        return len(self._buffer)
 
     def feed(self, data: bytes) -> list[Frame | BadFrame]:
         if self._dead:

@@ -1,7 +1,7 @@
 """The manifest: what a command may touch. JSON as it is, or a TOML file's `[sandbox]` table.
 
-Every field may be left out (or null): it then has the preset's value, else the default of
-the design. Defaults live in the daemon's policy; here is only what a caller can write.
+Every field may be left out (or null): it then has the preset's value, else the default, which the
+daemon's policy defines.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any, Literal
 import msgspec
 
 from sandboxd_proto.errors import InvalidParams, ManifestInvalid
+from sandboxd_proto.lenient import understood
 from sandboxd_proto.wire import WireStruct, convert
 
 Base = Literal["minimal", "host"]
@@ -30,7 +31,7 @@ class Duration(WireStruct, frozen=True, kw_only=True):
 
 
 class Manifest(WireStruct, frozen=True, kw_only=True):
-    """One field for each thing that a caller can ask for; None means "not said"."""
+    """The fields that a caller can set; None means "not set"."""
 
     fs_read_allow: list[str] | None = None
     fs_write_allow: list[str] | None = None
@@ -45,6 +46,8 @@ class Manifest(WireStruct, frozen=True, kw_only=True):
     max_processes: int | None = None
     max_file_bytes: int | None = None
     max_output_bytes: int | None = None
+    tmp_bytes: int | None = None
+    shm_bytes: int | None = None
     env: list[tuple[str, str]] | dict[str, str] | None = None
     image: str | None = None
 
@@ -56,12 +59,12 @@ def manifest_from(value: Any) -> Manifest:
     """A decoded JSON or TOML value as a manifest; ManifestInvalid names the field."""
     try:
         return convert(value, Manifest)
+    except InvalidParams:
+        pass
+    try:
+        return convert(understood(value), Manifest)
     except InvalidParams as error:
-        raise ManifestInvalid(
-            f"the manifest is not valid: {error.message}",
-            field=error.field,
-            remedy=f"the manifest's fields are {', '.join(FIELDS)}",
-        ) from None
+        raise ManifestInvalid(error.message, field=error.field, remedy=error.remedy) from None
 
 
 def manifest_from_toml(text: str) -> Manifest:
@@ -80,6 +83,6 @@ def manifest_from_toml(text: str) -> Manifest:
 
 
 def manifest_to_dict(manifest: Manifest) -> dict[str, Any]:
-    """Only what was said, for sending on."""
+    """Only the fields that are set, for sending."""
     built = msgspec.to_builtins(manifest)
     return {key: value for key, value in built.items() if value is not None}

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
 
 from sandboxd.egress.gate import Gate
+from sandboxd.egress.service import EgressService
 from sandboxd.policy.environment import overlay
-from sandboxd.sandbox import Command, Process, Sandbox, Stdio
+from sandboxd.policy.plan import NetworkRule
 from sandboxd.traffic import Traffic
+from sandboxd.types import Command, Process, Sandbox, Stdio
+from sandboxd.wrappers import WrappedSandbox
+
+if TYPE_CHECKING:
+    from sandboxd.linux.init_client.launch import Launch
 
 
-class GatedSandbox:
+class GatedSandbox(WrappedSandbox[Sandbox]):
     """The execution is bound to the gate when its command starts, not before: it may be warm."""
 
     def __init__(self, inner: Sandbox, gate: Gate) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._gate = gate
 
     @property
@@ -34,3 +44,19 @@ class GatedSandbox:
         variables = self._gate.bind(command.traffic or Traffic())
         # What the caller set itself wins.
         return replace(command, env=overlay(variables, command.env))
+
+
+@asynccontextmanager
+async def open_gated(
+    plan: Launch, release: Callable[[], None], rule: NetworkRule, egress: EgressService
+) -> AsyncIterator[Sandbox]:
+    # Not at the top: on macOS these modules cannot be imported.
+    from sandboxd.linux.init_client.launch import launch
+    from sandboxd.linux.netns.sockets import sockets_below
+
+    pids: list[int] = []
+    async with (
+        launch(replace(plan, started=pids.append), release) as inner,
+        egress.gate(rule, partial(sockets_below, pids[0])) as gate,
+    ):
+        yield GatedSandbox(inner, gate)

@@ -9,11 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from sandboxd.config import Config
 from sandboxd.policy.plan import Plan, SandboxSpec
-from sandboxd.sandbox import Sandbox
+from sandboxd.types import Sandbox
 from sandboxd_proto.messages.execute import Tier
+
+if TYPE_CHECKING:
+    from sandboxd.backends.appcontainer.support import WindowsSupport
+    from sandboxd.backends.linux_context import LinuxSupport
+    from sandboxd.backends.sandbox_exec.support import MacSupport
 
 Enforcement = Mapping[str, Tier]
 
@@ -37,15 +43,67 @@ class Unavailable:
 Probe = Available | Unavailable
 
 
-class Backend(Protocol):
-    """A way to isolate commands.
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """How a backend differs from others for those who use it.
 
-    `mounts`: what it hides is covered by mounts, so it reads as empty, and /tmp is its own.
-    Otherwise the host's own files are there, and refused.
+    `isolates`: False where commands run without a sandbox. `mounts`: what it hides is covered by
+    mounts, so it reads as empty, and /tmp is its own; otherwise the host's own files are there, and
+    refused. `explains`: it records refused accesses, which takes our init. `limits_sandbox`: a
+    sandbox is made with its limits; elsewhere each command has its own.
+    `files`: its sandboxes have our init, which can carry out file operations. `stdin`,
+    `terminals`: whether its commands can have input, and a terminal. `session_tmp`: commands of a
+    session can share a /tmp; otherwise each has a fresh one, and session/open says so. `copies`:
+    commands may work on copies of the granted folders (CopyingProcess). `remote`: another machine
+    makes its sandboxes, so many can be made at once.
+    `inherit_warning`: what a result says where the network is inherited.
     """
 
+    isolates: bool = True
+    mounts: bool = False
+    explains: bool = False
+    limits_sandbox: bool = False
+    files: bool = False
+    stdin: bool = True
+    terminals: bool = True
+    session_tmp: bool = False
+    copies: bool = False
+    remote: bool = False
+    inherit_warning: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BackendContext:
+    """What a backend is made from. `linux`, `macos`, `windows`: None on other platforms.
+
+    `socket_path`: tells this daemon from others that use the same engine.
+    """
+
+    config: Config
+    socket_path: str
+    linux: LinuxSupport | None = None
+    windows: WindowsSupport | None = None
+    macos: MacSupport | None = None
+
+    @property
+    def support(self) -> LinuxSupport:
+        assert self.linux is not None, "made for Linux only"
+        return self.linux
+
+    @property
+    def windows_support(self) -> WindowsSupport:
+        assert self.windows is not None, "made for Windows only"
+        return self.windows
+
+
+class Backend(Protocol):
+    """A way to isolate commands."""
+
     name: str
-    mounts: bool
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """May change while the daemon runs, when an engine is met."""
 
     async def probe(self) -> Probe:
         """Do the real thing on a trivial sandbox. Called for `status` and when selecting."""
@@ -66,6 +124,8 @@ class Backend(Protocol):
         """
 
 
-def explains(backend: Backend) -> bool:
-    """Whether its sandboxes record refused accesses: those whose commands run below our init."""
-    return bool(getattr(backend, "explains", False))
+@runtime_checkable
+class Serving(Protocol):
+    """A backend with something to look after as long as the daemon runs."""
+
+    def serving(self) -> AbstractAsyncContextManager[None]: ...

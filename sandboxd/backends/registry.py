@@ -1,20 +1,62 @@
-"""Every backend that this daemon knows, by name. A new one is added here and nowhere else."""
+"""Every backend that this daemon knows: one line of `BACKENDS` and one package each.
+
+A package has `make(context) -> Backend`. It is imported only where its platform is the daemon's.
+"""
 
 from __future__ import annotations
 
+import importlib
+import os
+import shutil
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 
-from sandboxd.backends.absent import Absent
-from sandboxd.backends.interface import Backend
-from sandboxd.backends.support import LinuxSupport
-from sandboxd.config import Config, both_keys
+from sandboxd.backends.interface import Backend, BackendContext, Serving
+from sandboxd.backends.unavailable import UnavailableBackend
+from sandboxd.config import Config, ConfigError
+
+_SYSTEMS = {"linux": "Linux", "darwin": "macOS", "win32": "Windows"}
+
+
+@dataclass(frozen=True, slots=True)
+class BackendEntry:
+    """`package`: None where this version has none. `platform`: "" where every platform has it.
+    `automatic`: tried, in the order of the entries, for a request that names no backend.
+    `programs`: what it starts; no sandbox may write them."""
+
+    name: str
+    package: str | None
+    platform: str = ""
+    automatic: bool = False
+    programs: tuple[str, ...] = ()
+
+    @property
+    def is_here(self) -> bool:
+        return self.platform in ("", sys.platform)
+
+
+# fmt: off
+BACKENDS = (
+    BackendEntry("bubblewrap", "sandboxd.backends.bubblewrap", "linux", True, ("bwrap",)),
+    BackendEntry("landlock", "sandboxd.backends.landlock", "linux", True),
+    BackendEntry("docker", "sandboxd.backends.docker", "linux"),
+    BackendEntry("none", "sandboxd.backends.unsandboxed.linux", "linux"),
+    BackendEntry("none", "sandboxd.backends.unsandboxed.windows", "win32"),
+    BackendEntry("opensandbox", "sandboxd.backends.opensandbox"),
+    BackendEntry("sandbox-exec", "sandboxd.backends.sandbox_exec", "darwin", True),
+    BackendEntry("appcontainer", "sandboxd.backends.appcontainer", "win32", True),
+)
+# fmt: on
 
 
 class Registry:
-    def __init__(self, backends: list[Backend]) -> None:
+    """`automatic`: the names that are tried for a request that names none, best first."""
+
+    def __init__(self, backends: Iterable[Backend], automatic: Sequence[str] = ()) -> None:
         self._by_name = {backend.name: backend for backend in backends}
+        self.automatic = tuple(name for name in automatic if name in self._by_name)
 
     def __getitem__(self, name: str) -> Backend:
         return self._by_name[name]
@@ -25,51 +67,52 @@ class Registry:
     def names(self) -> list[str]:
         return list(self._by_name)
 
+    def limit_sandboxes(self) -> frozenset[str]:
+        """The backends that make a sandbox with its limits."""
+        return frozenset(n for n, one in self._by_name.items() if one.capabilities.limits_sandbox)
+
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
         """Around everything that uses them: some have connections and leftovers to look after."""
         async with AsyncExitStack() as stack:
             for backend in self._by_name.values():
-                serving = getattr(backend, "serving", None)
-                if serving is not None:
-                    await stack.enter_async_context(serving())
+                if isinstance(backend, Serving):
+                    await stack.enter_async_context(backend.serving())
             yield
 
 
-def registry(config: Config, support: LinuxSupport | None, socket_path: str) -> Registry:
-    """`socket_path`: tells this daemon from others that use the same engine."""
-    backends: list[Backend] = []
-    if sys.platform == "linux" and support is not None:
-        from sandboxd.backends.bubblewrap import Bubblewrap
-        from sandboxd.backends.docker import Docker
-        from sandboxd.backends.landlock import Landlock
-        from sandboxd.backends.unsandboxed import Unsandboxed
-
-        none = Unsandboxed(support, permitted=both_keys(config))
-        expected = config.backend == "docker" or "docker" in (config.ceiling.backends or ())
-        docker = Docker(support, config.docker, socket_path=socket_path, expected=expected)
-        backends += [Bubblewrap(support), Landlock(support), docker, none]
-    known = {backend.name for backend in backends}
-    elsewhere = [absent for absent in _elsewhere(config) if absent.name not in known]
-    return Registry([*backends, *elsewhere])
+def registry(context: BackendContext, entries: Sequence[BackendEntry] = BACKENDS) -> Registry:
+    automatic = [entry.name for entry in entries if entry.automatic and entry.is_here]
+    here = {entry.name for entry in entries if entry.is_here}
+    shown = [entry for entry in entries if entry.is_here or entry.name not in here]
+    return Registry([_make(entry, context) for entry in shown], automatic)
 
 
-def _elsewhere(config: Config) -> list[Absent]:
-    return [
-        Absent("docker", "the docker backend runs on Linux only", "use the local sandbox"),
-        Absent("opensandbox", *_opensandbox_reason(config)),
-        Absent("sandbox-exec", "sandbox-exec exists on macOS only", "use bubblewrap on Linux"),
-        Absent("appcontainer", "AppContainer exists on Windows only", "use bubblewrap on Linux"),
-    ]
+def _make(entry: BackendEntry, context: BackendContext) -> Backend:
+    if entry.package is None or not entry.is_here:
+        system = _SYSTEMS.get(entry.platform, "no platform of this version")
+        return UnavailableBackend(
+            entry.name, f"the backend {entry.name} works on {system} only",
+            'leave "backend" out: the daemon then uses what works on this platform',
+        )  # fmt: skip
+    made: Backend = importlib.import_module(entry.package).make(context)
+    return made
 
 
-def _opensandbox_reason(config: Config) -> tuple[str, str]:
-    if not config.opensandbox.url:
-        return (
-            "no OpenSandbox server is configured",
-            'set [opensandbox] url = "http://…" and api_key_file in the config',
-        )
-    return (
-        f"the OpenSandbox server at {config.opensandbox.url} cannot be used by this version",
-        "set SANDBOXD_BACKEND=auto for the local sandbox",
-    )
+def check_names(config: Config, entries: Sequence[BackendEntry] = BACKENDS) -> None:
+    """ConfigError where the config names a backend that does not exist."""
+    # A name may have an entry for each platform.
+    names = list(dict.fromkeys(entry.name for entry in entries))
+    if config.backend not in ("auto", *names):
+        known = ", ".join(("auto", *names))
+        raise ConfigError(f"backend is {config.backend!r}; it is one of {known}")
+    for name in config.ceiling.backends or ():
+        if name not in names:
+            raise ConfigError(f"ceiling.backends names {name!r}, which is no backend")
+
+
+def programs(entries: Sequence[BackendEntry] = BACKENDS) -> list[str]:
+    """Where the programs are that backends of this platform start."""
+    path = os.environ.get("PATH") or os.defpath
+    names = [name for entry in entries if entry.is_here for name in entry.programs]
+    return [found for name in names if (found := shutil.which(name, path=path))]

@@ -1,4 +1,4 @@
-"""Which backend runs a plan: the table of the design, in one function for each row.
+"""Which backends may run a plan, best first. `Supervisor._take` opens the first that comes up.
 
 No path leads from "cannot enforce" to "runs anyway": a backend that was named is used or refused,
 and without a sandbox nothing runs unless both keys are set.
@@ -6,12 +6,12 @@ and without a sandbox nothing runs unless both keys are set.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 
-from sandboxd.backends.interface import Available, Backend
+from sandboxd.backends.interface import Available, Backend, Enforcement
 from sandboxd.backends.registry import Registry
-from sandboxd.config import BACKENDS, Config, both_keys
+from sandboxd.backends.unsandboxed_keys import both_keys, keys_missing_error
+from sandboxd.config import Config
 from sandboxd.policy.plan import Plan
 from sandboxd_proto.errors import (
     CeilingExceeded,
@@ -20,56 +20,66 @@ from sandboxd_proto.errors import (
     SandboxUnavailable,
 )
 
-_AUTO = {
-    "linux": ("bubblewrap", "landlock"),
-    "darwin": ("sandbox-exec",),
-    "win32": ("appcontainer",),
-}
+Selected = tuple[Backend, Enforcement]
 
 
 def candidates(config: Config, registry: Registry) -> list[Backend]:
     """What would be tried for a request that names no backend, best first."""
     if config.backend != "auto":
         return [registry[config.backend]] if config.backend in registry else []
-    names = [name for name in _AUTO.get(sys.platform, ()) if name in registry]
     permitted = config.ceiling.backends
-    return [registry[n] for n in names if permitted is None or n in permitted]
+    return [registry[n] for n in registry.automatic if permitted is None or n in permitted]
 
 
-def select(plan: Plan, config: Config, registry: Registry) -> Iterator[Backend]:
-    """The backends that may run this plan, best first; raises where there is none.
+def shares_session_tmp(config: Config, registry: Registry) -> bool:
+    """Whether every backend that may be tried can give a session's commands one /tmp."""
+    found = candidates(config, registry)
+    return bool(found) and all(backend.capabilities.session_tmp for backend in found)
 
-    Opening a sandbox is the probe: whoever opens one goes on to the next when it does not come up,
-    and raises `refusal` when none does. A backend that was named stands alone. A backend is asked
-    only when it is its turn: whether Landlock could take a plan costs more than a warm start.
+
+def select(plan: Plan, config: Config, registry: Registry) -> Iterator[Selected]:
+    """The backends that may run this plan, best first, and how each would enforce it; raises where
+    there is none.
+
+    Opening a sandbox is the probe: who opens one goes on to the next when it does not come up and
+    `works_here` says no, and raises `refusal` when none does. A backend that was named stands
+    alone. A backend is asked only when it is its turn: whether Landlock could take a plan costs
+    more than a warm start.
     """
     name = plan.backend or (config.backend if config.backend != "auto" else None)
     if name is not None:
-        yield _named(name, config, registry)
+        named = _named(name, config, registry)
+        yield named, named.enforcement(plan)
         return
     able = False
     unsupported: PolicyNotSupported | None = None
     for backend in candidates(config, registry):
         try:
-            backend.enforcement(plan)
+            enforcement = backend.enforcement(plan)
         except PolicyNotSupported as error:
             unsupported = unsupported or error
         else:
             able = True
-            yield backend
+            yield backend, enforcement
     if not able:
         raise unsupported or refusal([])
 
 
-async def working(plan: Plan, config: Config, registry: Registry) -> Backend:
+async def find_working(plan: Plan, config: Config, registry: Registry) -> Selected:
     """The backend that would run this plan now, each one probed for real; else the refusal."""
     failures: list[SandboxUnavailable] = []
-    for backend in select(plan, config, registry):
+    for backend, _ in select(plan, config, registry):
         probe = await backend.probe()
         if isinstance(probe, Available):
-            return backend
+            # An engine that was met only now may enforce other fields.
+            return backend, backend.enforcement(plan)
         failures.append(SandboxUnavailable(probe.reason, remedy=probe.remedy))
     raise refusal(failures)
+
+
+async def works_here(backend: Backend) -> bool:
+    """Whether the machine lets the backend work at all: only that decides about the next one."""
+    return isinstance(await backend.probe(), Available)
 
 
 def refusal(failures: list[SandboxUnavailable]) -> SandboxUnavailable:
@@ -87,11 +97,13 @@ def refusal(failures: list[SandboxUnavailable]) -> SandboxUnavailable:
 
 def _named(name: str, config: Config, registry: Registry) -> Backend:
     if name == "none":
-        return _without(config, registry)
-    if name not in BACKENDS or name == "auto":
+        if not both_keys(config):
+            raise keys_missing_error(config)
+        return registry["none"]
+    if name not in registry:
         raise InvalidParams(
             f"there is no backend {name!r}", field="backend",
-            remedy=f"the backends are {', '.join(BACKENDS[1:])}",
+            remedy=f"the backends are {', '.join(registry.names())}",
         )  # fmt: skip
     permitted = config.ceiling.backends
     if permitted is not None and name not in permitted:
@@ -106,22 +118,4 @@ def _named(name: str, config: Config, registry: Registry) -> Backend:
             field="backend",
             remedy=f'leave "backend" out, or add {name} to [ceiling] backends',
         )
-    if name not in registry:
-        raise SandboxUnavailable(
-            f"the backend {name} does not exist on this platform",
-            remedy=f"use one of {', '.join(registry.names())}",
-        )
     return registry[name]
-
-
-def _without(config: Config, registry: Registry) -> Backend:
-    """Unsandboxed: two keys, both in the daemon's own config or environment."""
-    if not both_keys(config):
-        raise SandboxUnavailable(
-            "running without a sandbox needs both keys, and "
-            + ("the second" if config.backend == "none" else "the first")
-            + " is not set",
-            remedy="start sandboxd with SANDBOXD_BACKEND=none and SANDBOXD_ALLOW_NO_SANDBOX=1 "
-            "to accept NO isolation; better: install bubblewrap and leave both unset",
-        )
-    return registry["none"]

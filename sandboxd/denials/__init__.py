@@ -1,23 +1,16 @@
 """Evidence → classified denials: what was refused, by which layer, and what would allow it.
 
-Pure: everything that is known comes in as `Setting` (before the command runs), as bytes of its two
-streams, and as `Facts` (when it has ended). Looking at the machine is behind `HostView`.
+Pure: the input is a `Setting` (before the command runs), the bytes of its two streams, and a
+`RunEvidence` (when it has ended). The machine is looked at only through `HostView`.
 """
 
-from sandboxd.denials.explain import Asked
-from sandboxd.denials.facts import Facts, GateEvent, HostView, Setting
-from sandboxd.denials.scanner import StreamScanner
-from sandboxd.denials.translations import Translations, load_translations
-from sandboxd.sandbox import Connection
+from sandboxd.denials.context import HostView, RunEvidence, Setting
+from sandboxd.denials.explain.manifest import ExplainRequest
+from sandboxd.denials.text.scanner import StreamScanner
+from sandboxd.denials.text.translations import Translations, languages_of, load_translations
+from sandboxd.types import ConnectAttempt
 
 __all__ = [
-    "Asked",
-    "Connection",
-    "Facts",
-    "GateEvent",
-    "HostView",
-    "Setting",
-    "StreamScanner",
-    "Translations",
-    "load_translations",
-]
+    "ConnectAttempt", "ExplainRequest", "HostView", "RunEvidence", "Setting", "StreamScanner",
+    "Translations", "languages_of", "load_translations",
+]  # fmt: skip

@@ -1,4 +1,4 @@
-"""The narrowest manifest change that would allow what was refused; None where nothing can.
+"""The narrowest manifest change that would allow a refused access; None if there is none.
 
 A path that does not exist cannot be granted, so what was to be created needs the nearest folder
 that exists. An existing file is granted itself, unless its entry in the folder had to change
@@ -9,44 +9,46 @@ Nothing is proposed that the host's own permissions would refuse again.
 from __future__ import annotations
 
 import math
-import os
+import posixpath
 from typing import Any
 
-from sandboxd.denials.facts import HostView, Setting
+from sandboxd.denials.context import HostView, Setting
+from sandboxd.policy.data.system_dirs import KERNEL, TOO_WIDE_TO_PROPOSE
+from sandboxd.policy.paths.within import within_any
 from sandboxd.policy.plan import NetworkRule
 
 Remedy = dict[str, Any]
 
-# Where a grant is refused by policy, or would open far more than the file in question.
-_NEVER_GRANTED = ("/proc", "/dev", "/sys")
-_TOO_WIDE = frozenset({"/", "/home", "/root", "/usr", "/etc", "/var", "/opt", "/boot", "/run"})
 _USUAL_PORTS = frozenset({80, 443})
 
 
 def allow_write(setting: Setting, path: str, *, in_folder: bool) -> Remedy | None:
     host = setting.host
-    if _inside(path, _NEVER_GRANTED) or not host.permits(path, "write"):
+    if within_any(path, KERNEL) or not host.permits(path, "write"):
         return None
     target = path
     if in_folder or not host.exists(path):
-        target = _existing_folder(host, path if not host.exists(path) else os.path.dirname(path))
-    # A whole home folder is no answer to one missing file in it.
-    too_wide = _TOO_WIDE | {dict(setting.plan.env).get("HOME", "/").rstrip("/")}
+        target = _existing_folder(host, path if not host.exists(path) else posixpath.dirname(path))
+    # A whole home folder is never granted for one missing file in it.
+    too_wide = TOO_WIDE_TO_PROPOSE | {dict(setting.plan.env).get("HOME", "/").rstrip("/")}
     return None if target in too_wide else {"fs_write_allow": [target]}
 
 
 def allow_read(setting: Setting, path: str) -> Remedy | None:
-    if _inside(path, _NEVER_GRANTED) or path in _TOO_WIDE:
+    if within_any(path, KERNEL) or path in TOO_WIDE_TO_PROPOSE:
         return None
     if not setting.host.exists(path) or not setting.host.permits(path, "read"):
         return None
     return {"fs_read_allow": [path]}
 
 
-def allow_hosts(rule: NetworkRule, *ends: tuple[str, int | None]) -> Remedy:
-    """Hosts allowed so far stay in the list: the value is pasted as a whole."""
+def allow_hosts(rule: NetworkRule, *ends: tuple[str, int | None]) -> Remedy | None:
+    """Hosts allowed so far stay in the list: the value is pasted as a whole.
+
+    None without a host: the whole network is no answer to one refused connection.
+    """
     if not ends:
-        return {"network": "inherit"}
+        return None
     before = rule.hosts if rule.kind == "allow_hosts" else ()
     hosts = dict.fromkeys([*before, *(_entry(host, port) for host, port in ends)])
     return {"network": {"kind": "allow_hosts", "hosts": list(hosts)}}
@@ -70,15 +72,11 @@ def first_missing(host: HostView, path: str) -> str | None:
     """The topmost part of `path` that does not exist; None when all of it does."""
     missing = None
     while path != "/" and not host.exists(path):
-        missing, path = path, os.path.dirname(path)
+        missing, path = path, posixpath.dirname(path)
     return missing
 
 
 def _existing_folder(host: HostView, path: str) -> str:
     while path != "/" and not host.exists(path):
-        path = os.path.dirname(path)
+        path = posixpath.dirname(path)
     return path
-
-
-def _inside(path: str, folders: tuple[str, ...]) -> bool:
-    return any(path == folder or path.startswith(folder + "/") for folder in folders)

@@ -1,1 +1,1 @@
-"""The gate that allow_hosts traffic goes through: a network in which only the named hosts exist."""
+"""The gate for allow_hosts traffic: a network in which only the named hosts exist."""

@@ -1,4 +1,4 @@
-"""From an allowed name to a connection: resolved once, checked, and only then connected to."""
+"""Connect to an allowed name: resolve it once, check the addresses, then connect."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import socket
 
 import anyio
 
-from sandboxd.egress.addresses import LOCALHOST, NamedAddresses
-from sandboxd.egress.opening import Target
-from sandboxd.egress.refused import Refused
-from sandboxd.egress.resolver import NotFound, Resolver
-from sandboxd.egress.streams import connected
-from sandboxd.policy.hosts import Address, literal
-from sandboxd.traffic import Refusal
+from sandboxd.egress.dns.resolver import NameNotFound, Resolver
+from sandboxd.egress.http.responses import GateRefused
+from sandboxd.egress.sockets import connected
+from sandboxd.egress.special_addresses import LOCALHOST, NamedAddresses
+from sandboxd.egress.target import Target
+from sandboxd.policy.network.host_rules import Address, literal
+from sandboxd.traffic import GateRefusal
 
 MAX_ADDRESSES = 8
-_SHARE = 3  # one address that does not answer may use up a third of the time
+_SHARE = 3  # an address that does not answer gets at most a third of the time
 
 
 class Unreachable(Exception):
@@ -24,7 +24,7 @@ class Unreachable(Exception):
 
 
 def _known(host: str) -> list[Address]:
-    """What needs no resolver; `localhost` is never anything else (RFC 6761)."""
+    """Addresses that need no resolver. `localhost` is always loopback (RFC 6761)."""
     address = literal(host)
     if address is not None:
         return [address]
@@ -38,13 +38,13 @@ class Dialer:
         self._timeout_s = timeout_s
 
     async def dial(self, target: Target) -> socket.socket:
-        """Refused when the name leads only where it may not, else Unreachable."""
+        """Refused if no address of the name may be connected to, else Unreachable."""
         try:
             with anyio.fail_after(self._timeout_s):
                 return await self._connect(target, await self._addresses(target))
         except TimeoutError:
             raise Unreachable(f"no connection within {self._timeout_s:g} s") from None
-        except NotFound as error:
+        except NameNotFound as error:
             raise Unreachable(str(error)) from None
 
     async def _addresses(self, target: Target) -> list[Address]:
@@ -52,7 +52,7 @@ class Dialer:
         allowed: list[Address] = []
         refused: list[tuple[Address, str]] = []
         for one in found:
-            why = self._named.refusal(one)
+            why = self._named.refusal(one, target.port)
             if why is None:
                 allowed.append(one)
             else:
@@ -62,7 +62,7 @@ class Dialer:
         one, why = refused[0]
         reason = f"its address {one} is {why}, which has to be named as well"
         entry = f"[{one}]:{target.port}" if one.version == 6 else f"{one}:{target.port}"
-        raise Refused(Refusal(target.host, target.port, reason, allow=(entry,)))
+        raise GateRefused(GateRefusal(target.host, target.port, reason, allow=(entry,)))
 
     async def _connect(self, target: Target, addresses: list[Address]) -> socket.socket:
         error: OSError = OSError("no address")

@@ -1,4 +1,4 @@
-"""Requests that look like data on their way out. Only for hosts that nobody has allowed."""
+"""Recognise requests that look like exfiltration. Applied only to hosts that are not allowed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _HEX = re.compile(rf"[0-9a-fA-F]{{{MIN_TOKEN},}}")
 
 
 def shape(method: str, target: str) -> str | None:
-    """What makes the request suspicious; None when nothing does. `target`: path and query."""
+    """Why the request is suspicious, or None. `target`: path and query."""
     if method in BODY_METHODS:
         return f"{method} carries data out"
     if len(target) > MAX_TARGET:

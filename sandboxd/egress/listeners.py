@@ -1,23 +1,25 @@
 """Which sockets a sandbox's network needs for its rules. Pure.
 
-A port below 1024 has one listener for all addresses: no program in the sandbox can want it. A port
-above has one for each host's address, so that the program's own servers find room at 127.0.0.1.
-Connections to addresses that no rule names end at the same listeners; they are refused, with a
-report.
+A port below 1024 has one listener for all addresses: no program in the sandbox can bind it. A port
+above has one for each host's address, so that the program's own servers can bind 127.0.0.1.
+Connections to addresses that no rule names are dropped by a filter on the same listeners; a raw
+socket shows them, so that they are reported and reset.
 """
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterable, Iterator
 from ipaddress import IPv4Address, IPv6Address
 
-from sandboxd.egress import dns_responder, proxy_variables
-from sandboxd.egress.book import PROXY, exact_addresses
-from sandboxd.linux.handed_sockets import SocketWish
-from sandboxd.policy.hosts import HostRule
+from sandboxd.egress.address_book import PROXY, exact_addresses
+from sandboxd.egress.dns import responder
+from sandboxd.egress.proxy import variables as proxy_variables
+from sandboxd.linux.netns.handed_sockets import SocketWish
+from sandboxd.policy.network.host_rules import HostRule
 
 ANY = IPv4Address("0.0.0.0")
-# Where programs that speak with an address directly usually go: they shall be told, and reported.
+# The usual ports of programs that use literal addresses: attempts are answered and reported.
 WATCHED = frozenset({22, 80, 443})
 _PRIVILEGED = 1024
 
@@ -28,8 +30,9 @@ def needs_proxy(rules: Iterable[HostRule]) -> bool:
 
 def wishes(rules: Iterable[HostRule]) -> list[SocketWish]:
     rules = tuple(rules)
-    for_all = {*WATCHED, dns_responder.PORT, *_ports_for_all(rules)}
-    made = [SocketWish(ANY, dns_responder.PORT, stream=False)]
+    for_all = {*WATCHED, responder.PORT, *_ports_for_all(rules)}
+    made = [SocketWish(ANY, responder.PORT, stream=False)]
+    made.append(SocketWish(ANY, socket.IPPROTO_TCP, stream=False, raw=True))
     made += [SocketWish(ANY, port) for port in sorted(for_all)]
     if needs_proxy(rules) and proxy_variables.PORT not in for_all:
         made.append(SocketWish(PROXY, proxy_variables.PORT))

@@ -1,21 +1,28 @@
-"""inotify, and a clock for when there is none left: both are one readable descriptor.
+"""inotify, and a timer as its fallback: both are one readable descriptor.
 
-A user has few inotify instances (128 by default) and editors use many of them. A watch that cannot
-have one looks again at every tick instead; it never goes without.
+A user has few inotify instances (128 by default), and editors use many of them. A watch that gets
+none checks again at every tick of a timer.
 """
 
 from __future__ import annotations
 
+import array
 import contextlib
 import ctypes
+import fcntl
 import os
 import struct
+import termios
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 IN_MODIFY = 0x02
+IN_ATTRIB = 0x04
+IN_CLOSE_WRITE = 0x08
+IN_MOVED_FROM = 0x40
 IN_MOVED_TO = 0x80
 IN_CREATE = 0x100
+IN_DELETE = 0x200
 IN_DELETE_SELF = 0x400
 IN_MOVE_SELF = 0x800
 IN_Q_OVERFLOW = 0x4000
@@ -23,6 +30,7 @@ IN_IGNORED = 0x8000
 _IN_ONLYDIR = 0x01000000
 _IN_MASK_ADD = 0x20000000
 
+READ_BYTES = 16384  # at most 1024 events
 _TICK_NS = 50_000_000
 _CLOCK_MONOTONIC = 1
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -30,7 +38,7 @@ _HEAD = struct.Struct("iIII")
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class InotifyEvent:
     watch: int
     mask: int
     name: str
@@ -48,21 +56,26 @@ class Inotify:
         path = f"/proc/self/fd/{folder}".encode()
         return _checked(_libc.inotify_add_watch(self._fd, path, mask | _IN_ONLYDIR | _IN_MASK_ADD))
 
-    def read(self) -> Iterator[Event]:
-        """What is waiting. Never blocks."""
-        while True:
-            try:
-                data = os.read(self._fd, 65536)
-            except BlockingIOError:
-                return
-            yield from _events(data)
+    def read(self) -> Iterator[InotifyEvent]:
+        """Some of the pending events, so that a caller's work is bounded. Never blocks."""
+        try:
+            data = os.read(self._fd, READ_BYTES)
+        except BlockingIOError:
+            return
+        yield from _events(data)
+
+    def backlog(self) -> int:
+        """The pending bytes."""
+        count = array.array("i", [0])
+        fcntl.ioctl(self._fd, termios.FIONREAD, count)
+        return count[0]
 
     def close(self) -> None:
         os.close(self._fd)
 
 
 class Ticker:
-    """A descriptor that becomes readable again and again."""
+    """A descriptor that becomes readable periodically."""
 
     def __init__(self) -> None:
         flags = os.O_NONBLOCK | os.O_CLOEXEC
@@ -82,14 +95,14 @@ class Ticker:
         os.close(self._fd)
 
 
-def _events(data: bytes) -> Iterator[Event]:
+def _events(data: bytes) -> Iterator[InotifyEvent]:
     at = 0
     while at < len(data):
         watch, mask, _, length = _HEAD.unpack_from(data, at)
         at += _HEAD.size
         name = os.fsdecode(data[at : at + length].rstrip(b"\0"))
         at += length
-        yield Event(watch, mask, name)
+        yield InotifyEvent(watch, mask, name)
 
 
 def _checked(result: int) -> int:

@@ -65,15 +65,15 @@ def _is_symlink(fd: int) -> bool:
     return stat.S_ISLNK(os.fstat(fd).st_mode)
 
 
-def open_checked(path: str, identity: Identity) -> int:
-    """The descriptor of a planned path, if it is still the inode that was checked."""
+def open_checked(path: str, identity: Identity | None) -> int:
+    """A descriptor of a planned path; PathDenied if it is not the inode that was checked."""
     try:
         fd = open_path(path)
     except OSError as error:
-        raise changed(path, os.strerror(error.errno or 0)) from None
-    if Identity.of(os.fstat(fd)) != identity:
+        raise changed_error(path, os.strerror(error.errno or 0)) from None
+    if identity is not None and Identity.of(os.fstat(fd)) != identity:
         os.close(fd)
-        raise changed(path, "it was replaced")
+        raise changed_error(path, "it was replaced")
     return fd
 
 
@@ -84,7 +84,7 @@ def unchanged(path: str, identity: Identity) -> bool:
         return False
 
 
-def changed(path: str, how: str) -> PathDenied:
+def changed_error(path: str, how: str) -> PathDenied:
     return PathDenied(
         f"{path} changed between the check and the mount: {how}",
         field="manifest",

@@ -1,4 +1,4 @@
-"""From what a client asks for to a `Plan`: everything that can be refused is refused here.
+"""Turn a request into a `Plan`. Everything that can be refused is refused here.
 
-Nothing in this package starts a process or knows a backend.
+Nothing in this package starts a process or uses a backend.
 """

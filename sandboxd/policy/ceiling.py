@@ -1,25 +1,23 @@
-"""What the daemon's config lets any client ask for. A request can only narrow it."""
+"""Compare a plan with the ceiling of the daemon's config, which no request may exceed."""
 
 from __future__ import annotations
 
-import os
-
 from sandboxd.config import Ceiling
-from sandboxd.policy import hostfs
-from sandboxd.policy.hosts import parse_rule
-from sandboxd.policy.layout import Host
+from sandboxd.policy.data import system_dirs
+from sandboxd.policy.network.host_rules import parse_rule
+from sandboxd.policy.paths import recording_fs
+from sandboxd.policy.paths.within import within_any
 from sandboxd.policy.plan import Grant, Limits, Plan
 from sandboxd_proto.errors import CeilingExceeded
 
-_SYSTEM_ROOTS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt", "/etc", "/nix/store")
 
-
-def check(plan: Plan, ceiling: Ceiling, host: Host) -> None:
+def check(plan: Plan, ceiling: Ceiling) -> None:
     """CeilingExceeded with the line of the config that says so."""
     _check_preset(plan, ceiling)
     _check_network(plan, ceiling)
-    _check_roots(plan, ceiling, host)
+    _check_roots(plan, ceiling)
     _check_limits(plan, ceiling)
+    _check_private(plan, ceiling)
 
 
 def _check_preset(plan: Plan, ceiling: Ceiling) -> None:
@@ -37,10 +35,10 @@ def _check_network(plan: Plan, ceiling: Ceiling) -> None:
             raise _exceeded(f"the host {entry}", "network.hosts", "hosts", ceiling.hosts)
 
 
-def _check_roots(plan: Plan, ceiling: Ceiling, host: Host) -> None:
+def _check_roots(plan: Plan, ceiling: Ceiling) -> None:
     if ceiling.roots is None:
         return
-    roots = [hostfs.realpath(os.path.expanduser(root)) for root in ceiling.roots]
+    roots = [recording_fs.realpath(recording_fs.expanduser(root)) for root in ceiling.roots]
     for grant in plan.sandbox.grants:
         if grant.origin == "caller" and not _covered(grant, roots):
             field = "fs_write_allow" if grant.access == "write" else "fs_read_allow"
@@ -48,8 +46,8 @@ def _check_roots(plan: Plan, ceiling: Ceiling, host: Host) -> None:
 
 
 def _covered(grant: Grant, roots: list[str]) -> bool:
-    allowed = [*roots, *_SYSTEM_ROOTS] if grant.access == "read" else roots
-    return any(grant.path == r or grant.path.startswith(r.rstrip("/") + "/") for r in allowed)
+    allowed = [*roots, *system_dirs.READABLE] if grant.access == "read" else roots
+    return within_any(grant.path, allowed)
 
 
 def _check_limits(plan: Plan, ceiling: Ceiling) -> None:
@@ -64,6 +62,15 @@ def _check_limits(plan: Plan, ceiling: Ceiling) -> None:
             raise _exceeded(f"{field} = {value:g}", field, field, highest)
 
 
+def _check_private(plan: Plan, ceiling: Ceiling) -> None:
+    """/tmp and /dev/shm are in memory."""
+    highest = ceiling.max_memory_bytes
+    spec = plan.sandbox
+    for field, value in (("tmp_bytes", spec.tmp_bytes), ("shm_bytes", spec.shm_bytes)):
+        if field in plan.asked and highest is not None and value > highest:
+            raise _exceeded(f"{field} = {value}", field, "max_memory_bytes", highest)
+
+
 def _limit_fields(limits: Limits) -> list[tuple[str, float | None]]:
     return [
         ("max_memory_bytes", limits.memory_bytes),
@@ -74,12 +81,13 @@ def _limit_fields(limits: Limits) -> list[tuple[str, float | None]]:
     ]
 
 
-def lowered(limits: Limits, ceiling: Ceiling) -> Limits:
-    """A limit that nobody asked for has the ceiling's value."""
+def lower_limits(limits: Limits, ceiling: Ceiling) -> Limits:
+    """A limit that the request leaves out gets the ceiling's value."""
     return Limits(
         memory_bytes=limits.memory_bytes or ceiling.max_memory_bytes,
         cpu_s=limits.cpu_s or ceiling.max_cpu_secs,
         processes=limits.processes or ceiling.max_processes,
+        default_processes=limits.default_processes,
         file_bytes=limits.file_bytes or ceiling.max_file_bytes,
         output_bytes=limits.output_bytes or ceiling.max_output_bytes,
         cpus=limits.cpus,

@@ -8,6 +8,22 @@ from sandboxd_proto.errors import ManifestInvalid
 
 Pairs = tuple[tuple[str, str], ...]
 
+# Without a network a retry is only a wait: npm takes 70 s to give up, cargo 11, pip 8.
+FAIL_FAST: Pairs = (
+    ("npm_config_fetch_retries", "0"),
+    ("CARGO_NET_RETRY", "0"),
+    ("PIP_RETRIES", "0"),
+    ("UV_HTTP_RETRIES", "0"),
+)
+# The gate's refusals are final too, but an allowed host may fail for a moment: few retries, soon.
+FEW_RETRIES: Pairs = (
+    ("npm_config_fetch_retry_mintimeout", "500"),
+    ("npm_config_fetch_retry_maxtimeout", "1000"),
+    ("CARGO_NET_RETRY", "1"),
+    ("PIP_RETRIES", "2"),
+    ("UV_HTTP_RETRIES", "1"),
+)
+
 
 def environment(env: list[tuple[str, str]] | Mapping[str, str] | None) -> Pairs:
     if env is None:

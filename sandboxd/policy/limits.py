@@ -4,29 +4,39 @@ from __future__ import annotations
 
 import math
 
-from sandboxd.policy.plan import Limits
+from sandboxd.policy.plan import SHM_BYTES, TMP_BYTES, Limits
 from sandboxd_proto.errors import ManifestInvalid
 from sandboxd_proto.manifest import Duration, Manifest
 
 _MAX_SECONDS = 10.0 * 365 * 86400
 _MAX_BYTES = 2**62
+# Builds of large projects stay below this; a fork bomb is stopped before the machine suffers.
+DEFAULT_PROCESSES = 4096
 _MAX_PROCESSES = 2**22  # the kernel's own limit on pids
 
 
-def limits(manifest: Manifest) -> Limits:
+def limits(manifest: Manifest, default_processes: int | None = None) -> Limits:
     return Limits(
         memory_bytes=_positive(manifest.max_memory_bytes, "max_memory_bytes"),
         cpu_s=_seconds(manifest.max_cpu_secs, "max_cpu_secs"),
         processes=_positive(manifest.max_processes, "max_processes", _MAX_PROCESSES),
+        default_processes=default_processes,
         file_bytes=_positive(manifest.max_file_bytes, "max_file_bytes"),
         output_bytes=_positive(manifest.max_output_bytes, "max_output_bytes"),
         cpus=_seconds(manifest.max_cpus, "max_cpus"),
     )
 
 
+def private_bytes(manifest: Manifest) -> tuple[int, int]:
+    """Sizes of /tmp and of /dev/shm."""
+    tmp = _positive(manifest.tmp_bytes, "tmp_bytes")
+    shm = _positive(manifest.shm_bytes, "shm_bytes")
+    return tmp or TMP_BYTES, shm or SHM_BYTES
+
+
 def of_container(asked: Limits) -> Limits:
     """Those that a container is made with: equal ones share a pool."""
-    return Limits(memory_bytes=asked.memory_bytes, processes=asked.processes, cpus=asked.cpus)
+    return Limits(memory_bytes=asked.memory_bytes, processes=asked.process_bound, cpus=asked.cpus)
 
 
 def timeout(manifest: Manifest, default_s: float) -> float | None:

@@ -1,4 +1,4 @@
-"""The resolved plan: absolute canonical paths, limits, network, environment. No choices are left.
+"""The resolved plan: absolute canonical paths, limits, network, environment.
 
 A plan has two parts. `SandboxSpec` is what a sandbox is built from; it is hashable, and two
 commands with equal specs may use sandboxes of one pool. The rest belongs to one command.
@@ -10,21 +10,33 @@ import os
 from dataclasses import dataclass, field
 from typing import Literal
 
+from sandboxd.policy.protected.nested_git import Repositories
 from sandboxd_proto.manifest import Base, NetworkKind, SyscallPolicy
 
+# Sizes of the private /tmp and /dev/shm, which are in memory.
+TMP_BYTES = 1 << 30
+SHM_BYTES = 256 << 20
 Access = Literal["read", "write"]
-# "pin": a writable folder bound onto itself only so that it cannot be renamed (see pins.py).
+# "pin": a writable folder bound onto itself only so that it cannot be renamed (see rename_pins.py).
 Origin = Literal["caller", "preset", "toolchain", "cache", "pin"]
 # What may become of a protected path that is not mounted read-only:
-# "absent": it must not come into being (or, if it is a symlink, be replaced);
-# "new_repository": a git dir may be made there as long as nothing in it runs code;
-# "unfinished_rebase": may come and go, but must not be left behind with new exec lines.
-Rule = Literal["absent", "new_repository", "unfinished_rebase"]
+# "absent": it must not be created (or, if it is a symlink, be replaced);
+# "new_repository": a git dir may be made there if nothing in it runs code;
+# "git_dir": a git dir's folder. Only names of git's daily work may come, and what they contain is
+#   judged; "shared_git_dir": one that linked worktrees share with the main checkout;
+#   "bare_git_dir": one that is a workspace's top folder, so that other names in it are no matter;
+# "git_info": the folder `info` of a git dir;
+# "top": a folder that must not become a git dir itself.
+Rule = Literal[
+    "absent", "new_repository", "git_dir", "shared_git_dir", "bare_git_dir", "git_info", "top"
+]
+GIT_DIR_RULES = frozenset(("git_dir", "shared_git_dir", "bare_git_dir"))
+FOLDER_RULES = frozenset((*GIT_DIR_RULES, "git_info", "top"))
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Identity:
-    """Which inode a path was when it was checked; binding anything else would be a swap."""
+    """The inode of a path when it was checked; another one at the bind means a swap."""
 
     device: int
     inode: int
@@ -45,6 +57,7 @@ class Grant:
     access: Access
     identity: Identity
     origin: Origin = "caller"
+    by_name: bool = True  # False: through a symlink that a command could have made
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -68,6 +81,7 @@ class Protected:
     """A path below the writable `root` that a command must not change.
 
     `present`: it is there and is mounted read-only. Otherwise it is watched and judged by `rule`.
+    With one of FOLDER_RULES it is the folder whose entries are watched.
     """
 
     path: str
@@ -92,6 +106,14 @@ class RunAs:
 
 
 @dataclass(frozen=True, slots=True)
+class SharedTmp:
+    """A folder of the daemon's that commands of one session have as /tmp."""
+
+    path: str
+    identity: Identity
+
+
+@dataclass(frozen=True, slots=True)
 class SandboxSpec:
     base: Base
     network: NetworkRule
@@ -101,16 +123,22 @@ class SandboxSpec:
     protected: tuple[Protected, ...] = ()
     run_as: RunAs | None = None
     image: str | None = None
+    tmp_bytes: int = TMP_BYTES
+    shm_bytes: int = SHM_BYTES
     limits: Limits | None = None  # built into the sandbox itself: containers only
-    config_version: int = 0
+    # What masks and protected paths were when they were planned: a mount stays on the inode that it
+    # was made on, so a sandbox is of no use once the name leads to another one.
+    mount_points: tuple[Identity, ...] = ()
+    shared_tmp: SharedTmp | None = None
     _hash: int | None = field(default=None, init=False, repr=False, compare=False)
 
     def __hash__(self) -> int:
-        """Worked out once: a spec of a workspace has a hundred parts, and is a key many times."""
+        """Cached: a spec has about a hundred parts and is used as a key many times."""
         if self._hash is None:
             parts = (
                 self.base, self.network, self.grants, self.masks, self.links, self.protected,
-                self.run_as, self.image, self.limits, self.config_version,
+                self.run_as, self.image, self.tmp_bytes, self.shm_bytes, self.limits,
+                self.mount_points, self.shared_tmp,
             )  # fmt: skip
             object.__setattr__(self, "_hash", hash(parts))
         return self._hash or 0
@@ -127,9 +155,15 @@ class Limits:
     memory_bytes: int | None = None
     cpu_s: float | None = None
     processes: int | None = None
+    default_processes: int | None = None  # a preset's: held without a cgroup of the command's own
     file_bytes: int | None = None
     output_bytes: int | None = None
     cpus: float | None = None  # a rate, where cpu_s is an amount
+
+    @property
+    def process_bound(self) -> int | None:
+        """How many processes the command may have at once, by manifest or preset."""
+        return self.default_processes if self.processes is None else self.processes
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,3 +180,13 @@ class Plan:
     backend: str | None = None
     preset: str | None = None
     workspace: str | None = None
+    nested: Repositories = field(default_factory=Repositories)
+    # Default masks that would show and that do not exist: nothing can be mounted over them.
+    absent_secrets: tuple[str, ...] = ()
+    # The main checkout of a workspace that is a linked git worktree.
+    checkout: str | None = None
+
+    @property
+    def grants_workspace(self) -> str | None:
+        """The workspace that approvals for "always" are kept for."""
+        return self.checkout or self.workspace

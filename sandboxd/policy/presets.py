@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sandboxd.policy.limits import DEFAULT_PROCESSES
 from sandboxd_proto.errors import ManifestInvalid
 from sandboxd_proto.manifest import Base, NetworkKind, SyscallPolicy
 
@@ -18,6 +19,10 @@ class Preset:
     workspace_writable: bool = False
     needs_workspace: bool = False
     unsandboxed: bool = False
+
+    @property
+    def max_processes(self) -> int | None:
+        return None if self.unsandboxed else DEFAULT_PROCESSES
 
     @property
     def named(self) -> bool:

@@ -2,100 +2,97 @@
 
 from __future__ import annotations
 
-import sys
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
-from sandboxd.config import Config
-from sandboxd.policy import ceiling, hostfs, limits, masks, protected
-from sandboxd.policy.canonical import Resolved, check_spelling, resolve
-from sandboxd.policy.environment import Pairs, environment, overlay
-from sandboxd.policy.implied import Asked, implied
-from sandboxd.policy.layout import Host, layout
-from sandboxd.policy.network import network_rule
-from sandboxd.policy.own import OwnPaths
-from sandboxd.policy.pins import pins
-from sandboxd.policy.plan import Access, Grant, Link, NetworkRule, Plan, RunAs, SandboxSpec
+from sandboxd.platform.current import files
+from sandboxd.platform.current import places as system_places
+from sandboxd.policy import ceiling, limits
+from sandboxd.policy.environment import FAIL_FAST, FEW_RETRIES, Pairs, environment, overlay
+from sandboxd.policy.mounts import masks
+from sandboxd.policy.mounts.mount_plan import mount_plan
+from sandboxd.policy.mounts.own_paths import OwnPaths
+from sandboxd.policy.mounts.preset_grants import PresetGrants, PresetInputs, preset_grants
+from sandboxd.policy.mounts.rename_pins import pins
+from sandboxd.policy.network.rules import network_rule
+from sandboxd.policy.paths import recording_fs
+from sandboxd.policy.paths.canonical import Resolved, check_spelling, resolve
+from sandboxd.policy.paths.planted_links import refuse_planted
+from sandboxd.policy.paths.refused_places import refuse_place
+from sandboxd.policy.paths.within import within
+from sandboxd.policy.plan import (
+    Access,
+    Grant,
+    Identity,
+    Link,
+    NetworkRule,
+    Plan,
+    RunAs,
+    SandboxSpec,
+)
 from sandboxd.policy.presets import Preset, preset
+from sandboxd.policy.protected import paths as protected_paths
+from sandboxd.policy.protected.git_worktree import main_checkout
+from sandboxd.policy.request import Machine, PolicyRequest
 from sandboxd_proto.errors import ManifestInvalid, PathDenied
 from sandboxd_proto.manifest import FIELDS, Manifest
 
-DEFAULT_TIMEOUT_S = 60.0 if sys.platform == "win32" else 30.0  # the seeds' values
-# A container is made with its limits; elsewhere each command gets its own.
-CONTAINERS = ("docker",)
-_NOT_GRANTABLE = {
-    "/proc": "the sandbox has a /proc of its own",
-    "/dev": "the sandbox has a /dev of its own, and devices of the host are never shown",
-}
+MAX_PATHS = 1000  # in one list of a manifest
+DEFAULT_TIMEOUT_S = system_places.DEFAULT_TIMEOUT_S
 
 
-@dataclass(frozen=True, slots=True)
-class Wish:
-    """What one request says, before anything is checked."""
-
-    manifest: Manifest = field(default_factory=Manifest)
-    preset: str | None = None
-    workspace: str | None = None
-    cwd: str | None = None
-    backend: str | None = None
-    manifest_given: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Machine:
-    """Who the daemon is and where it runs. Made once; `config_version` changes with the config."""
-
-    config: Config
-    host: Host
-    own: OwnPaths
-    home: str
-    uid: int
-    caches_root: str
-    config_version: int = 0
-
-
-def plan_for(wish: Wish, machine: Machine) -> Plan:
+def plan_for(wish: PolicyRequest, machine: Machine) -> Plan:
     """The plan, or the error that names the field. Nothing has run and nothing was changed."""
     try:
         return _plan_for(wish, machine)
     except OSError as error:
-        # What does not exist was refused by name; this was swapped or removed while we looked.
+        # Missing paths were refused before; this one was swapped or removed during planning.
         raise PathDenied(
             f"{error.filename or 'a path'} changed while it was looked at: {error.strerror}",
             remedy="send the request again",
         ) from None
 
 
-def _plan_for(wish: Wish, machine: Machine) -> Plan:
+def _plan_for(wish: PolicyRequest, machine: Machine) -> Plan:
     config = machine.config
     name = wish.preset
     if name is None and not wish.manifest_given:
         name = config.preset
     base = preset(name)
     manifest = wish.manifest
-    workspace = _workspace(wish, base)
+    workspace = _workspace(wish, base, machine)
     env = environment(manifest.env)
     network = network_rule(manifest, base, config)
     default_s = min(DEFAULT_TIMEOUT_S, config.ceiling.max_timeout_secs or DEFAULT_TIMEOUT_S)
-    spec, more_env = _sandbox(wish, base, workspace, env, network, machine)
+    spec, more = _sandbox(wish, base, workspace, env, network, machine)
     plan = Plan(
         sandbox=spec,
         syscall_policy=manifest.syscall_policy or base.syscall_policy,
         timeout_s=limits.timeout(manifest, default_s),
-        limits=ceiling.lowered(limits.limits(manifest), config.ceiling),
-        env=overlay(more_env, env),
+        limits=ceiling.lower_limits(limits.limits(manifest, base.max_processes), config.ceiling),
+        env=overlay(_retries(base, network), more.env, env),
         cwd="/",
         asked=_asked(manifest, base),
         backend="none" if base.unsandboxed else wish.backend,
         preset=name,
         workspace=workspace.path if workspace else None,
+        nested=more.nested,
+        absent_secrets=masks.absent_secrets(spec, machine),
+        checkout=main_checkout(workspace.path) if workspace else None,
     )
-    ceiling.check(plan, config.ceiling, machine.host)
-    if plan.backend in CONTAINERS or (plan.backend is None and config.backend in CONTAINERS):
+    ceiling.check(plan, config.ceiling)
+    if (plan.backend or config.backend) in machine.limit_sandboxes:
         plan = replace(plan, sandbox=replace(spec, limits=limits.of_container(plan.limits)))
     return _with_cwd(plan, wish, workspace, machine)
 
 
-def _workspace(wish: Wish, base: Preset) -> Resolved | None:
+def _retries(base: Preset, network: NetworkRule) -> Pairs:
+    """For package managers, which can install only where a workspace is writable."""
+    if not base.workspace_writable or network.kind == "inherit":
+        return ()
+    return FAIL_FAST if network.kind == "deny" else FEW_RETRIES
+
+
+def _workspace(wish: PolicyRequest, base: Preset, machine: Machine) -> Resolved | None:
     if wish.workspace is None:
         if base.needs_workspace:
             raise ManifestInvalid(
@@ -104,6 +101,7 @@ def _workspace(wish: Wish, base: Preset) -> Resolved | None:
             )  # fmt: skip
         return None
     found = resolve(wish.workspace, "workspace")
+    refuse_planted(found, wish.workspace, "workspace", None)
     if not found.identity.is_dir:
         raise PathDenied(f"{wish.workspace} is not a folder", field="workspace")
     if found.path == "/":
@@ -111,23 +109,32 @@ def _workspace(wish: Wish, base: Preset) -> Resolved | None:
             "the workspace cannot be /", field="workspace",
             remedy="give the folder of the project",
         )  # fmt: skip
+    access: Access = "write" if base.workspace_writable else "read"
+    refuse_place(found.path, access, "workspace", uid=machine.uid, home=machine.home)
+    if within(found.path, "/sys"):
+        raise PathDenied(f"{found.path} cannot be the workspace", field="workspace")
     return found
 
 
 def _sandbox(
-    wish: Wish, base: Preset, workspace: Resolved | None, env: Pairs, network: NetworkRule,
+    wish: PolicyRequest, base: Preset, workspace: Resolved | None, env: Pairs, network: NetworkRule,
     machine: Machine,
-) -> tuple[SandboxSpec, Pairs]:  # fmt: skip
+) -> tuple[SandboxSpec, PresetGrants]:  # fmt: skip
     manifest = wish.manifest
-    grants, links = _asked_grants(manifest, machine)
+    grants, links = _asked_grants(manifest, workspace, machine)
     if workspace is not None and base.named:
         access: Access = "write" if base.workspace_writable else "read"
-        grants.append(Grant(workspace.path, access, workspace.identity, "caller"))
+        grants.append(
+            Grant(workspace.path, access, workspace.identity, "caller", workspace.by_name)
+        )
         links += workspace.links
         _refuse_own(workspace.path, access, "workspace", machine.own)
     denied = _denied(manifest)
+    tmp_bytes, shm_bytes = limits.private_bytes(manifest)
     owner = _run_as(workspace, grants, machine)
-    more = implied(Asked(base, workspace, env, tuple(grants), tuple(denied), owner), machine)
+    more = preset_grants(
+        PresetInputs(base, workspace, env, tuple(grants), tuple(denied), owner, wish.dry), machine
+    )
     spec = SandboxSpec(
         base=manifest.base or base.base,
         network=network,
@@ -135,17 +142,27 @@ def _sandbox(
         links=tuple(sorted({*links, *more.links})),
         run_as=owner,
         image=manifest.image,
-        config_version=machine.config_version,
+        tmp_bytes=tmp_bytes,
+        shm_bytes=shm_bytes,
     )
     spec = replace(spec, masks=masks.masks_for(spec, denied, machine))
-    own = protected.own_code(spec, machine.own)
-    kept = protected.settled(own, more.protected, spec, machine.host)
+    own = protected_paths.own_code(spec, machine.own)
+    kept = protected_paths.settle(own, more.protected, spec, machine.host)
     spec = replace(spec, protected=kept)
     pinned = pins(spec, machine.host)
-    return replace(spec, grants=tuple(sorted({*spec.grants, *pinned}))), more.env
+    covered = [*(m.path for m in spec.masks), *(p.path for p in spec.protected if p.present)]
+    spec = replace(
+        spec,
+        grants=tuple(sorted({*spec.grants, *pinned})),
+        mount_points=tuple(Identity.of(recording_fs.lstat(path)) for path in covered),
+    )
+    return spec, more
 
 
-def _asked_grants(manifest: Manifest, machine: Machine) -> tuple[list[Grant], list[Link]]:
+def _asked_grants(
+    manifest: Manifest, workspace: Resolved | None, machine: Machine
+) -> tuple[list[Grant], list[Link]]:
+    _refuse_many_paths(manifest)
     grants: list[Grant] = []
     links: list[Link] = []
     asked: tuple[tuple[str, Access, list[str] | None], ...] = (
@@ -153,26 +170,38 @@ def _asked_grants(manifest: Manifest, machine: Machine) -> tuple[list[Grant], li
         ("fs_write_allow", "write", manifest.fs_write_allow),
     )
     for key, access, paths in asked:
-        for index, path in enumerate(paths or ()):
+        for index, path in _each_once(paths):
             name = f"{key}[{index}]"
             found = resolve(path, name)
-            _refuse_place(found.path, access, name)
+            refuse_planted(found, path, name, workspace.path if workspace else None)
+            refuse_place(found.path, access, name, uid=machine.uid, home=machine.home)
             _refuse_own(found.path, access, name, machine.own)
-            grants.append(Grant(found.path, access, found.identity))
+            grants.append(Grant(found.path, access, found.identity, "caller", found.by_name))
             links += found.links
     return grants, links
 
 
 def _denied(manifest: Manifest) -> list[Resolved]:
-    return [resolve(path, f"fs_deny[{i}]") for i, path in enumerate(manifest.fs_deny or ())]
+    return [resolve(path, f"fs_deny[{i}]") for i, path in _each_once(manifest.fs_deny)]
 
 
-def _refuse_place(path: str, access: str, field: str) -> None:
-    for place, why in _NOT_GRANTABLE.items():
-        if path == place or path.startswith(place + "/"):
-            raise PathDenied(f"{path} cannot be allowed: {why}", field=field)
-    if access == "write" and (path == "/sys" or path.startswith("/sys/")):
-        raise PathDenied(f"{path} cannot be writable: it is the kernel's", field=field)
+def _each_once(paths: list[str] | None) -> list[tuple[int, str]]:
+    """(index, path), each path where it is named first."""
+    first: dict[str, int] = {}
+    for index, path in enumerate(paths or ()):
+        first.setdefault(path, index)
+    return [(index, path) for path, index in first.items()]
+
+
+def _refuse_many_paths(manifest: Manifest) -> None:
+    """Each path is looked at on the event loop, and is a mount."""
+    for key in ("fs_read_allow", "fs_write_allow", "fs_deny"):
+        count = len(set(getattr(manifest, key) or ()))
+        if count > MAX_PATHS:
+            raise ManifestInvalid(
+                f"{count} paths are more than the {MAX_PATHS} that a manifest can name", field=key,
+                remedy="name the folders that hold them",
+            )  # fmt: skip
 
 
 def _refuse_own(path: str, access: str, field: str, own: OwnPaths) -> None:
@@ -193,7 +222,7 @@ def _run_as(workspace: Resolved | None, grants: list[Grant], machine: Machine) -
     if machine.uid != 0:
         return None
     paths = [workspace.path] if workspace else [g.path for g in grants if g.access == "write"]
-    owners = {(s.st_uid, s.st_gid) for s in map(hostfs.stat, paths)}
+    owners = {(s.st_uid, s.st_gid) for s in map(recording_fs.stat, paths)}
     if len(owners) != 1:
         return None
     uid, gid = owners.pop()
@@ -205,36 +234,41 @@ def _asked(manifest: Manifest, base: Preset) -> frozenset[str]:
     said = {name for name in FIELDS if getattr(manifest, name) is not None}
     if base.named:
         said |= {"fs_read_allow", "fs_write_allow", "network", "syscall_policy"}
+    if base.named and base.max_processes is not None:
+        said.add("max_processes")
     return frozenset(said)
 
 
-def _with_cwd(plan: Plan, wish: Wish, workspace: Resolved | None, machine: Machine) -> Plan:
+def _with_cwd(
+    plan: Plan, wish: PolicyRequest, workspace: Resolved | None, machine: Machine
+) -> Plan:
     if wish.cwd is not None:
         return _at(plan, wish.cwd, machine)
-    cwd = wish.workspace if workspace and plan.preset else "/"
-    return replace(plan, cwd=cwd or "/")
+    cwd = wish.workspace if workspace and plan.preset else None
+    return replace(plan, cwd=files.internal(cwd) if cwd else system_places.START_FOLDER)
 
 
 def _at(plan: Plan, cwd: str, machine: Machine) -> Plan:
     check_spelling(cwd, "cwd")
+    spelled, cwd = cwd, files.internal(cwd)
     spec = plan.sandbox
-    places = layout(spec, machine.host)
-    if places.shows_host(hostfs.realpath(cwd)):
+    places = mount_plan(spec, machine.host)
+    if places.shows_host(recording_fs.realpath(cwd)):
         found = resolve(cwd, "cwd")
         if not found.identity.is_dir:
             raise PathDenied(f"{cwd} is not a folder", field="cwd")
         links = tuple(sorted({*spec.links, *found.links}))
         return replace(plan, cwd=cwd, sandbox=replace(spec, links=links))
     in_image = spec.limits is not None  # whose folders only the container knows
-    if plan.backend != "none" and not in_image and not places.exists(hostfs.realpath(cwd)):
+    if plan.backend != "none" and not in_image and not places.exists(recording_fs.realpath(cwd)):
         raise PathDenied(
-            f"the working directory {cwd} is not visible in the sandbox", field="cwd",
-            remedy=f'add it to the manifest: "fs_read_allow": ["{cwd}"]',
+            f"the working directory {spelled} is not visible in the sandbox", field="cwd",
+            remedy=f'add it to the manifest: "fs_read_allow": ["{spelled}"]',
         )  # fmt: skip
     return replace(plan, cwd=cwd)
 
 
-def moved(plan: Plan, cwd: str) -> Plan:
+def move_to(plan: Plan, cwd: str) -> Plan:
     """The same plan in a sandbox that is up, where earlier commands may have made `cwd`."""
     check_spelling(cwd, "cwd")
-    return replace(plan, cwd=cwd)
+    return replace(plan, cwd=files.internal(cwd))

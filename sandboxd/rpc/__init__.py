@@ -1,1 +1,1 @@
-"""The socket: listening, who may connect, frames in and out, and the table of methods."""
+"""The protocol: listening, checking peers, frames in and out, and the handlers of methods."""

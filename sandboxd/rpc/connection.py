@@ -1,78 +1,108 @@
-"""One client: frames in, many requests in flight, answers as they finish, nothing left behind."""
+"""One client's connection: reads frames, runs requests concurrently, sends answers as they
+finish."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator
-from itertools import chain, islice
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import suppress
+from typing import Any, Literal
 
 import anyio
 import msgspec
 
-from sandboxd.rpc.call import Call
-from sandboxd.rpc.channel import Channel
-from sandboxd.rpc.descriptors import PendingDescriptors
-from sandboxd.rpc.dispatch import Later, Request, failure, read_request, readable_id
+from sandboxd import event_loop
+from sandboxd.rpc.dispatch import Again, Later, Request, failure, read_request, readable_id
+from sandboxd.rpc.fd_passing import PendingDescriptors
+from sandboxd.rpc.large_answers import with_escaped_output
+from sandboxd.rpc.notifications import Notice
+from sandboxd.rpc.open_requests import OpenRequests
+from sandboxd.rpc.outbox import Outbox, encoded
+from sandboxd.rpc.request_context import RequestContext
 from sandboxd.rpc.service import Service
-from sandboxd.supervisor.execution import Execution
+from sandboxd.rpc.subscriptions import (
+    MAX_SUBSCRIPTIONS,
+    MAX_SUBSCRIPTIONS_IN_ALL,
+    Subscription,
+)
+from sandboxd.rpc.transport.interface import Transport
+from sandboxd.supervisor.approvals.display import escape_hidden
+from sandboxd.supervisor.execution.execution import Execution
 from sandboxd_proto.errors import (
     Busy,
-    InternalError,
     InvalidRequest,
     ParseError,
     SandboxdError,
     Unauthorized,
 )
 from sandboxd_proto.framing import BadFrame, Frame, FrameDecoder
-from sandboxd_proto.wire import decode_json, encode
+from sandboxd_proto.messages.approval import Requester
+from sandboxd_proto.wire import decode_json
 
 log = logging.getLogger(__name__)
 MAX_IN_FLIGHT = 512
 MAX_BATCH = 1000
-FRAMES_A_TURN = 64
-# What ends or unblocks a command is taken also when a connection has too much in flight.
+MAX_FOLLOWS = 64
+MAX_FOLLOWS_IN_ALL = 256
+REQUESTS_A_TURN = 8  # of one connection in one callback; those of a batch count one by one
+# Requests that end or unblock a command are accepted above the limit too.
 ALWAYS_TAKEN = {"execution/cancel", "execution/signal", "execution/close_stdin"}
 HALF_CLOSED_POLL_S = 0.02
 
-Answer = Callable[[Any], None]  # given None, it says nothing
+Answer = Callable[[Any], None]  # None: no answer is sent
+Refusal = Callable[[], Unauthorized | None]  # called once, when the first bytes have arrived
+Step = bool | Again  # False: end the connection. Again: wait, then go on.
 
 
 class Connection:
     """Owned by the task that runs `serve`; when that ends, everything of this client ends.
 
-    Frames are handled where they are read, in the event loop's callback. What takes longer gets a
-    task; answers that the client does not take at once do too.
+    Frames are handled in the event loop's callback that reads them. Handlers that wait get a task,
+    and so do answers that the client does not take at once.
     """
 
-    def __init__(self, channel: Channel, service: Service, refused: Unauthorized | None) -> None:
+    def __init__(
+        self, channel: Transport, service: Service, refusal: Refusal, pid: int | None
+    ) -> None:
         self.channel = channel
+        self.role: Literal["worker", "approver"] | None = None
+        self.requester = Requester(name="unknown", pid=pid)
+        self.former_sessions: set[str] = set()
+        self._subscriptions: dict[str, Subscription] = {}
+        self._follows = 0
+        self._after_answer: list[Callable[[], object]] = []
         self._service = service
-        self._refused = refused
+        self._refusal: Refusal | None = refusal
+        self._refused: Unauthorized | None = None
         self._decoder = FrameDecoder()
-        self._frames: Iterator[Frame | BadFrame] = iter(())
+        self._steps: Iterator[Step] = iter(())
         self._received = 0
         self.descriptors = PendingDescriptors()
         self._in_flight = 0
-        self._unsaid = 0
         self._no_more = anyio.Event()
         channel.on_close = self._no_more.set
-        self._executions_by_request: dict[Any, Execution] = {}
+        self._outbox = Outbox(channel, lambda *work: self._tasks.start_soon(*work), self._work)
+        self.open_requests = OpenRequests()
 
     async def serve(self) -> None:
         try:
             async with anyio.create_task_group() as self._tasks:
                 self.channel.listen(self._take_in)
-                await self._no_more.wait()
-                await self._answer_half_closed()
-                # The client is gone: what it left running ends, and so do its requests.
+                try:
+                    await self._no_more.wait()
+                    await self._answer_half_closed()
+                finally:
+                    self._end()  # a client that goes on sending would add tasks for ever
+                # The client has left: end its executions and its requests.
                 self._service.supervisor.abandon(self)
                 self.channel.close()
                 self._tasks.cancel_scope.cancel()
         finally:
             self._no_more.set()
             self._service.supervisor.abandon(self)
+            self._service.left(self)
+            self._service.subscriptions -= len(self._subscriptions)
+            self._service.follows -= self._follows
             self.channel.close()
             self.descriptors.close()
 
@@ -82,31 +112,70 @@ class Connection:
             return
         self._received += len(data)
         self.descriptors.add(self._received, fds)
-        self._frames = iter(self._decoder.feed(data))
-        self._work()
-
-    def _work(self) -> None:
-        """A client that sends a lot at once must not keep the others waiting."""
-        if self._no_more.is_set():
-            return
         try:
-            for item in islice(self._frames, FRAMES_A_TURN):
-                if self._decoder.framing is not None:
-                    self.channel.framing = self._decoder.framing
-                if not self._take(item):
-                    self._end()
-                    return
-            more = next(self._frames, None)
+            if self._refusal is not None:
+                self._check_peer(self._refusal)
+            frames = self._decoder.feed(data)
+            if not self._service.half_frames.hold(self, self._decoder.held):
+                self._refuse_half_frame()
+                return
+            self._steps = self._each_step(frames)
         except Exception:
             log.exception("a connection failed")
             self._end()
             return
-        if more is not None:
-            self._frames = chain((more,), self._frames)
-            self.channel.pause()
-            asyncio.get_running_loop().call_soon(self._work)
-        elif self._unsaid <= MAX_IN_FLIGHT:
+        self._work()
+
+    def _refuse_half_frame(self) -> None:
+        log.warning("a connection was ended: all of them hold too many bytes of incomplete frames")
+        busy = Busy("the daemon holds too many incomplete messages", remedy="send it again later")
+        self._say(failure(None, busy))
+        self._end()
+
+    def _check_peer(self, refusal: Refusal) -> None:
+        self._refusal = None
+        self._refused = refusal()
+        if self._refused is not None:
+            log.warning("refused a peer: %s", self._refused.message)
+
+    def _each_step(self, frames: Iterable[Frame | BadFrame]) -> Iterator[Step]:
+        """Handles a request at each step."""
+        for item in frames:
+            if self._decoder.framing is not None:
+                self.channel.framing = self._decoder.framing
+            yield from self._take(item)
+
+    def _work(self) -> None:
+        """Handle a bounded number of requests, then let other connections run."""
+        if self._no_more.is_set():
+            return
+        try:
+            for number, going_on in enumerate(self._steps, 1):
+                if isinstance(going_on, Again):
+                    self.channel.pause()
+                    self._tasks.start_soon(self._go_on_after, going_on)
+                    return
+                if not going_on:
+                    self._end()
+                    return
+                if self._outbox.is_full:
+                    self.channel.pause()  # the outbox calls `_work` again
+                    return
+                if number >= REQUESTS_A_TURN:
+                    self.channel.pause()
+                    event_loop.call_soon(self._work)
+                    return
+        except Exception:
+            log.exception("a connection failed")
+            self._end()
+            return
+        if not self._outbox.is_full:
             self.channel.listen(self._take_in)
+
+    async def _go_on_after(self, held: Again) -> None:
+        with suppress(SandboxdError):  # the handler runs again, and raises the same error
+            await held.wait()
+        self._work()
 
     def _end(self) -> None:
         self.channel.pause()
@@ -114,55 +183,118 @@ class Connection:
 
     async def _answer_half_closed(self) -> None:
         """A client that only closed its writing side (socat does) still reads its answers."""
-        # A half-closed socket is always readable, so its full end cannot be waited for.
-        while (self._in_flight or self._unsaid) and not self.channel.hung_up():  # noqa: ASYNC110
+        # A half-closed socket is always readable, so the event loop cannot wait for its full close.
+        while (self._in_flight or self._outbox.unsent_answers) and not self.channel.hung_up():  # noqa: ASYNC110
             await anyio.sleep(HALF_CLOSED_POLL_S)
 
-    def _take(self, item: Frame | BadFrame) -> bool:
-        """False when the connection is to be ended."""
+    def _take(self, item: Frame | BadFrame) -> Iterator[Step]:
         if isinstance(item, BadFrame):
             error = ParseError(item.reason) if item.fatal else InvalidRequest(item.reason)
             self._say(failure(None, error))
-            return not item.fatal
+            yield not item.fatal
+            return
         try:
             value = decode_json(item.body)
         except SandboxdError as error:
             self._say(failure(None, error))
-            return True
+            yield True
+            return
         if self._refused is not None:
             self._say(failure(readable_id(value), self._refused))
-            return False
-        if isinstance(value, list):
-            self._batch(value, item.offset)
+            yield False
+        elif isinstance(value, list):
+            yield from self._batch(value, item.offset)
         else:
-            self._start(value, item.offset, self._say)
-        return True
+            yield from self._started(value, item.offset, self._say)
 
     def _say(self, answer: Any) -> None:
-        """A client that does not read its answers can still send what ends or unblocks its
-        commands; but when too many answers wait, nothing more is read."""
+        """Send an answer. Requests are still read while answers wait, so that a client can end its
+        commands; reading stops when too many wait."""
         if answer is None:
             return
-        rest = self.channel.send_at_once(_encoded(answer))
-        if rest is not None:
-            self._unsaid += 1
-            self._tasks.start_soon(self._say_later, rest)
-            if self._unsaid > MAX_IN_FLIGHT:
-                self.channel.pause()
+        self._outbox.answer(encoded(answer))
+        if self._after_answer:
+            work, self._after_answer = self._after_answer, []
+            for one in work:
+                one()
 
-    async def _say_later(self, rest: Callable[[], Awaitable[None]]) -> None:
+    def notify(self, method: str, params: Any) -> None:
+        """Send a notification. The connection of a client that does not read them is ended: the
+        backlog must be bounded, and the client reads the present state when it connects again."""
+        if self._no_more.is_set():
+            return
+        if not self._outbox.notify(encoded(Notice(method=method, params=params))):
+            log.warning("a client does not read its notifications: its connection is ended")
+            self._end()
+
+    async def send_notice(self, method: str, params: Any) -> None:
+        """Waits for a client that reads slowly."""
+        await self.channel.send(encoded(Notice(method=method, params=params)))
+
+    def name_client(self, name: str) -> None:
+        self.requester = Requester(name=escape_hidden(name[:200]), pid=self.requester.pid)
+
+    def after_answer(self, work: Callable[[], object]) -> None:
+        self._after_answer.append(work)
+
+    def become_approver(self) -> None:
+        """The role stays until the connection ends."""
+        self.role = "approver"
+        before = self._service.admission.sessions.leave(self)
+        if before is not None:
+            self.former_sessions |= {before.id}
+        self._service.hub.approvers.add(self)
+        self._service.admission.approvals.approver_came()
+
+    def subscribe(self, subscription: Subscription) -> None:
+        """Busy above the limits. The common limit does not apply to approvers."""
+        full = self.role != "approver" and self._service.subscriptions >= MAX_SUBSCRIPTIONS_IN_ALL
+        if full or len(self._subscriptions) >= MAX_SUBSCRIPTIONS:
+            raise Busy(
+                "there are too many subscriptions" if full
+                else f"this connection has {MAX_SUBSCRIPTIONS} subscriptions already",
+                remedy="end one with events/unsubscribe",
+            )  # fmt: skip
+        self._service.subscriptions += 1
+        self._subscriptions[subscription.id] = subscription
+        self.after_answer(lambda: self._tasks.start_soon(subscription.run))
+
+    def follow(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Run `work` beside the connection once the answer was sent, until one of them ends."""
+        if self._follows >= MAX_FOLLOWS:
+            raise Busy(
+                f"this connection is attached to {MAX_FOLLOWS} executions already",
+                remedy="use another connection",
+            )
+        if self._service.follows >= MAX_FOLLOWS_IN_ALL:
+            raise Busy(
+                f"clients are attached {MAX_FOLLOWS_IN_ALL} times already",
+                remedy="use execution/wait, or try again later",
+            )
+        self._follows += 1
+        self._service.follows += 1
+        self.after_answer(lambda: self._tasks.start_soon(self._followed, work))
+
+    async def _followed(self, work: Callable[[], Awaitable[None]]) -> None:
         try:
-            await rest()
+            await work()
         finally:
-            self._unsaid -= 1
-            if self._unsaid == MAX_IN_FLIGHT:
-                self._work()
+            self._follows -= 1
+            self._service.follows -= 1
 
-    def _batch(self, values: list[Any], offset: int) -> None:
-        """One array when all have finished; nothing for notifications only."""
+    def unsubscribe(self, subscription_id: str) -> bool:
+        found = self._subscriptions.pop(subscription_id, None)
+        if found is not None:
+            self._service.subscriptions -= 1
+            found.scope.cancel()
+        return found is not None
+
+    def _batch(self, values: list[Any], offset: int) -> Iterator[Step]:
+        """The answer is one array, sent when all have finished; none if all are notifications."""
         if not values or len(values) > MAX_BATCH:
             problem = "empty" if not values else f"longer than {MAX_BATCH}"
             self._say(failure(None, InvalidRequest(f"the batch is {problem}")))
+            yield True
             return
         answers: list[Any] = []
         left = len(values)
@@ -176,63 +308,52 @@ class Connection:
                 self._say(answers)
 
         for value in values:
-            self._start(value, offset, collect)
+            yield from self._started(value, offset, collect)
 
-    def _start(self, value: Any, offset: int, answer: Answer) -> None:
-        """When it returns later frames may refer to what this one made."""
+    def _started(self, value: Any, offset: int, answer: Answer) -> Iterator[Step]:
+        while (held := self._start(value, offset, answer)) is not None:
+            yield held
+        yield True
+
+    def _start(self, value: Any, offset: int, answer: Answer) -> Again | None:
+        """Start a request. After it returned None, later frames may refer to what it made."""
         try:
             request = read_request(value)
         except SandboxdError as error:
             answer(failure(readable_id(value), error))
-            return
+            return None
         if request.method.startswith("$/") and request.id is msgspec.UNSET:
-            self._protocol_note(request)
+            if request.method == "$/cancelRequest":
+                self.open_requests.cancel(request.params)
             answer(None)
-            return
+            return None
         most = 2 * MAX_IN_FLIGHT if request.method in ALWAYS_TAKEN else MAX_IN_FLIGHT
         if self._in_flight >= most:
             busy = Busy(f"{MAX_IN_FLIGHT} requests of this connection are in flight already")
             answer(None if request.id is msgspec.UNSET else failure(request.id, busy))
-            return
-        call = Call(self._service, self, offset, request.id)
+            return None
+        call = RequestContext(self._service, self, offset, request.id)
         result = self._service.dispatcher.answer(request, call)
+        if isinstance(result, Again):
+            return result
         if isinstance(result, Later):
             self._in_flight += 1
-            mine = self._executions_by_request.get(request.id)
+            mine = self.open_requests.execution(request.id)
             self._tasks.start_soon(self._finish, request, result, answer, mine)
         else:
             answer(result)
+        return None
 
     async def _finish(
         self, request: Request, rest: Later, answer: Answer, mine: Execution | None
     ) -> None:
         try:
-            answer(await self._service.dispatcher.finish(request, rest))
+            result = await self._service.dispatcher.finish(request, rest)
+            answer(await with_escaped_output(result))
         finally:
-            if mine is not None and self._executions_by_request.get(request.id) is mine:
-                del self._executions_by_request[request.id]
+            self.open_requests.close(request.id, mine)
             self._in_flight -= 1
 
-    def runs(self, request_id: Any, execution: Execution) -> None:
-        """`$/cancelRequest` with this id ends that execution, as long as its request is open."""
-        if request_id is not msgspec.UNSET and request_id is not None:
-            self._executions_by_request[request_id] = execution
-
-    def _protocol_note(self, request: Request) -> None:
-        if request.method != "$/cancelRequest" or not isinstance(request.params, dict):
-            return
-        wanted = request.params.get("id")
-        if isinstance(wanted, str | int | float) and not isinstance(wanted, bool):
-            execution = self._executions_by_request.get(wanted)
-            if execution is not None:
-                execution.cancel()
-
-
-def _encoded(answer: Any) -> bytes:
-    """One answer that cannot be said must not end the others."""
-    try:
-        return encode(answer)
-    except Exception:
-        log.exception("an answer could not be encoded")
-        asked = answer.get("id") if isinstance(answer, dict) else None
-        return encode(failure(asked, InternalError("the answer could not be encoded")))
+    @property
+    def is_gone(self) -> bool:
+        return self._no_more.is_set()

@@ -1,8 +1,8 @@
 """One JSON-RPC request to its handler and its answer, through jsonrpcserver.
 
 msgspec decodes and validates, so jsonrpcserver's own (de)serializer and its jsonschema validator
-(about 200 µs a call) are left out, and so is its look at the signature: every method here takes any
-names, which msgspec checks against the contract.
+(about 200 µs a call) are replaced with functions that do nothing. Every method takes any names,
+which msgspec checks against the contract.
 
 Handlers are plain functions, so that most requests are answered where they were read. One that has
 to wait returns `Later`, and only that gets a task.
@@ -11,21 +11,18 @@ to wait returns `Later`, and only that gets a task.
 from __future__ import annotations
 
 import logging
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import wraps
-from typing import Any, TypeVar
+from inspect import BoundArguments, Signature
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
-from jsonrpcserver import JsonRpcError, Success
-from jsonrpcserver.dispatcher import call as call_method
-from jsonrpcserver.dispatcher import to_response
-from jsonrpcserver.request import Request as PlainRequest
-from jsonrpcserver.response import to_serializable
-from jsonrpcserver.sentinels import NOID
-from oslash.either import Right
+from jsonrpcserver import JsonRpcError, Success, dispatch_to_serializable
 
-from sandboxd.rpc.call import Call
+from sandboxd.rpc.request_context import RequestContext
 from sandboxd_proto import methods
 from sandboxd_proto.errors import (
     InternalError,
@@ -34,27 +31,43 @@ from sandboxd_proto.errors import (
     ManifestInvalid,
     MethodNotFound,
     SandboxdError,
+    Unauthorized,
 )
+from sandboxd_proto.lenient import understood
 from sandboxd_proto.wire import convert
 
-log = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from sandboxd.rpc.connection import Connection
 
-Handler = Callable[[Call, Any], Any]
+log = logging.getLogger(__name__)
+_LONGEST_NAME = 64  # of a method that is compared with those that exist
+
+Handler = Callable[[RequestContext, Any], Any]
 P = TypeVar("P")
 
 
 @dataclass(frozen=True, slots=True)
 class Later:
-    """The rest of a request: whoever gets it awaits it in a task of its own."""
+    """The part of a request that waits; the caller awaits it in a task."""
 
     work: Callable[[], Awaitable[Any]]
 
 
-def later(handler: Callable[[Call, P], Awaitable[Any]]) -> Callable[[Call, P], Later]:
+@dataclass(frozen=True, slots=True)
+class Again:
+    """The request cannot be handled yet: its handler is called again after `wait`. Later requests
+    of the connection wait for it."""
+
+    wait: Callable[[], Awaitable[None]]
+
+
+def later(
+    handler: Callable[[RequestContext, P], Awaitable[Any]],
+) -> Callable[[RequestContext, P], Later]:
     """For a handler that has to wait."""
 
     @wraps(handler)
-    def started(call: Call, params: P) -> Later:
+    def started(call: RequestContext, params: P) -> Later:
         return Later(lambda: handler(call, params))
 
     return started
@@ -82,33 +95,61 @@ def read_request(value: Any) -> Request:
 
 
 def readable_id(value: Any) -> Any:
-    """The id of a broken request, so that its sender does not wait forever."""
+    """The id of a malformed request, so that its sender gets the error."""
     found = value.get("id") if isinstance(value, dict) else None
     return found if isinstance(found, str | int | float) and not isinstance(found, bool) else None
+
+
+@dataclass(slots=True)
+class _Call:
+    """`rest`: the Later of a handler, which jsonrpcserver cannot return."""
+
+    context: RequestContext
+    rest: Later | Again | None = None
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+class _AnyNames(Signature):
+    """jsonrpcserver binds the parameters before each call, which takes three times as long as the
+    rest of its work. Every handler takes any names: the contract says which are right."""
+
+    def bind(self, *args: Any, **kwargs: Any) -> BoundArguments:
+        return _NOTHING_BOUND
+
+
+_NOTHING_BOUND = BoundArguments(Signature(), OrderedDict())
 
 
 class Dispatcher:
     def __init__(self, handlers: Mapping[str, Handler]) -> None:
         missing = set(methods.BY_NAME) ^ set(handlers)
         if missing:
-            raise RuntimeError(f"methods and handlers differ: {sorted(missing)}")
+            raise RuntimeError(
+                "the methods of sandboxd_proto/methods.py and the handlers of "
+                f"sandboxd/rpc/handlers/table.py differ: {sorted(missing)}"
+            )
         self._methods = {name: _wrapped(methods.BY_NAME[name], h) for name, h in handlers.items()}
 
-    def answer(self, request: Request, call: Call) -> Any:
-        """The answer object, None for a notification; or Later, to be given to `finish`."""
+    def answer(self, request: Request, call: RequestContext) -> Any:
+        """The answer object, None for a notification; Later, to be given to `finish`; or Again."""
         is_notification = request.id is msgspec.UNSET
         try:
-            self._check(request)
+            self._check(request, call)
         except SandboxdError as error:
             return None if is_notification else failure(request.id, error)
         if is_notification and methods.BY_NAME[request.method].runs:
             return None
-        identity = NOID if is_notification else request.id
-        plain = PlainRequest(request.method, request.params or {}, identity)
-        done = call_method(plain, call, self._methods[request.method])
-        if isinstance(done, Right) and isinstance(done._value.result, Later):
-            return done._value.result
-        return None if is_notification else to_serializable(to_response(plain, done))
+        plain: dict[str, Any] = {"method": request.method, "params": request.params or {}}
+        if not is_notification:
+            plain["id"] = request.id
+        current = _Call(call)
+        answer = dispatch_to_serializable(
+            plain, self._methods, context=current, deserializer=_as_it_is, validator=_as_it_is
+        )
+        return answer if current.rest is None else current.rest
 
     async def finish(self, request: Request, rest: Later) -> Any:
         """The answer object; None for a notification."""
@@ -117,42 +158,68 @@ class Dispatcher:
         except SandboxdError as error:
             answer = failure(request.id, error)
         except Exception:
-            answer = failure(request.id, _broken(request.method))
+            answer = failure(request.id, _internal_error(request.method))
         else:
             answer = {"jsonrpc": "2.0", "result": result, "id": request.id}
         return None if request.id is msgspec.UNSET else answer
 
-    def _check(self, request: Request) -> None:
+    def _check(self, request: Request, call: RequestContext) -> None:
         if request.method not in self._methods:
+            near = get_close_matches(request.method[:_LONGEST_NAME], self._methods, n=1)
             raise MethodNotFound(
-                f"there is no method {request.method!r}", remedy="`rpc.discover` lists them"
+                f"there is no method {request.method!r}",
+                remedy=f"did you mean {near[0]}?" if near else "`rpc.discover` lists them",
             )
+        _check_role(methods.BY_NAME[request.method], call.connection)
         if isinstance(request.params, list):
             raise InvalidParams(
                 "params must be an object with named fields, not a list", field="params"
             )
 
 
+def _check_role(method: methods.Method, connection: Connection) -> None:
+    """Approver and worker exclude each other on one connection."""
+    if method.role is None or connection.role == method.role:
+        return
+    if connection.role is None and method.role == "worker":
+        connection.role = "worker"
+        return
+    needed = "subscribes as approver first" if method.role == "approver" else "is no approver"
+    raise Unauthorized(
+        f"{method.name} is for a connection that {needed}", reason="role",
+        remedy="use a second connection",
+    )  # fmt: skip
+
+
 def _wrapped(method: methods.Method, handler: Handler) -> Callable[..., Any]:
-    def call_handler(call: Call, /, **params: Any) -> Any:
+    def call_handler(call: _Call, /, **params: Any) -> Any:
         try:
-            return Success(handler(call, _typed(method, params)))
+            result = handler(call.context, _typed(method, params))
+            if isinstance(result, Later | Again):
+                call.rest, result = result, None
+            return Success(result)
         except SandboxdError as error:
             raise JsonRpcError(error.code, error.message, error.data()) from None
         except Exception:
-            broken = _broken(method.name)
+            broken = _internal_error(method.name)
             raise JsonRpcError(broken.code, broken.message, broken.data()) from None
 
+    call_handler.__signature__ = _AnyNames()  # type: ignore[attr-defined]
     return call_handler
 
 
-def _broken(name: str) -> InternalError:
-    """For a mistake of ours: the log has it, the client learns that there is one."""
+def _internal_error(name: str) -> InternalError:
+    """For an unexpected exception: it is logged, and the client gets an InternalError."""
     log.exception("%s failed", name)
-    return InternalError("the daemon failed inside; its log says more")
+    return InternalError("internal error; see the daemon's log")
 
 
 def _typed(method: methods.Method, params: dict[str, Any]) -> Any:
+    try:
+        return convert(params, method.params)
+    except InvalidParams:
+        if "manifest" in params:
+            params = {**params, "manifest": understood(params["manifest"])}
     try:
         return convert(params, method.params)
     except InvalidParams as error:
@@ -161,7 +228,7 @@ def _typed(method: methods.Method, params: dict[str, Any]) -> Any:
             raise
         inner = field.removeprefix("manifest").lstrip(".")
         raise ManifestInvalid(
-            f"the manifest is not valid: {error.message}", field=inner or "manifest"
+            error.message, field=inner or "manifest", remedy=error.remedy
         ) from None
 
 

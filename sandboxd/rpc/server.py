@@ -1,47 +1,33 @@
-"""Accept connections until the daemon is told to stop; leave when nobody needs it any more."""
+"""Accept connections until the daemon is told to stop or has been idle."""
 
 from __future__ import annotations
 
-import errno
 import logging
-import socket
 import time
 
 import anyio
 from anyio.abc import TaskGroup
 
-from sandboxd.rpc.channel import Channel
 from sandboxd.rpc.connection import Connection
-from sandboxd.rpc.peers import refusal
 from sandboxd.rpc.service import Service
+from sandboxd.rpc.transport.interface import Accepted, Listener
 
 log = logging.getLogger(__name__)
-_RETRY = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
-async def accept_all(sock: socket.socket, service: Service, tasks: TaskGroup) -> None:
+async def accept_all(listener: Listener, service: Service, tasks: TaskGroup) -> None:
+    allow = service.machine.config.peers.allow_other_namespaces
     while True:
-        try:
-            client, _ = sock.accept()
-        except BlockingIOError:
-            await anyio.wait_readable(sock)
-            continue
-        except OSError as error:
-            log.warning("cannot accept a connection: %s", error.strerror)
-            await anyio.sleep(0.1 if error.errno in _RETRY else 1.0)
-            continue
+        client = await listener.accept(allow_other_namespaces=allow)
         tasks.start_soon(_serve, client, service)
 
 
-async def _serve(client: socket.socket, service: Service) -> None:
+async def _serve(client: Accepted, service: Service) -> None:
     """An error in one connection ends that connection."""
-    allow = service.machine.config.peers.allow_other_namespaces
     service.clients += 1
     try:
-        refused = refusal(client, allow_other_namespaces=allow)
-        if refused is not None:
-            log.warning("refused a peer: %s", refused.message)
-        await Connection(Channel(client), service, refused).serve()
+        client.identify()
+        await Connection(client.transport(), service, client.refusal, client.pid).serve()
     except Exception:
         log.exception("a connection failed")
     finally:
@@ -58,7 +44,7 @@ async def exit_when_idle(service: Service, idle_s: float) -> None:
             service.last_busy = time.monotonic()
         left = idle_s - (time.monotonic() - service.last_busy)
         if left <= 0:
-            log.info("nobody needed the daemon for %g s: it ends", idle_s)
+            log.info("idle for %g s: the daemon ends", idle_s)
             service.stop.set()
             return
         await anyio.sleep(min(max(left, 0.05), 5.0))

@@ -8,8 +8,14 @@ from typing import TYPE_CHECKING
 
 import anyio
 
+from sandboxd.config_staleness import ConfigFile
 from sandboxd.policy.plan_cache import PlanCache
-from sandboxd.policy.resolve import Machine
+from sandboxd.policy.request import Machine
+from sandboxd.rpc.half_frames import HalfFrames
+from sandboxd.rpc.hub import Hub
+from sandboxd.supervisor.approvals.admission import Admission
+from sandboxd.supervisor.egress_questions import EgressQuestions
+from sandboxd.supervisor.sessions.lifecycle import SessionLifecycle
 from sandboxd.supervisor.supervisor import Supervisor
 
 if TYPE_CHECKING:
@@ -23,6 +29,27 @@ class Service:
     dispatcher: Dispatcher
     stop: anyio.Event
     plans: PlanCache
+    admission: Admission
+    hub: Hub
+    lifecycle: SessionLifecycle
+    egress_questions: EgressQuestions
+    config_file: ConfigFile
+    planning: anyio.Lock = field(default_factory=anyio.Lock)  # of large plans, in a thread
     clients: int = 0
+    subscriptions: int = 0
+    follows: int = 0
+    half_frames: HalfFrames = field(default_factory=HalfFrames)
     started_at: float = field(default_factory=time.monotonic)
     last_busy: float = field(default_factory=time.monotonic)
+
+    def left(self, connection: object) -> None:
+        """A connection has ended."""
+        self.half_frames.hold(connection, 0)
+        if connection in self.hub.approvers:
+            self.hub.approvers.discard(connection)
+            self.admission.approvals.approver_left()
+        before = self.admission.sessions.leave(connection)
+        if before is not None and before.implicit and not before.executions:
+            for approval in self.admission.approvals.pending():
+                if approval.question.session == before.id:
+                    self.admission.approvals.end(approval, "session_closed")

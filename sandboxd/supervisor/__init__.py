@@ -1,1 +1,1 @@
-"""Executions and sandboxes: who runs what, how it ends, and that nothing outlives its owner."""
+"""Executions and sandboxes: starting, controlling and ending them. Nothing outlives its owner."""

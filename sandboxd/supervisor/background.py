@@ -1,4 +1,4 @@
-"""Work that nobody waits for. A mistake in it is logged; it never ends the daemon."""
+"""Background work without a waiting caller. Its errors are logged and never end the daemon."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TypeVarTuple
 
+import anyio
 from anyio.abc import TaskGroup
 
 log = logging.getLogger(__name__)
 Args = TypeVarTuple("Args")
+AGAIN_AFTER_S = 1.0
 
 
 class Background:
@@ -18,10 +20,21 @@ class Background:
     def __init__(self, tasks: TaskGroup) -> None:
         self.tasks = tasks
 
-    def start(
-        self, work: Callable[[*Args], Awaitable[object]], *args: *Args
-    ) -> None:
+    def start(self, work: Callable[[*Args], Awaitable[object]], *args: *Args) -> None:
         self.tasks.start_soon(_contained, work, args)
+
+
+async def kept_running(work: Callable[[*Args], Awaitable[object]], *args: *Args) -> None:
+    """Run work for the daemon's whole life. It is started again after an error: a short lack of
+    descriptors, memory or disk space must not end every command."""
+    while True:
+        try:
+            await work(*args)
+        except Exception:
+            log.exception("work in the background failed, and is started again")
+            await anyio.sleep(AGAIN_AFTER_S)
+        else:
+            return
 
 
 async def _contained(work: Callable[..., Awaitable[object]], args: tuple[object, ...]) -> None:

@@ -1,23 +1,35 @@
-"""What the supervisor is asked to run: a checked plan and how its input and output are wanted."""
+"""A request to the supervisor: a checked plan, and where its input and output go."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from sandboxd.denials import Asked
+from sandboxd.denials import ExplainRequest
 from sandboxd.policy.plan import Plan
-from sandboxd.sandbox import PtyRequest
-from sandboxd.supervisor.pipes import Passed
+from sandboxd.policy.request import PolicyRequest
+from sandboxd.supervisor.execution.stdio.output import WHOLE_HEAD, Capture
+from sandboxd.supervisor.execution.stdio.pipes import Passed
+from sandboxd.supervisor.sessions.session import Session
+from sandboxd.traffic import Traffic
+from sandboxd.types import PtyRequest
 from sandboxd_proto.denial import Denial
+from sandboxd_proto.messages.approval import Effect, Requester
 from sandboxd_proto.messages.execute import Encoding, Outcome, StreamName
+from sandboxd_proto.messages.session import OnDenial
 
 NOTHING_PASSED = Passed()
+# (execution id, its traffic, host, port) → whether it may connect.
+AskEgress = Callable[[str, Traffic, str, int], Awaitable[bool]]
+NOBODY = Requester(name="unknown", pid=None)
 
 
-class Listener(Protocol):
-    """Who is told while an execution runs. Slow ones are waited for."""
+class OutputListener(Protocol):
+    """Receives events while an execution runs. The execution waits for a slow one."""
 
+    def next_attempt(self) -> OutputListener: ...
+    def progress(self, execution_id: str, phase: str, done: int, total: int | None) -> None: ...
     async def started(self, execution_id: str, backend: str) -> None: ...
     async def output(
         self, execution_id: str, stream: StreamName, seq: int, data: str, encoding: Encoding
@@ -32,7 +44,11 @@ class Listener(Protocol):
 class ExecuteRequest:
     """`owner`: whose connection it is; only that owner may use the id, unless it is detached.
 
+    `merge`: one pipe for stdout and stderr, so that their order stays.
     `explain`: what was asked for, to be completed by what the command turns out to need.
+    `wish` and `sent`: the request and its plan before grants were added. `on_denial`: what follows
+    from denials; `ask_egress`: asks about hosts that the manifest does not name. `attempt` counts
+    from 1.
     """
 
     argv: tuple[str, ...]
@@ -40,11 +56,23 @@ class ExecuteRequest:
     owner: object
     stdin: bytes = b""
     stdin_open: bool = False
-    capture: bool = True
+    capture: Capture | None = WHOLE_HEAD
+    merge: bool = False
+    timeout_is_budget: bool = False
     pty: PtyRequest | None = None
     detach: bool = False
-    listener: Listener | None = None
+    listener: OutputListener | None = None
     execution_id: str | None = None
+    session: Session | None = None
+    client: Requester = NOBODY
+    grants: tuple[str, ...] = ()
     sandbox: str | None = None
     passed: Passed = NOTHING_PASSED
-    explain: Asked | None = None
+    explain: ExplainRequest | None = None
+    on_denial: OnDenial = "report"
+    wish: PolicyRequest | None = None
+    sent: Plan | None = None
+    effect: Effect = "read"
+    ask_egress: AskEgress | None = None
+    had_fds: bool = False
+    attempt: int = 1

@@ -1,29 +1,42 @@
-"""The supervisor: takes requests, finds each a sandbox, and leaves nothing behind."""
+"""The supervisor: accepts executions, gets each a sandbox, and ends everything it started."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 
 import anyio
 from anyio.abc import TaskGroup
 
+from sandboxd import event_loop
 from sandboxd.backends.interface import Backend, Enforcement
 from sandboxd.backends.registry import Registry
-from sandboxd.backends.select import refusal, select
+from sandboxd.backends.select import refusal, select, works_here
 from sandboxd.policy.plan import Plan
-from sandboxd.policy.resolve import Machine
-from sandboxd.supervisor.background import Background
-from sandboxd.supervisor.execution import Execution, Ground
-from sandboxd.supervisor.executions import Executions
-from sandboxd.supervisor.guard import Guards
-from sandboxd.supervisor.judge import Bench
-from sandboxd.supervisor.persistent import PersistentSandbox, PersistentSandboxes
-from sandboxd.supervisor.pool import Held, WarmPool
+from sandboxd.policy.request import Machine
+from sandboxd.progress import Tell
+from sandboxd.supervisor.background import Background, kept_running
+from sandboxd.supervisor.budgets import ledger
+from sandboxd.supervisor.classifier import Classifier, HostTraits
+from sandboxd.supervisor.execution.execution import Execution
+from sandboxd.supervisor.execution.lease import Lease
+from sandboxd.supervisor.execution.registry import Executions
+from sandboxd.supervisor.execution.result import never_ran, new_secrets
+from sandboxd.supervisor.hanging_mount_checks import MountChecks
+from sandboxd.supervisor.recorder import Recorder
 from sandboxd.supervisor.request import ExecuteRequest
+from sandboxd.supervisor.sandboxes.persistent import (
+    ANYWHERE,
+    PersistentSandbox,
+    PersistentSandboxes,
+    Place,
+)
+from sandboxd.supervisor.sandboxes.pool import Held, WarmPool
+from sandboxd.supervisor.sessions.session import Session
+from sandboxd.workspace_guard.guard import Guards
 from sandboxd_proto.errors import (
     InternalError,
     SandboxdError,
@@ -33,6 +46,8 @@ from sandboxd_proto.errors import (
 from sandboxd_proto.messages.execute import ExecuteResult
 
 log = logging.getLogger(__name__)
+# What follows from the denials of an execution: an offer, or further attempts.
+FollowUp = Callable[[Execution, ExecuteResult], Awaitable[ExecuteResult]]
 END_ALL_S = 10.0
 
 
@@ -40,16 +55,22 @@ class Supervisor:
     """Made by `running`, which owns every task that it starts."""
 
     def __init__(
-        self, machine: Machine, registry: Registry, bench: Bench, tasks: TaskGroup
-    ) -> None:
+        self, machine: Machine, registry: Registry, bench: HostTraits, tasks: TaskGroup,
+        recorder: Recorder,
+    ) -> None:  # fmt: skip
         self.machine = machine
         self.registry = registry
+        self.recorder = recorder
+        self._bench = bench
         self.executions = Executions(bench, machine.config.max_executions)
-        self._background = Background(tasks)
-        self.pool = WarmPool(machine.config.pool, self._background)
-        self.sandboxes = PersistentSandboxes(self._background)
+        self._background = self.background = Background(tasks)
+        self.mounts = MountChecks()
+        self.pool = WarmPool(machine.config.pool, self._background, self.mounts)
+        self.sandboxes = PersistentSandboxes(self._background, machine.forwards_folder)
+        self.sandboxes.on_end = self._record_sandbox_end
         self._guards = Guards(self._dispose)
         self._stopping = False
+        self.follow_up: FollowUp | None = None
 
     # executing
 
@@ -64,34 +85,116 @@ class Supervisor:
         try:
             ground = self._at_hand(execution)
         except Exception:
-            return  # `perform` comes to the same
+            return  # `perform` gets the same error
         if ground is not None:
+            self._record_start(execution, ground)
             execution.begin(ground)
 
-    def _at_hand(self, execution: Execution) -> Ground | None:
+    def _record_start(self, execution: Execution, ground: Lease) -> None:
+        """Record the start before the command is sent; SandboxUnavailable if a required record
+        fails."""
+        request = execution.request
+        execution.recorded = True
+        self.recorder.started(
+            execution.id, _session_id(request), request.client, request.argv, request.plan.env,
+            {"cwd": request.plan.cwd, "backend": ground.backend.name,
+             "preset": request.plan.preset, "workspace": request.plan.workspace,
+             "sandbox": execution.sandbox_id, "approval": execution.approval,
+             "grants": list(request.grants), "detached": request.detach},
+        )  # fmt: skip
+
+    def _record_end(self, execution: Execution) -> None:
+        session = _session_id(execution.request)
+        if execution.result is not None:
+            self.recorder.ended(session, execution.result, execution.request.plan.env)
+            self.recorder.egress_refused(session, execution.id, execution.refused_hosts)
+        elif execution.error is not None:
+            self.recorder.failed(execution.id, session, execution.error)
+
+    def _at_hand(self, execution: Execution) -> Lease | None:
         plan = execution.request.plan
         if execution.sandbox_id is not None:
             return self._ground_in(self.sandboxes.find(execution.sandbox_id), plan)
-        backend = next(select(plan, self.machine.config, self.registry))
-        enforcement = backend.enforcement(plan)
+        backend, enforcement = next(select(plan, self.machine.config, self.registry))
         held = self.pool.take_ready(backend, plan.sandbox)
         return None if held is None else self._ground(backend, held, enforcement)
 
     async def perform(self, execution: Execution) -> ExecuteResult:
-        """Run an accepted execution to its end."""
+        """Run an accepted execution to its end, and what follows from its denials."""
         try:
-            result = await self._perform(execution)
+            result = await self._attempt(execution)
+            reports = not result.denials or execution.request.on_denial == "report"
+            if not reports and self.follow_up is not None:
+                result = await self.follow_up(execution, result)
         except SandboxdError as error:
             execution.error = error
             raise
         except BaseException:
-            execution.error = InternalError("the execution was given up")
+            execution.error = InternalError("the execution was aborted")
             raise
         else:
             execution.result = result
             return result
         finally:
             self.executions.ended(execution)
+            self._leave_session(execution)
+
+    async def _attempt(self, execution: Execution) -> ExecuteResult:
+        try:
+            result = await self._perform(execution)
+        except SandboxdError as error:
+            execution.error = error
+            raise
+        else:
+            execution.result = result
+            return result
+        finally:
+            self.stop_clock(execution)
+            if execution.recorded:
+                # After the answer was sent.
+                event_loop.call_soon(self._record_end, execution)
+
+    async def perform_again(self, before: Execution, request: ExecuteRequest) -> ExecuteResult:
+        """The same command from the start in a fresh sandbox, under the same id."""
+        execution = self.executions.replace(before, request)
+        self.start_clock(execution)
+        try:
+            return await self._attempt(execution)
+        finally:
+            execution.close()
+
+    def _leave_session(self, execution: Execution) -> None:
+        session = execution.request.session
+        if session is not None:
+            self.stop_clock(execution)
+            session.executions.discard(execution.id)
+            if not session.connections:
+                session.left_at = time.monotonic()
+
+    def join_session(self, execution: Execution) -> None:
+        """Keep its session open while it waits or runs."""
+        if execution.request.session is not None:
+            execution.request.session.executions.add(execution.id)
+
+    def start_clock(self, execution: Execution) -> None:
+        """From here on the execution counts for its session's budget."""
+        session = execution.request.session
+        if session is not None:
+            ledger.begin(session.account, execution.id, time.monotonic())
+
+    def stop_clock(self, execution: Execution) -> None:
+        session = execution.request.session
+        if session is not None:
+            ledger.end(session.account, execution.id, time.monotonic())
+
+    def give_up(self, execution: Execution) -> None:
+        """End an execution that was refused or cancelled while it waited for an approval."""
+        self.executions.ended(execution)
+        self._leave_session(execution)
+        execution.request.passed.close()
+
+    def start_background(self, work: Callable[[], Awaitable[None]]) -> None:
+        self._background.start(work)
 
     def detach(self, execution: Execution) -> None:
         self._background.start(self._perform_alone, execution)
@@ -100,83 +203,154 @@ class Supervisor:
         try:
             await self.perform(execution)
         except SandboxdError:
-            pass  # whoever waits for it gets the error
+            pass  # the waiting request gets the error
         except Exception:
             log.exception("a detached execution failed")
 
     async def _perform(self, execution: Execution) -> ExecuteResult:
-        ground = execution.ground or await self._find_ground(execution)
+        ground = execution.ground or await self._wait_for_ground(execution)
+        if ground is None:
+            return never_ran(execution.id, execution.request, None, {})
         try:
-            if execution.ground is None and execution.cancelled:
-                return execution.never_ran(ground.backend.name, ground.enforcement)
+            if execution.ground is None and execution.control.cancelled:
+                return never_ran(
+                    execution.id, execution.request, ground.backend.name, ground.enforcement
+                )
+            if not execution.recorded:
+                self._record_start(execution, ground)
             return await execution.run(ground)
+        except SandboxUnavailable:
+            # An engine that is asked to start and to kill a container at once may refuse the start.
+            if not execution.control.cancelled:
+                raise
+            return never_ran(
+                execution.id, execution.request, ground.backend.name, ground.enforcement
+            )
         finally:
             ground.leave()
 
-    async def _find_ground(self, execution: Execution) -> Ground:
+    async def _wait_for_ground(self, execution: Execution) -> Lease | None:
+        """None if it was cancelled meanwhile: sandboxes are opened a few at a time."""
+        with anyio.CancelScope() as execution.control.waiting:
+            try:
+                return await self._find_ground(execution)
+            finally:
+                execution.control.waiting = None
+        return None
+
+    async def _find_ground(self, execution: Execution) -> Lease:
         plan = execution.request.plan
         if execution.sandbox_id is not None:
-            return self._ground_in(self.sandboxes.find(execution.sandbox_id), plan)
-        backend, held = await self._take(select(plan, self.machine.config, self.registry), plan)
-        return self._ground(backend, held, backend.enforcement(plan))
+            place = self.sandboxes.find(execution.sandbox_id)
+            try:
+                return self._ground_in(place, plan)
+            except SandboxUnavailable:
+                self.sandboxes.end(place)
+                raise
+        backend, enforcement, held = await self._take(
+            plan, execution.request.owner, execution.tell_progress
+        )
+        return self._ground(backend, held, enforcement)
 
-    def _ground(self, backend: Backend, held: Held, enforcement: Enforcement) -> Ground:
+    def _ground(self, backend: Backend, held: Held, enforcement: Enforcement) -> Lease:
         released = False
 
         def release() -> None:
             nonlocal released
             if not released:
                 released = True
-                # The answer goes first: starting a task takes a while.
-                asyncio.get_running_loop().call_soon(self.pool.let_go, held.hold)
+                # After the answer was sent: starting a task takes a while.
+                event_loop.call_soon(self.pool.let_go, held.hold)
 
-        return Ground(
-            backend, held.sandbox, enforcement, release, release, guards=self._guards
+        return Lease(
+            backend, held.sandbox, enforcement, release, release, self.mounts, self._guards
         )
 
-    def _ground_in(self, place: PersistentSandbox, plan: Plan) -> Ground:
+    def _ground_in(self, place: PersistentSandbox, plan: Plan) -> Lease:
+        secrets = new_secrets(place.plan)
+        if secrets:
+            raise SandboxUnavailable(
+                f"{secrets[0]} was created after the sandbox, which does not mask it: "
+                "the sandbox is ended",
+                remedy="make another one with sandbox/create",
+            )
         enforcement = place.backend.enforcement(plan)
         place.running += 1
+        watched = place.watched
+        if watched is not None:
+            watched.begin()
 
         def leave() -> None:
+            if watched is not None:
+                watched.end()
             place.running -= 1
             place.last_used = time.monotonic()
 
-        return Ground(
-            place.backend, place.sandbox, enforcement, _keep, leave,
-            linger=self.sandboxes.linger,
+        return Lease(
+            place.backend, place.sandbox, enforcement, _keep, leave, self.mounts,
+            linger=partial(self.sandboxes.linger, watched),
+            settle=watched.settle if watched is not None else None,
         )  # fmt: skip
 
     def _dispose(self, work: Callable[[], None]) -> None:
         self._background.start(anyio.to_thread.run_sync, work)
 
-    async def _take(self, able: Iterable[Backend], plan: Plan) -> tuple[Backend, Held]:
+    async def _take(
+        self, plan: Plan, owner: object, tell: Tell | None
+    ) -> tuple[Backend, Enforcement, Held]:
         failures: list[SandboxUnavailable] = []
-        for backend in able:
-            backend.enforcement(plan)  # PolicyNotSupported before anything is opened
+        for backend, enforcement in select(plan, self.machine.config, self.registry):
             try:
-                return backend, await self.pool.take(backend, plan.sandbox)
+                held = await self.pool.take(backend, plan.sandbox, owner, tell)
+                return backend, enforcement, held
             except SandboxUnavailable as error:
+                if await works_here(backend):
+                    # This backend cannot open this sandbox. Another one would enforce less than
+                    # `manifest/check` says.
+                    raise
                 failures.append(error)
         raise refusal(failures)
 
-    async def create_sandbox(self, plan: Plan, idle_s: float | None) -> PersistentSandbox:
+    async def create_sandbox(
+        self, plan: Plan, idle_s: float | None, session: Session | None = None,
+        place: Place = ANYWHERE, tell: Tell | None = None,
+    ) -> PersistentSandbox:  # fmt: skip
         if self._stopping:
             raise ShuttingDown("the daemon is shutting down", remedy="send the request again later")
         idle = self.sandboxes.admit(idle_s)
-        backend, held = await self._take(select(plan, self.machine.config, self.registry), plan)
+        self.sandboxes.check_name(place.name)
+        backend, _, held = await self._take(plan, session, tell)
         try:
-            made = PersistentSandbox(plan, backend, held.sandbox, held.hold, idle)
+            self.sandboxes.check_name(place.name)
+            able = backend.capabilities
+            judge = Classifier(
+                plan, (), self._bench, isolated=able.isolates, mounts=able.mounts, pty=False
+            )
+            made = PersistentSandbox(plan, backend, held.sandbox, held.hold, idle, judge)
+            made.id = place.id or made.id
+            made.session = session
+            made.scope, made.name, made.connection = place.scope, place.name, place.connection
+            self.recorder.write(
+                "sandbox.created",
+                {"sandbox": made.id, "name": made.name, "scope": made.scope,
+                 "backend": backend.name, "workspace": plan.workspace},
+                session=session.id if session is not None else None, must=True,
+            )  # fmt: skip
         except BaseException:
             self.pool.let_go(held.hold)
             raise
         self.sandboxes.add(made)
         return made
 
+    def _record_sandbox_end(self, ended: PersistentSandbox) -> None:
+        session = ended.session.id if ended.session is not None else None
+        self.recorder.write("sandbox.destroyed", {"sandbox": ended.id}, session=session)
+
     # ending
 
     def abandon(self, owner: object) -> None:
-        """The owner's connection is gone: what it did not detach ends with it."""
+        """End the executions of a connection that has ended, except for detached ones."""
+        self.sandboxes.end_of_connection(owner)
         for execution in self.executions:
             if execution.request.owner is owner and not execution.request.detach:
                 execution.cancel()
@@ -195,21 +369,27 @@ class Supervisor:
         self._guards.close()
 
 
+def _session_id(request: ExecuteRequest) -> str | None:
+    return request.session.id if request.session is not None else None
+
+
 def _keep() -> None:
-    """A persistent sandbox stays."""
+    """A persistent sandbox is not released."""
 
 
 @asynccontextmanager
-async def running(machine: Machine, registry: Registry, bench: Bench) -> AsyncIterator[Supervisor]:
-    """On leaving, every execution and every sandbox is gone."""
+async def running(
+    machine: Machine, registry: Registry, bench: HostTraits, recorder: Recorder
+) -> AsyncIterator[Supervisor]:
+    """When the context ends, every execution and sandbox has ended."""
     async with anyio.create_task_group() as tasks:
-        supervisor = Supervisor(machine, registry, bench, tasks)
-        async with anyio.create_task_group() as keepers:
-            keepers.start_soon(supervisor.pool.keep_filled)
-            keepers.start_soon(supervisor.sandboxes.end_idle)
+        supervisor = Supervisor(machine, registry, bench, tasks, recorder)
+        async with anyio.create_task_group() as reapers:
+            reapers.start_soon(kept_running, supervisor.pool.keep_filled)
+            reapers.start_soon(kept_running, supervisor.sandboxes.end_idle)
             try:
                 yield supervisor
             finally:
                 with anyio.CancelScope(shield=True):
                     await supervisor.stop()
-                keepers.cancel_scope.cancel()
+                reapers.cancel_scope.cancel()

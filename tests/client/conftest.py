@@ -42,7 +42,9 @@ def refuse() -> type[Answer]:
 @pytest.fixture
 def workspace(folder: Path) -> Path:
     path = folder / "project"
-    (path / ".git").mkdir(parents=True)
+    for name in ("objects", "refs"):
+        (path / ".git" / name).mkdir(parents=True)
+    (path / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
     return path
 
 

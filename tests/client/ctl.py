@@ -31,7 +31,8 @@ class Ctl:
         return environment(**more)
 
     def argv(self, command: str, *arguments: str) -> list[str]:
-        options = ["--socket", self.socket_path] if command != "completion" else []
+        named = "--socket" in [flag.name for flag in COMMANDS[command].flags]
+        options = ["--socket", self.socket_path] if named else []
         if "--no-autostart" in [flag.name for flag in COMMANDS[command].flags]:
             options += self.extra
         words = command.split()

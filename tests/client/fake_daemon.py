@@ -147,6 +147,7 @@ class Connection(threading.Thread):
         super().__init__(daemon=True)
         self.owner, self.sock = daemon, sock
         self.lock = threading.Lock()
+        self.gone = False
 
     def send(self, message: Any) -> None:
         raw = message if isinstance(message, bytes) else json.dumps(message).encode() + b"\n"
@@ -164,8 +165,11 @@ class Connection(threading.Thread):
             pass
         finally:
             self.owner.closed.set()
-            for command in list(self.owner.commands.values()):
-                if command.connection is self and not command.params.get("detach"):
+            with self.owner.starting:
+                self.gone = True
+                mine = [c for c in self.owner.commands.values() if c.connection is self]
+            for command in mine:
+                if not command.params.get("detach"):
                     command.cancel()
             self.sock.close()
 
@@ -222,6 +226,8 @@ class FakeDaemon:
         self.requests: dict[Any, Command] = {}
         self.descriptors: dict[Any, list[int]] = {}
         self.closed = threading.Event()
+        # A command that runs and is not listed yet would survive the end of its connection.
+        self.starting = threading.Lock()
         self.handlers: dict[str, Handler] = {
             "initialize": lambda c, p, i: {
                 "server": {"name": "fake", "version": self.version}, "protocol": 1,
@@ -290,14 +296,17 @@ class FakeDaemon:
         params.setdefault("execution_id", f"e{id}")
         fds = self.descriptors.pop(id, [])
         try:
-            command = Command(connection, params, fds)
+            with self.starting:
+                if connection.gone:
+                    raise Answer(-32005, "the client is gone", kind="NotFound")
+                command = Command(connection, params, fds)
+                self.commands[params["execution_id"]] = self.requests[id] = command
         except OSError as error:
             raise Answer(-32004, f"{params['argv'][0]} cannot be executed: {error.strerror}",
                          kind="ExecFailed", errno=error.errno) from None  # fmt: skip
         finally:
             for fd in fds:
                 os.close(fd)
-        self.commands[params["execution_id"]] = self.requests[id] = command
         result = command.run()
         del self.commands[params["execution_id"]]
         return result
@@ -313,7 +322,11 @@ class FakeDaemon:
         for connection in self.connections:
             with suppress(OSError):
                 connection.sock.shutdown(socket.SHUT_RDWR)
-        for command in list(self.commands.values()):
+        with self.starting:
+            for connection in self.connections:
+                connection.gone = True
+            running = list(self.commands.values())
+        for command in running:
             command.cancel()
 
     def methods(self) -> list[str]:

@@ -12,7 +12,14 @@ import textwrap
 
 import pytest
 
-from sandboxd_client import Client, DaemonNotRunning, ServerNotTrusted, autostart, handshake, launch
+from sandboxd_client import (
+    Client,
+    DaemonNotRunning,
+    ServerNotTrusted,
+    autostart,
+    handshake,
+    start_daemon,
+)
 
 STUB = """
 import json, os, signal, socket, sys, threading
@@ -71,7 +78,7 @@ class Place:
 @pytest.fixture
 def place(folder, monkeypatch):
     place = Place(folder)
-    monkeypatch.setattr(launch, "command", place.command)
+    monkeypatch.setattr(start_daemon, "command", place.command)
     yield place
     for start in place.starts():
         try:
@@ -115,19 +122,22 @@ def test_the_environment_is_scrubbed():
         "DEEPSEEK_SANDBOX_MODE": "x",
         "AWS_SECRET_ACCESS_KEY": "s", "LD_PRELOAD": "/evil.so", "PYTHONPATH": "/evil",
     }  # fmt: skip
-    assert launch.environment(caller) == {
+    assert start_daemon.environment(caller) == {
         "PATH": "/bin", "HOME": "/h", "USER": "u", "LANG": "C", "XDG_CONFIG_HOME": "/c",
         "SANDBOXD_CONFIG": "/x.toml",
     }  # fmt: skip
-    assert launch.environment({"SANDBOXD_BACKEND": "landlock"}) == {"SANDBOXD_BACKEND": "landlock"}
+    assert start_daemon.environment({"SANDBOXD_BACKEND": "landlock"}) == {
+        "SANDBOXD_BACKEND": "landlock"
+    }
 
 
 def test_twenty_at_once_make_one_daemon(place):
     script = textwrap.dedent(
         f"""
         import sys
-        from sandboxd_client import autostart, launch
-        launch.command = lambda path: [sys.executable, "-S", {str(place.stub)!r}, "--socket", path]
+        from sandboxd_client import autostart, start_daemon
+        program = [sys.executable, "-S", {str(place.stub)!r}, "--socket"]
+        start_daemon.command = lambda path: [*program, path]
         autostart.open_connection({place.path!r}, client="test").close()
         """
     )
@@ -167,9 +177,9 @@ def test_a_daemon_that_cannot_start_says_why(place):
 def test_a_log_that_grew_is_cut(place):
     (place.folder / "run").mkdir(0o700)
     log = place.folder / "run" / "d.log"
-    log.write_bytes(b"x" * (launch.LOG_KEEP_BYTES + 1))
+    log.write_bytes(b"x" * (start_daemon.LOG_KEEP_BYTES + 1))
     opened(place).close()
-    assert log.stat().st_size < launch.LOG_KEEP_BYTES
+    assert log.stat().st_size < start_daemon.LOG_KEEP_BYTES
 
 
 @pytest.mark.parametrize("how", ["shared", "link", "file"])
@@ -202,7 +212,7 @@ def test_an_idle_daemon_of_another_version_is_replaced(place):
     (place.folder / "run").mkdir(0o700)
     version = place.folder / "run" / "version"
     version.write_text("0.0.1")
-    launch.start(place.path)
+    start_daemon.start(place.path)
     version.unlink()
     sock = opened(place)
     assert handshake.initialize(sock, "test")["server"]["version"] == "0.1.0"
@@ -213,7 +223,7 @@ def test_an_idle_daemon_of_another_version_is_replaced(place):
 def test_what_is_installed_is_replaced_once_and_then_used(place):
     (place.folder / "run").mkdir(0o700)
     (place.folder / "run" / "version").write_text("0.0.1")
-    launch.start(place.path)
+    start_daemon.start(place.path)
     opened(place).close()
     assert len(place.starts()) == 2
 

@@ -57,6 +57,37 @@ def test_a_misspelt_manifest_is_refused_before_it_is_sent(client, fake):
     assert fake.seen == []
 
 
+@pytest.mark.parametrize(
+    ("method", "wrong", "said"),
+    [
+        ("execute", "workspce", r"execute\(\) has no option 'workspce': did you mean 'workspace'"),
+        ("execute", "input", "did you mean 'stdin'"),
+        ("stream", "network", r"a field of the manifest, manifest=\{'network': …\}"),
+        ("start", "colour", "the options are preset, "),
+    ],
+)
+def test_a_misspelt_option_names_the_right_one(client, fake, method, wrong, said):
+    with pytest.raises(TypeError, match=said):
+        getattr(client, method)(["true"], **{wrong: "x"})
+    with pytest.raises(TypeError, match="did you mean 'preset'"):
+        client.check(prest="read-only")
+    assert fake.seen == []
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("env", ["A=1"], "give names with values"),
+        ("stdin", 3, "give text or bytes"),
+        ("manifest", "m.toml", "give a dict of its fields"),
+    ],
+)
+def test_a_value_of_the_wrong_kind_is_named(client, fake, option, value, said):
+    with pytest.raises(TypeError, match=f"{option} is .*: {said}"):
+        client.execute(["true"], **{option: value})
+    assert fake.seen == []
+
+
 def test_a_shell_line_instead_of_words_is_a_mistake(client):
     with pytest.raises(TypeError, match="list of words"):
         client.execute("rm -rf /")
@@ -168,7 +199,7 @@ def test_an_interrupted_execute_ends_the_command(fake):
 
 
 def test_output_that_nobody_reads_stops_the_command(client, fake):
-    """Back-pressure: with nobody reading, what is under way is bounded by the socket's buffer."""
+    """Back-pressure: without a reader, what is in flight is bounded by the socket's buffer."""
     with client.stream(
         ["sh", "-c", "while :; do echo 0123456789012345678901234567890; done"]
     ) as flood:
@@ -252,7 +283,7 @@ def test_a_daemon_that_talks_nonsense_is_a_lost_connection(fake, garbage):
 
 def test_unknown_fields_and_notifications_of_a_newer_daemon_are_ignored(fake):
     def status(connection, params, id):
-        connection.notify("budget/warning", execution_id="x", percent=80)
+        connection.notify("later/method", execution_id="x", percent=80)
         return {**fake.status, "colour": "blue"}
 
     fake.handlers["status"] = status

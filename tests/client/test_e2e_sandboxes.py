@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
+import socket
 import subprocess
 import time
+from contextlib import suppress
 
 import pytest
+from support.requirements import require
 
 pytestmark = [pytest.mark.requires("bubblewrap")]
 
@@ -80,12 +82,67 @@ def test_the_policy_is_the_sandboxs(inside, folder, workspace):
     outside.mkdir()
     line = f"echo x > {outside}/f"
     made = inside("sandbox create", "--write", str(outside), "--env", "A=b", "--json")
+    assert made.returncode == 0, (made.stdout, made.stderr)
     sandbox = json.loads(made.stdout)["sandbox"]
     done = inside("sandbox run", sandbox, "sh", "-c", f"{line}; echo $A")
-    assert (done.stdout, done.returncode) == (b"b\n", 0)
+    assert (done.stdout, done.returncode) == (b"b\n", 0), done.stderr
     assert (outside / "f").read_text() == "x\n"
     assert inside("run", "--sandbox", sandbox, "--write", "/srv", "--", "true").returncode == 125
     assert inside("sandbox destroy", sandbox).returncode == 0
+
+
+def test_a_server_in_a_named_sandbox_is_reached_from_outside(inside, workspace):
+    (workspace / "page").write_text("served\n")
+    assert inside("sandbox create", "--name", "web").returncode == 0
+    try:
+        assert b" web " in inside("sandbox list").stdout
+        server = ["-e", "PORT=8000", "-c", "exec python3 -u -m http.server $PORT --bind 127.0.0.1"]
+        made = inside("sandbox run", "web", "--detach", "--name", "server", *server)
+        assert (made.stdout, made.returncode) == (b"server\n", 0), made.stderr
+        for flags in ([], ["--tcp"]):
+            endpoint = inside("sandbox forward", *flags, "web", "8000").stdout.decode().strip()
+            assert fetched(endpoint, "/page") == b"served\n"
+        assert inside("sandbox unforward", "web", endpoint).returncode == 0
+        assert inside("sandbox unforward", "web", endpoint).returncode == 2
+        with pytest.raises(ConnectionRefusedError):
+            connected(endpoint)
+        one = json.loads(inside("sandbox list", "--json").stdout)["sandboxes"][-1]["sandbox"]
+        assert inside("sandbox run", one[:10], "cat", "page").stdout == b"served\n"
+        again = inside("sandbox create", "--name", "web")
+        assert again.returncode == 125
+        assert b"--name" in again.stderr
+    finally:
+        assert inside("sandbox destroy", "web").returncode == 0
+
+
+def connected(endpoint: str) -> socket.socket:
+    if endpoint.startswith("/"):
+        made = socket.socket(socket.AF_UNIX)
+        made.connect(endpoint)
+        return made
+    host, _, port = endpoint.rpartition(":")
+    return socket.create_connection((host, int(port)))
+
+
+def fetched(endpoint: str, path: str) -> bytes:
+    """The body; the server may not listen yet, then the connection ends at once."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        with connected(endpoint) as link, suppress(ConnectionError):
+            link.sendall(f"GET {path} HTTP/1.0\r\n\r\n".encode())
+            answer = b"".join(iter(lambda link=link: link.recv(65536), b""))
+            if answer:
+                return answer.partition(b"\r\n\r\n")[2]
+        time.sleep(0.05)
+    raise AssertionError("nothing answered")
+
+
+def test_a_command_in_a_sandbox_may_have_less_time(inside, sandbox):
+    done = inside("sandbox run", "--timeout", "200ms", sandbox, "--", "sleep", "600")
+    assert done.returncode == 124
+    refused = inside("sandbox run", sandbox, "--net", "all", "--", "true")
+    assert refused.returncode == 125
+    assert b"sandbox run has no option --net" in refused.stderr
 
 
 def test_an_idle_sandbox_ends(inside):
@@ -121,6 +178,28 @@ def test_a_shell_says_where_one_is_and_ends_its_sandbox(inside, screen, workspac
     assert shown.end() == 6
     assert shown.mode() == shown.before
     assert listed(inside) == before
+
+
+def test_denials_are_told_while_a_shell_goes_on(inside, screen, folder):
+    (folder / "readable").mkdir()
+    shown = screen(inside.argv("shell", "--read", str(folder / "readable")))
+    shown.until(b"(sandbox) ")
+    shown.type(f"touch {folder}/readable/x\n".encode())
+    shown.until(b"could not be written")
+    assert b"\nsandboxctl: \x1b[33mperhaps denied\x1b[0m" in shown.shown, "after touch's own line"
+    shown.type(b"echo still-$((40 + 2))\n")
+    shown.until(b"still-42")
+    shown.type(b"exit\n")
+    assert shown.end() in (0, 1)
+    assert shown.shown.count(b"could not be written") == 1, "it is told once"
+
+
+def test_no_color_is_respected(inside, folder, screen):
+    (folder / "readable").mkdir()
+    words = inside.argv("run", "--read", str(folder / "readable"))
+    shown = screen(["env", "NO_COLOR=1", *words, "--", "touch", f"{folder}/readable/x"])
+    shown.until(b"sandboxctl: perhaps denied: ")
+    assert shown.end() == 1
 
 
 def test_what_a_shell_left_in_the_background_ends_with_it(ctl, daemon, screen):
@@ -187,8 +266,7 @@ def test_a_shell_command(inside):
 
 @pytest.fixture
 def agent(folder):
-    if shutil.which("ssh-agent") is None:
-        pytest.skip("ssh-agent is not installed")
+    require("ssh-agent")
     path = folder / "agent"
     with subprocess.Popen(["ssh-agent", "-D", "-a", path], stdout=subprocess.DEVNULL) as process:
         deadline = time.monotonic() + 10

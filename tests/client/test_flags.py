@@ -53,7 +53,6 @@ def test_two_dashes_allow_a_command_with_a_leading_dash():
         (["--read"], "write --read PATH"),
         (["--quiet=1", "true"], "write --quiet alone"),
         (["--base", "all", "true"], "it is one of minimal, host"),
-        ([], "see sandboxctl run --help"),
     ],
 )
 def test_a_mistake_is_named_with_what_would_be_right(arguments, hint):
@@ -74,7 +73,9 @@ def test_flags_may_follow_the_operand_of_other_commands():
 def test_the_workspace_is_the_git_root(home, monkeypatch):
     deep = home / "project" / "src" / "deep"
     deep.mkdir(parents=True)
-    (home / "project" / ".git").write_text("gitdir: elsewhere")  # a worktree has a file
+    (home / "elsewhere").mkdir()
+    (home / "elsewhere" / "HEAD").write_text("ref: refs/heads/main\n")
+    (home / "project" / ".git").write_text("gitdir: ../elsewhere\n")  # a worktree has a file
     monkeypatch.chdir(deep)
     params = asked()
     assert params["preset"] == "workspace-write"
@@ -86,6 +87,37 @@ def test_the_workspace_is_the_current_folder_without_git(home, monkeypatch):
     (home / "plain").mkdir()
     monkeypatch.chdir(home / "plain")
     assert asked()["workspace"] == str(home / "plain")
+
+
+@pytest.mark.parametrize("what", ["nothing in it", "a file without a git dir", "a dangling link"])
+def test_a_git_that_is_no_repository_makes_no_workspace(home, monkeypatch, what):
+    deep = home / "project" / "deep"
+    deep.mkdir(parents=True)
+    pointer = home / "project" / ".git"
+    if what == "nothing in it":
+        pointer.mkdir()
+    elif what == "a file without a git dir":
+        pointer.write_text("gitdir: /nonexistent\n")
+    else:
+        pointer.symlink_to("/nonexistent")
+    monkeypatch.chdir(deep)
+    assert asked()["workspace"] == str(deep)
+
+
+@pytest.mark.requires("root")
+@pytest.mark.parametrize("whose", ["pointer", "folder"])
+def test_a_repository_of_another_user_above_makes_no_workspace(home, monkeypatch, whose):
+    """As in a shared /tmp, where every user can put a .git above the folders of others."""
+    deep = home / "project" / "deep"
+    deep.mkdir(parents=True)
+    pointer = home / "project" / ".git"
+    for name in ("objects", "refs"):
+        (pointer / name).mkdir(parents=True)
+    (pointer / "HEAD").write_text("ref: refs/heads/main\n")
+    monkeypatch.chdir(deep)
+    assert asked()["workspace"] == str(home / "project")
+    os.chown(pointer if whose == "pointer" else pointer.parent, 12345, 12345)
+    assert asked()["workspace"] == str(deep)
 
 
 def test_a_git_folder_in_the_home_folder_does_not_make_it_the_workspace(home, monkeypatch):
@@ -168,23 +200,58 @@ def test_network_words():
     for mixed in (["deny", "a.example"], ["deny,inherit"], [""]):
         with pytest.raises(UsageError):
             network(mixed)
+    assert network(["all"]) == {"kind": "inherit"}
+    assert network(["gitlab", "db:5432"]) == {"kind": "allow_hosts", "hosts": ["gitlab", "db:5432"]}
 
 
 @pytest.mark.parametrize(
-    ("text", "value"), [("30", 30), ("30s", 30), ("500ms", 0.5), ("5m", 300), ("1.5h", 5400)]
+    ("word", "meant"), [("al", "all"), ("non", "none"), ("allow", "all"), ("any", "all")]
+)
+def test_a_misspelt_word_is_no_host(word, meant):
+    with pytest.raises(UsageError) as caught:
+        network([word])
+    assert f"did you mean --net {meant}?" in caught.value.hint
+    assert network([f"{word}:443"]) == {"kind": "allow_hosts", "hosts": [f"{word}:443"]}
+
+
+def test_a_manifest_that_shows_a_part_of_this_folder_starts_here(home, monkeypatch):
+    (home / "project" / "data").mkdir(parents=True)
+    monkeypatch.chdir(home / "project")
+    for shown, cwd in (
+        ("data", str(home / "project")),
+        ("..", str(home / "project")),
+        ("/usr", None),
+    ):
+        Path("m.toml").write_text(f'[sandbox]\nfs_read_allow = ["{shown}"]\n')
+        assert asked("--manifest", "m.toml").get("cwd") == cwd
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("30", 30),
+        ("30s", 30),
+        ("500ms", 0.5),
+        ("5m", 300),
+        ("1.5h", 5400),
+        ("1h30m", 5400),
+        ("1h 30m", 5400),
+    ],
 )
 def test_times(text, value):
     assert seconds(text, "--timeout") == value
 
 
 @pytest.mark.parametrize(
-    ("text", "value"), [("1", 1), ("4k", 4096), ("256M", 1 << 28), ("2GiB", 1 << 31)]
+    ("text", "value"), [("65536", 65536), ("4k", 4096), ("256M", 1 << 28), ("2GiB", 1 << 31)]
 )
 def test_sizes(text, value):
     assert size_bytes(text, "--memory") == value
 
 
-@pytest.mark.parametrize("text", ["", "s", "-1", "0", "1e9", "5y", "1.2.3", "٣", "nan", "inf"])
+@pytest.mark.parametrize(
+    "text", ["", "s", "-1", "0", "1e9", "5y", "1h30", "1.2.3", "٣", "nan", "inf"]
+)
 def test_what_is_no_amount_is_refused(text):
     for reader in (seconds, size_bytes, count):
         with pytest.raises(UsageError):
@@ -244,5 +311,11 @@ def test_a_wrong_manifest_is_refused_here(project, text):
     (project / "tool.toml").write_text(text)
     with pytest.raises(ManifestInvalid, match=r"^tool\.toml: "):
         asked("--manifest", "tool.toml")
-    with pytest.raises(ManifestInvalid, match="cannot be read"):
+    with pytest.raises(UsageError, match="cannot be read"):
         asked("--manifest", "missing.toml")
+
+
+def test_a_size_without_a_unit_names_the_one_that_was_meant():
+    with pytest.raises(UsageError) as refused:
+        size_bytes("50", "--memory")
+    assert refused.value.hint == "write --memory 50M"

@@ -56,24 +56,50 @@ def test_refusal_is_125_with_error_cause_and_hint(ctl, fake, refuse):
     assert json.loads(shown.stdout)["error"]["data"]["kind"] == "PathDenied"
 
 
-def test_denials_are_told_in_one_line_with_the_flags_that_allow_them(ctl, fake):
+def test_denials_are_told_one_line_each_with_the_flags_that_allow_them(ctl, fake):
     run = fake.handlers["execute"]
     denials = [
         {"kind": "filesystem_write", "operation": "open", "target": "/etc/x y", "layer": "mount",
-         "evidence": "policy", "confidence": "high", "message": "m",
+         "evidence": "policy", "confidence": "high", "message": "one",
          "remedy": {"fs_write_allow": ["/etc/x y"]}},
         {"kind": "network", "operation": "connect", "target": "example.com:443", "layer": "gate",
-         "evidence": "gate", "confidence": "high", "message": "m",
+         "evidence": "gate", "confidence": "high", "message": "two",
          "remedy": {"network": {"kind": "allow_hosts", "hosts": ["example.com"]}}},
     ]  # fmt: skip
     fake.handlers["execute"] = lambda c, p, i: {**run(c, p, i), "denials": denials}
     done = ctl("run", "--", "sh", "-c", "exit 3")
     assert done.returncode == 3
     assert done.stderr == (
-        b"sandboxctl: denied: writing /etc/x y, connecting to example.com:443; "
-        b"to allow it add: --write '/etc/x y' --net example.com\n"
+        b"sandboxctl: denied: one\nsandboxctl: denied: two\n"
+        b"sandboxctl: to allow it add: --write '/etc/x y' --net example.com\n"
     )
     assert ctl("run", "--quiet", "--", "true").stderr == b""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["ls | head"], "sandboxctl run -- sh -c 'ls | head'"),
+        (["no-such-program-here"], "no folder of your PATH has it either"),
+        (["--read", "/no/such", "true"], "error: --read: /no/such does not exist"),
+        (["--sandbox", "sb-no", "true"], "sandboxctl sandbox list shows those that exist"),
+        (["--memory", "50", "true"], "write --memory 50M"),
+        (["--manifest", "no.toml", "true"], "--manifest no.toml cannot be read: No such file"),
+        (["--cwd", "/no/such", "true"], "--cwd: /no/such does not exist"),
+    ],
+)
+def test_an_error_speaks_of_what_was_typed(inside, arguments, told):
+    done = inside("run", *arguments)
+    assert done.returncode in (125, 127)
+    assert told in done.stderr.decode()
+    assert "the field is" not in done.stderr.decode()
+
+
+def test_sudo_in_a_sandbox_is_explained(inside):
+    """Whether the machine has sudo (it then exits with 1) or not (127)."""
+    done = inside("run", "sudo", "ls")
+    assert done.returncode in (1, 127)
+    assert "nothing in a sandbox can become root" in done.stderr.decode()
 
 
 @pytest.mark.parametrize(

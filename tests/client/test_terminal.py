@@ -136,7 +136,7 @@ def test_a_typed_line_and_end_of_file_reach_a_command_on_pipes(ctl, screen):
 
 
 def test_keys_for_a_pager_are_left_to_the_pager(ctl, screen, fake):
-    """Somebody else in the pipeline switched the terminal: what is typed is not ours to read."""
+    """Another program in the pipeline switched the terminal: what is typed is not ours to read."""
     line = " ".join(ctl.argv("run", "--", "sh", "-c", "'echo up; sleep 60'"))
     keys = "dd bs=1 count=3 < /dev/tty 2>/dev/null"
     pager = f"stty -icanon -echo < /dev/tty; head -n 1; {keys}; echo .read"

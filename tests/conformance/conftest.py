@@ -6,19 +6,20 @@ Then there is nothing to show, and the test has passed; it is never skipped. Wit
 demands what only "enforced" promises. `@pytest.mark.asks("base")` is for tests that show something
 else: there, too, a backend may refuse.
 
-What a backend that says "enforced" and does nothing gets is in test_liars.py: every one of these
-tests fails.
+What a backend that says "enforced" and does nothing gets is in test_faulty_backends.py: every one
+of these tests fails.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
-from support.backends import HERE, running_backend
+from support.backends import ATTACHED, HERE, REMOTE, STAND_IN, running_backend
 from support.daemon import Daemon, running_daemon
-from support.liars import impersonated, liar_options
+from support.faulty_backends import faulty_options, impersonated
 from support.subject import NotHeld, Subject
 
 
@@ -31,7 +32,31 @@ def pytest_configure(config: pytest.Config) -> None:
     )
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+_NOT_RUN = pytest.StashKey[list[str]]()
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    for line in config.stash.get(_NOT_RUN, []):
+        terminalreporter.write_line(f"not run: {line}")
+
+
+def _leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Over a stand-in (for sandbox-exec, for a server) some tests are listed instead of run."""
+    if REMOTE in os.environ:
+        from support.opensandbox_selection import why_not
+    else:
+        from macos.stand_in.selection import why_not
+
+    reasons = {item.nodeid: why_not(item.nodeid) for item in items}
+    out = [item for item in items if reasons[item.nodeid] is not None]
+    config.stash[_NOT_RUN] = [f"{item.nodeid}: {reasons[item.nodeid]}" for item in out]
+    config.hook.pytest_deselected(items=out)
+    items[:] = [item for item in items if reasons[item.nodeid] is None]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """What a backend promises it promises root, too. Where nothing is held nothing differs."""
     here = Path(__file__).parent
     for item in items:
@@ -39,6 +64,28 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             name = item.callspec.params.get("backend_daemon") if hasattr(item, "callspec") else None
             if name not in (None, "none"):
                 item.add_marker(pytest.mark.isolation)
+    _leave_out_variants(config, items)
+    if STAND_IN in os.environ or REMOTE in os.environ:
+        _leave_out(config, items)
+
+
+# What these show is decided by the engine's create call, which is the same for both ways to run
+# a command in a container. For the second way one variant of each test is enough.
+_OF_THE_CONTAINER = {"test_base", "test_files", "test_network", "test_place", "test_presets"}
+
+
+def _leave_out_variants(config: pytest.Config, items: list[pytest.Item]) -> None:
+    seen, out = set(), []
+    for item in items:
+        if isinstance(item, pytest.Function) and item.path.stem in _OF_THE_CONTAINER:
+            given = item.callspec.params if hasattr(item, "callspec") else {}
+            if given.get("backend_daemon") == ATTACHED:
+                test = (item.path, item.originalname)
+                if test in seen:
+                    out.append(item)
+                seen.add(test)
+    config.hook.pytest_deselected(items=out)
+    items[:] = [item for item in items if item not in set(out)]
 
 
 @pytest.hookimpl(wrapper=True)
@@ -52,13 +99,13 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
 
 @pytest.fixture(scope="session", params=HERE)
 def backend_daemon(request: pytest.FixtureRequest) -> Iterator[tuple[str, Daemon]]:
-    """One daemon for all tests of a backend. See support/liars.py for the impersonated one."""
+    """One daemon for all tests of a backend; the impersonated one: faulty_backends.py."""
     name = request.param
     if impersonated() is None:
         with running_backend(name, env={"TEST_SECRET": "of the daemon"}) as daemon:
             yield name, daemon
     elif name == impersonated():
-        with running_daemon(**liar_options(name)) as daemon:
+        with running_daemon(**faulty_options(name)) as daemon:
             yield name, daemon
     else:
         pytest.skip("another backend is impersonated")

@@ -163,10 +163,10 @@ FIELDS = ["fs_read_allow", "fs_write_allow", "fs_deny"]
     "path", ["relative", "", "~/x", "/missing-from-this-machine", "/a\0b", "/a\nb"]
 )
 def test_a_bad_path_is_refused_before_anything_runs(
-    subject: Subject, field: str, path: str
+    subject: Subject, workspace: Path, field: str, path: str
 ) -> None:
     with pytest.raises(RpcError) as refusal:
-        subject.run("true", manifest={field: ["/usr", path]})
+        subject.run("true", manifest={field: [str(workspace), path]})
     assert refusal.value.kind == "PathDenied"
     assert refusal.value.field == f"{field}[1]"
     assert refusal.value.message

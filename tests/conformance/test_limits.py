@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support.liars import impersonated
+from support.faulty_backends import impersonated
 from support.rpc import RpcError
 from support.runs import Ran
 from support.subject import Subject
@@ -17,7 +17,7 @@ BACKSTOP = {"base": "minimal", "timeout": 3 if impersonated() else 20}
 
 def told(ran: Ran, kind: str) -> bool:
     """Whether a denial says so. Without any sandbox nothing is denied, things just end."""
-    if ran.enforcement["base"] == "none":
+    if ran.raw["backend"] == "none":
         return ran.denials == []
     return [denial["kind"] for denial in ran.denials] == [kind]
 
@@ -51,6 +51,64 @@ while not os.WIFSIGNALED(os.wait()[1]):
 """
     ran = subject.python(code, manifest={"max_memory_bytes": 120 * MIB, **BACKSTOP})
     assert ran.outcome == "memory", ran.story
+
+
+FILL = f"""
+import os, sys, time
+def fill(fd):
+    for _ in range(150): os.write(fd, b"x" * {MIB})
+"""
+HELD = "time.sleep(15)"
+# What keeps memory without a process that maps it.
+UNMAPPED = {
+    "memfd": "fill(os.memfd_create('x'))",
+    "tmp": "fill(os.open('/tmp/x', os.O_CREAT | os.O_WRONLY))",
+    "removed": "fd = os.open('/tmp/x', os.O_CREAT | os.O_RDWR); os.unlink('/tmp/x'); fill(fd)",
+    "shm": "fill(os.open('/dev/shm/x', os.O_CREAT | os.O_WRONLY))",
+}
+
+
+def unmapped(subject: Subject, kind: str) -> Ran:
+    manifest = {"max_memory_bytes": 64 * MIB, "tmp_bytes": 512 * MIB, **BACKSTOP}
+    return subject.python("\n".join([FILL, UNMAPPED[kind], HELD]), manifest=manifest)
+
+
+@pytest.mark.holds("max_memory_bytes")
+def test_a_memfd_counts(subject: Subject) -> None:
+    ran = unmapped(subject, "memfd")
+    assert ran.outcome == "memory", ran.story
+
+
+@pytest.mark.holds("tmp_bytes")
+@pytest.mark.parametrize("kind", ["tmp", "removed", "shm"])
+def test_a_file_in_memory_counts(subject: Subject, kind: str) -> None:
+    """Where the sandbox has file systems of its own; elsewhere temporary files are on a disk."""
+    ran = unmapped(subject, kind)
+    assert ran.outcome == "memory", ran.story
+
+
+def full(subject: Subject, folder: str, field: str) -> None:
+    code = f"{FILL}\nfill(os.open(sys.argv[1], os.O_CREAT | os.O_WRONLY))"
+    ran = subject.python(code, f"{folder}/x", manifest={field: 20 * MIB, **BACKSTOP})
+    assert ran.exited(1), ran.story
+    assert "No space left on device" in ran.stderr
+    if ran.raw["backend"] != "docker":
+        (denial,) = ran.denials
+        assert (denial["kind"], denial["target"]) == ("file_size", folder)
+        assert denial["evidence"] == "kernel"
+        assert denial["remedy"] == {field: 40 * MIB}
+    ran = subject.python(code, f"{folder}/x", manifest={field: 200 * MIB, **BACKSTOP})
+    assert ran.exited(0), ran.story
+
+
+@pytest.mark.holds("tmp_bytes")
+def test_the_size_of_tmp_is_what_was_asked_for(subject: Subject) -> None:
+    full(subject, "/tmp", "tmp_bytes")
+
+
+@pytest.mark.holds("shm_bytes")
+def test_the_size_of_dev_shm_is_what_was_asked_for(subject: Subject) -> None:
+    full(subject, "/dev/shm", "shm_bytes")
 
 
 def test_memory_below_the_limit_is_left_alone(subject: Subject) -> None:
@@ -145,6 +203,7 @@ def test_the_flood_counts_over_both_streams(subject: Subject) -> None:
 
 
 LIMITS = ["max_memory_bytes", "max_cpu_secs", "max_processes", "max_file_bytes", "max_output_bytes"]
+LIMITS += ["tmp_bytes", "shm_bytes"]
 
 
 @pytest.mark.parametrize("field", [*LIMITS, "timeout"])

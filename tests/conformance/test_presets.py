@@ -8,7 +8,9 @@ import pytest
 from support.rpc import RpcError
 from support.subject import Subject
 
-PRESET_FIELDS = {"fs_read_allow", "fs_write_allow", "network", "syscall_policy"}
+PRESET_FIELDS = {
+    "fs_read_allow", "fs_write_allow", "network", "syscall_policy", "max_processes"
+}  # fmt: skip
 
 
 def test_read_only_reads_the_machine(subject: Subject) -> None:

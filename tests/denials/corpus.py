@@ -15,10 +15,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from sandboxd.denials import Facts, HostView, Setting, StreamScanner
-from sandboxd.policy.layout import Host, Kind, Layout, Place, layout
+from sandboxd.denials import HostView, RunEvidence, Setting, StreamScanner
+from sandboxd.policy.mounts.mount_plan import Host, Mount, MountKind, MountPlan, mount_plan
 from sandboxd.policy.plan import (
     Access,
     Grant,
@@ -33,6 +31,7 @@ from sandboxd.policy.plan import (
 from sandboxd_proto.denial import Denial
 from sandboxd_proto.manifest import SyscallPolicy
 
+DATA = Path(__file__).resolve().parent / "data"
 RECORDED_ROOT = "/home/user/corpus"
 RECORDED_PID = 18782  # a process of the host while the recording was made
 
@@ -101,26 +100,14 @@ _BOUND = {
 }
 
 
-def shared() -> Path:
-    """The folder with the records; where CI promises it, its absence is a failure."""
-    given = os.environ.get("SANDBOXD_SHARED")
-    found = Path(given) if given else Path(__file__).resolve().parents[3] / "shared"
-    if (found / "denials.jsonl").is_file():
-        return found
-    message = f"the recorded runs are not at {found} (SANDBOXD_SHARED names their folder)"
-    if os.environ.get("CI") or "denials" in os.environ.get("SANDBOXD_TEST_REQUIRE", ""):
-        pytest.fail(message, pytrace=False)
-    pytest.skip(message)
-
-
 def records() -> list[Record]:
-    with open(shared() / "denials.jsonl", encoding="utf-8") as file:
+    with open(DATA / "denials.jsonl", encoding="utf-8") as file:
         return [_record(json.loads(line)) for line in file if line.strip()]
 
 
 def lay_out(root: Path) -> None:
     """The files that the commands were recorded on."""
-    script = shared() / "denials_fixture.py"
+    script = DATA / "denials_fixture.py"
     spec = importlib.util.spec_from_file_location("denials_fixture", script)
     assert spec is not None
     assert spec.loader is not None
@@ -145,18 +132,17 @@ def setting_of(record: Record, fixture: Path) -> Setting:
         argv=record.argv,
         cwd=f"{RECORDED_ROOT}/ws",
         filter_loaded="seccomp" in manifest,
-        userns_disabled="--disable-userns" in manifest.get("raw", ()),
     )
 
 
-def facts_of(record: Record) -> Facts:
+def facts_of(record: Record) -> RunEvidence:
     row = record.row
     code, timed_out = row["exit"], bool(row["timed_out"])
     ran = row["child_exit_reported"] is not None or timed_out
     # bwrap told a signal as 128+n; the exact status is what the daemon would have.
     number = row["signal"] if code is None else (code - 128 if code > 128 else None)
     oom = "oom_kill" in json.dumps(row.get("evidence", {}))
-    return Facts(
+    return RunEvidence(
         outcome="timeout" if timed_out else "signaled" if number else "exited",
         exit_code=None if number else code,
         signal=number,
@@ -227,13 +213,15 @@ def _plan(manifest: dict[str, Any], spec: SandboxSpec) -> Plan:
     )
 
 
-def _layout(manifest: dict[str, Any], spec: SandboxSpec) -> Layout:
+def _layout(manifest: dict[str, Any], spec: SandboxSpec) -> MountPlan:
     if manifest["fs"] == "strict":
         links = (("/bin", "usr/bin"), ("/sbin", "usr/sbin"), ("/lib", "usr/lib"))
-        return layout(spec, Host(system=(("/usr", None), *links), homes=("/home",)))
+        return mount_plan(spec, Host(system=(("/usr", None), *links), homes=("/home",)))
     # The recording hid no home folder: the whole root was there, read-only.
-    ours = layout(spec, Host(system=(), homes=())).places
-    return Layout([*(p for p in ours if p.kind not in {Kind.HIDDEN}), Place("/", Kind.SYSTEM)])
+    ours = mount_plan(spec, Host(system=(), homes=())).places
+    return MountPlan(
+        [*(p for p in ours if p.kind not in {MountKind.HIDDEN}), Mount("/", MountKind.SYSTEM)]
+    )
 
 
 def host_of(fixture: Path) -> HostView:

@@ -81,18 +81,19 @@ OURS = [
     ("ssh: Could not resolve hostname example.org: Name or service not known",
      NETWORK, "example.org"),
     ("Error: connect ENETUNREACH 1.1.1.1:443 - Local (0.0.0.0:0)", NETWORK, "1.1.1.1"),
-    ("npm error request to https://registry.npmjs.org/x failed, reason: getaddrinfo EAI_AGAIN "
-     "registry.npmjs.org", NETWORK, "registry.npmjs.org"),
+    ("npm error request to https://registry.example.org/x failed, reason: getaddrinfo EAI_AGAIN "
+     "registry.example.org", NETWORK, "registry.example.org"),
     ("java.net.UnknownHostException: example.org: Name or service not known",
      NETWORK, "example.org"),
-    ("urllib3.exceptions.NewConnectionError: HTTPSConnection(host='pypi.org', port=443): Failed "
-     "to establish a new connection: [Errno 101] Network is unreachable", NETWORK, "pypi.org"),
-    ("  [6] Couldn't resolve host name (Could not resolve host: index.crates.io)",
-     NETWORK, "index.crates.io"),
-    ("go: x: Get \"https://proxy.golang.org/x\": dial tcp: lookup proxy.golang.org on [::1]:53: "
-     "read udp [::1]:4->[::1]:53: read: connection refused", NETWORK, "proxy.golang.org"),
-    ("Err:1 http://deb.debian.org/debian sid InRelease  Temporary failure resolving "
-     "'deb.debian.org'", NETWORK, "deb.debian.org"),
+    ("urllib3.exceptions.NewConnectionError: HTTPSConnection(host='index.example.org', port=443): "
+     "Failed to establish a new connection: [Errno 101] Network is unreachable",
+     NETWORK, "index.example.org"),
+    ("  [6] Couldn't resolve host name (Could not resolve host: crates.example.org)",
+     NETWORK, "crates.example.org"),
+    ("go: x: Get \"https://proxy.example.org/x\": dial tcp: lookup proxy.example.org on [::1]:53: "
+     "read udp [::1]:4->[::1]:53: read: connection refused", NETWORK, "proxy.example.org"),
+    ("Err:1 http://deb.example.org/debian sid InRelease  Temporary failure resolving "
+     "'deb.example.org'", NETWORK, "deb.example.org"),
     ("socket.gaierror: [Errno -3] Temporary failure in name resolution", NETWORK, None),
 ]  # fmt: skip
 
@@ -122,3 +123,41 @@ NOT_OURS = [
     "Bad address",
     "su: Authentication failure",
 ]
+
+# Lines that an attacker plants in a log, a commit message or a test's name.
+PLANTED = [
+    "bash: /h/u/.ssh/id: Permission denied",
+    "bash: line 1: /h/u/.ssh/id: No such file or directory",
+    "cat: /h/u/.ssh/id: No such file or directory",
+    "touch: cannot touch '/h/u/.bashrc': Read-only file system",
+    "cat: /h/u/notes.txt: No such file or directory",
+    "touch: cannot touch '/w/out/x': Read-only file system",
+    "bash: line 1: .git/hooks/pre-commit: Read-only file system",
+    "curl: (6) Could not resolve host: evil.example.net",
+    "ssh: connect to host evil.example.net port 22: Network is unreachable",
+    "socket.gaierror: [Errno -3] Temporary failure in name resolution",
+    "strace: ptrace(PTRACE_SEIZE, 12): Operation not permitted",
+    "bash: line 1:     3 Bad system call         ./x",
+    "MemoryError",
+    "open: Read-only file system",
+    "bash: line 1: cargo: command not found",
+    "Error: EACCES: permission denied, open '/h/u/.ssh/id'",
+]
+
+# Sentences with a reason in which a word stands where programs put a path.
+MISLEADING = [
+    "error: permission denied",
+    "npm ERR! code EACCES",
+    "npm error code EROFS",
+    "fatal: permission denied",
+    "Warning: read-only file system",
+    "the build failed: no such file or directory",
+    "remote: Permission denied to somebody",
+    "ERROR - permission denied",
+]
+
+LOCALE = [
+    ("de", "touch: '/w/out/x' kann nicht berührt werden: Das Dateisystem ist nur lesbar"),
+    ("fr", "touch: impossible de faire un touch '/w/out/x': Système de fichiers accessible en "
+           "lecture seulement"),
+]  # fmt: skip

@@ -22,7 +22,11 @@ ALSO_TRUE = {110: "timeout"}
 
 @dataclass
 class Score:
-    """Counted by record and kind: a wrong kind is a false alarm and a miss."""
+    """Counted by record and kind: a wrong kind is a false alarm and a miss.
+
+    Low confidence is a hint and does not count, except for a command that exited 0: what it prints
+    is never surer.
+    """
 
     right: Counter[str] = field(default_factory=Counter)
     false_alarm: Counter[str] = field(default_factory=Counter)
@@ -31,9 +35,10 @@ class Score:
     targets_wrong: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
 
-    def add(self, record: Record, denials: list[Denial]) -> None:
+    def add(self, record: Record, denials: list[Denial], *, exit_code: int | None) -> None:
         # A sandbox that could not be set up denied nothing: the command never ran.
         found = [d for d in denials if d.kind != "sandbox_error"]
+        found = [d for d in found if d.confidence != "low" or exit_code == 0]
         kinds = {LABEL.get(d.kind, d.kind) for d in found}
         if record.id in ALSO_TRUE and ALSO_TRUE[record.id] in kinds and record.truth:
             kinds = (kinds - {ALSO_TRUE[record.id]}) | {record.truth}

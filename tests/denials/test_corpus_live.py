@@ -23,7 +23,7 @@ from denials import corpus
 from denials.scoring import Score
 from support.daemon import Daemon, running_daemon
 
-from sandboxd.denials.commandline import CommandLine
+from sandboxd.denials.text.command_line import CommandLine
 from sandboxd_proto.denial import Denial
 
 pytestmark = [
@@ -123,7 +123,8 @@ def score(live: Live, *, explain: bool) -> Score:
             files.restore()
             record = original.moved_to(str(live.root))
             result = connection.call("execute", request(record, live.root, explain=explain))
-            found.add(record, msgspec.convert(result["denials"], list[Denial]))
+            denials = msgspec.convert(result["denials"], list[Denial])
+            found.add(record, denials, exit_code=result["exit_code"])
     assert "Traceback" not in live.daemon.log, live.daemon.log
     print(f"\nexplain: {explain}; not run: {skipped.total()} ({dict(skipped)})\n{found.table()}")
     return found

@@ -6,7 +6,7 @@ import pytest
 from denials.messages import NETWORK, NOT_OURS, OURS, READ, WRITE
 from denials.settings import denials, host, setting
 
-from sandboxd.denials import Facts
+from sandboxd.denials import RunEvidence
 from sandboxd.policy.plan import Limits, NetworkRule
 
 
@@ -67,7 +67,20 @@ def test_eperm_of_a_system_call_needs_a_loaded_filter() -> None:
     assert denials(setting(), text) == []
     (found,) = denials(setting(filter_loaded=True, syscall_policy="baseline"), text)
     assert (found.kind, found.target, found.layer) == ("syscall", "ptrace", "seccomp")
-    assert found.remedy == {"syscall_policy": "inherit"}
+    assert found.remedy is None  # a weaker filter is not proposed by the command's word
+    assert "weaker filter" in found.message
+
+
+def test_a_name_that_holds_a_word_of_a_failed_test_is_a_name() -> None:
+    for name in ("expected.txt", "assert", "expected"):
+        (found,) = denials(setting(), f"cp: cannot create '/w/out/{name}': Read-only file system\n")
+        assert found.target == f"/w/out/{name}"
+    for line in (
+        "AssertionError: '/w/out/x: Read-only file system' != ''",
+        "- /w/out/x: Read-only file system",
+        "expected '/w/out/x: Read-only file system'",
+    ):
+        assert denials(setting(), line + "\n") == []
 
 
 def test_a_child_that_died_of_a_filtered_call_is_told_from_a_sentence_about_it() -> None:
@@ -108,12 +121,13 @@ def test_a_limit_is_believed_from_text_only_when_it_was_set(
 
 def test_a_sentence_on_stdout_is_data_and_an_error_line_is_not() -> None:
     prose = "The touch: cannot touch '/w/out/x' message Read-only file system means that\n"
-    assert denials(setting(), stdout=prose, facts=Facts(exit_code=0)) == []
+    assert denials(setting(), stdout=prose, facts=RunEvidence(exit_code=0)) == []
     line = "touch: cannot touch '/w/out/x': Read-only file system\n"
-    (found,) = denials(setting(), stdout=line, facts=Facts(exit_code=0))
-    assert found.confidence == "medium"
+    assert denials(setting(), stdout=line, facts=RunEvidence(exit_code=0)) == []
+    (alone,) = denials(setting(), stdout=line)
+    assert (alone.confidence, alone.remedy) == ("low", None)
     (merged,) = denials(setting("sh", "-c", "make 2>&1 | tail"), stdout=line)
-    assert merged.confidence == "high"
+    assert merged.confidence == "medium"
 
 
 MACOS = [

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.requirements import require
 
-from sandboxd.denials import Facts, Setting, StreamScanner, load_translations
-from sandboxd.denials.hostview import host_view
-from sandboxd.denials.translations import CATALOGS, languages_of
-from sandboxd.policy.layout import Kind, Layout, Place
+from sandboxd.denials import RunEvidence, Setting, StreamScanner, load_translations
+from sandboxd.denials.host import host_view
+from sandboxd.denials.text.translations import CATALOGS, languages_of
+from sandboxd.policy.mounts.mount_plan import Mount, MountKind, MountPlan
 from sandboxd.policy.plan import Limits, NetworkRule, Plan, SandboxSpec
 from sandboxd_proto.denial import Denial
 
@@ -54,19 +54,27 @@ def run(root: Path, script: str, **env: str) -> tuple[int, list[Denial]]:
     scanner = StreamScanner(setting(root, argv, pairs), load_translations(languages_of(pairs)))
     scanner.feed("stdout", done.stdout)
     scanner.feed("stderr", done.stderr)
-    return done.returncode, scanner.finish(Facts(exit_code=done.returncode))
+    return done.returncode, scanner.finish(RunEvidence(exit_code=done.returncode))
 
 
 def setting(root: Path, argv: tuple[str, ...], env: tuple[tuple[str, str], ...]) -> Setting:
     places = [
-        Place("/", Kind.SYSTEM), Place("/tmp", Kind.PRIVATE), Place(f"{root}/ws", Kind.WRITE),
-        Place(f"{root}/hid", Kind.HIDDEN), Place("/proc", Kind.PROC), Place("/dev", Kind.DEV),
-    ]  # fmt: skip
+        Mount("/", MountKind.SYSTEM),
+        Mount("/tmp", MountKind.PRIVATE),
+        Mount(f"{root}/ws", MountKind.WRITE),
+        Mount(f"{root}/hid", MountKind.HIDDEN),
+        Mount("/proc", MountKind.PROC),
+        Mount("/dev", MountKind.DEV),
+    ]
     plan = Plan(
-        sandbox=SandboxSpec(base="host", network=NetworkRule("deny")), syscall_policy="inherit",
-        timeout_s=30, limits=Limits(), env=env, cwd=f"{root}/ws",
-    )  # fmt: skip
-    return Setting(plan=plan, layout=Layout(places), host=host_view(), argv=argv)
+        sandbox=SandboxSpec(base="host", network=NetworkRule("deny")),
+        syscall_policy="inherit",
+        timeout_s=30,
+        limits=Limits(),
+        env=env,
+        cwd=f"{root}/ws",
+    )
+    return Setting(plan=plan, layout=MountPlan(places), host=host_view(), argv=argv)
 
 
 WRITES = {
@@ -88,7 +96,7 @@ WRITES = {
     "node": "node -e \"require('fs').mkdirSync('{out}/d')\"",
     "curl": "curl -sS -o {out}/n file:///etc/hostname",
     "hidden": "touch {hid}/dir/n",
-}  # fmt: skip
+}
 READS = {
     "cat": "cat {hid}/h.txt",
     "exec": "{hid}/tool",
@@ -132,13 +140,9 @@ BENIGN = {
         *((n, s, None) for n, s in BENIGN.items()),
     ],
 )
-def test_real_messages_are_classified(
-    root: Path, name: str, script: str, kind: str | None
-) -> None:
-    if name in {"gcc", "node", "git", "curl", "wget", "ssh", "perl", "make"} and not (
-        shutil.which(name, path="/usr/local/bin:/usr/bin:/bin")
-    ):
-        pytest.skip(f"{name} is not installed")
+def test_real_messages_are_classified(root: Path, name: str, script: str, kind: str | None) -> None:
+    if name in {"gcc", "node", "git", "curl", "wget", "ssh", "perl", "make"}:
+        require(name)
     status, found = run(root, script.format(out=root / "out", hid=root / "hid"))
     assert status != 0 or name == "perl"  # it goes on after a file that it cannot edit
     assert {d.kind for d in found} == ({kind} if kind else set()), found
@@ -149,17 +153,18 @@ def _languages() -> list[str]:
     if not os.path.isdir(CATALOGS):
         return []
     return sorted(
-        name for name in os.listdir(CATALOGS)
-        if os.path.exists(f"{CATALOGS}/{name}/LC_MESSAGES/libc.mo") and "@" not in name
+        name
+        for name in os.listdir(CATALOGS)
+        if os.path.exists(f"{CATALOGS}/{name}/LC_MESSAGES/libc.mo")
+        and "@" not in name
         and not name.startswith("en")
-    )  # fmt: skip
+    )
 
 
+@pytest.mark.requires("catalogs")
 def test_every_installed_language_is_understood(root: Path) -> None:
     """libc's catalogs translate strerror; a locale need not be generated for LANGUAGE to work."""
     languages = _languages()
-    if not languages:
-        pytest.skip("no translations of the C library are installed")
     missed = []
     for language in languages[:: max(1, len(languages) // 12)]:
         where = {"LC_ALL": "C.UTF-8", "LANGUAGE": language}

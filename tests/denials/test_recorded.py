@@ -23,7 +23,8 @@ def fixture(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_recorded_runs_are_classified_as_they_truly_ended(fixture: Path) -> None:
     score = Score()
     for record in corpus.records():
-        score.add(record, corpus.classify(record, fixture))
+        found = corpus.classify(record, fixture)
+        score.add(record, found, exit_code=corpus.facts_of(record).exit_code)
     print("\n" + score.table())
     assert score.precision >= PRECISION
     assert score.recall >= RECALL
@@ -48,6 +49,6 @@ def test_a_classifier_that_always_denies_fails_the_floor(fixture: Path) -> None:
     score = Score()
     wrong = corpus.classify(corpus.records()[0], fixture)
     for record in corpus.records():
-        score.add(record, wrong)
+        score.add(record, wrong, exit_code=1)
     assert score.precision < PRECISION
     assert score.recall < RECALL

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from denials.settings import denials, setting
+from denials.settings import denials, host, setting
 
+from sandboxd.denials.context import HostFile
 from sandboxd_proto.manifest import manifest_from
 
 EROFS = ": Read-only file system\n"
@@ -32,6 +33,22 @@ CASES: list[tuple[str, dict[str, Any] | None]] = [
 ]  # fmt: skip
 
 
+def test_what_is_put_into_a_hidden_folder_needs_that_folder() -> None:
+    missing = ": No such file or directory\n"
+    view = host(mine=("/",), more={"/run/a/b/c.txt": HostFile("")})
+    for argv, text in (
+        (("cp", "-r", ".", "/run/a/b/"), "cp: cannot create directory '/run/a/b/'"),
+        (("mv", "q", "/run/a/b/"), "mv: cannot move 'q' to '/run/a/b/'"),
+        (("tar", "xf", "a.tar", "-C", "/run/a/b"), "tar: /run/a/b: Cannot open"),
+    ):
+        (found,) = denials(setting(*argv, view=view), text + missing)
+        remedy = {"fs_write_allow": ["/run/a/b"]}
+        assert (found.kind, found.remedy) == ("filesystem_write", remedy), text
+    packed = setting("tar", "cf", "a.tar", "-C", "/run/a/b", ".", view=view)
+    (read,) = denials(packed, "tar: /run/a/b: Cannot open" + missing)
+    assert read.kind == "filesystem_read"
+
+
 @pytest.mark.parametrize(("text", "remedy"), CASES)
 def test_the_remedy_is_the_narrowest_that_helps(text: str, remedy: dict[str, Any] | None) -> None:
     (found,) = denials(setting(), text)
@@ -44,13 +61,12 @@ def test_every_remedy_is_a_manifest(text: str) -> None:
     manifest_from(found.remedy)
 
 
-def test_pip_without_a_host_is_answered_with_the_hosts_it_asks_by_default() -> None:
+def test_pip_without_a_host_is_answered_with_the_group_of_its_hosts() -> None:
     text = "WARNING: Retrying: [Errno -3] Temporary failure in name resolution: /simple/x/\n"
     (found,) = denials(setting("python3", "-m", "pip", "install", "x"), text)
-    assert found.confidence == "low"
-    assert found.remedy == {
-        "network": {"kind": "allow_hosts", "hosts": ["pypi.org", "files.pythonhosted.org"]}
-    }
+    assert (found.confidence, found.claimed) == ("medium", True)
+    assert found.remedy is None
+    assert "--net group:python" in found.message
 
 
 def test_a_file_that_is_granted_alone_comes_with_a_warning() -> None:

@@ -2,63 +2,62 @@
 
 from __future__ import annotations
 
-import signal
-
 import pytest
 from denials.settings import WS, denials, host, setting
 
-from sandboxd.denials import Connection, Facts, GateEvent, StreamScanner
+from sandboxd.denials import ConnectAttempt, RunEvidence, StreamScanner
 from sandboxd.policy.plan import Limits, NetworkRule
+from sandboxd.traffic import GateRefusal
 
 ALL_LIMITS = Limits(memory_bytes=1000, cpu_s=2, processes=5, file_bytes=100, output_bytes=10)
 
 
 def test_a_timeout_wins_over_what_was_printed() -> None:
-    facts = Facts(outcome="timeout", signal=9, timed_out=True)
+    facts = RunEvidence(outcome="timeout", signal=9, timed_out=True)
     (found,) = denials(setting(), "cannot open: Read-only file system\nMemoryError\n", facts)
     assert (found.kind, found.layer) == ("timeout", "supervisor")
     assert found.remedy == {"timeout": {"secs": 60}}
 
 
 def test_a_cancelled_command_was_not_denied() -> None:
-    facts = Facts(outcome="cancelled", signal=9, cancelled=True)
+    facts = RunEvidence(outcome="cancelled", signal=9, cancelled=True)
     assert denials(setting(limits=ALL_LIMITS), "MemoryError\n", facts) == []
 
 
 def test_a_failed_set_up_is_the_sandbox_s_error() -> None:
-    (found,) = denials(setting(), facts=Facts(exit_code=1, setup_failure="no user namespace"))
+    (found,) = denials(setting(), facts=RunEvidence(exit_code=1, setup_failure="no user namespace"))
     assert (found.kind, found.layer, found.remedy) == ("sandbox_error", "engine", None)
 
 
 @pytest.mark.parametrize(
     ("number", "kind", "remedy"),
     [
-        (signal.SIGXCPU, "cpu", {"max_cpu_secs": 4}),
-        (signal.SIGXFSZ, "file_size", {"max_file_bytes": 200}),
+        (24, "cpu", {"max_cpu_secs": 4}),
+        (25, "file_size", {"max_file_bytes": 200}),
     ],
 )
 def test_a_limit_s_signal_counts_only_with_that_limit(
     number: int, kind: str, remedy: dict[str, int]
 ) -> None:
-    facts = Facts(outcome="signaled", signal=number)
+    facts = RunEvidence(outcome="signaled", signal=number)
     assert denials(setting(), facts=facts) == []
     (found,) = denials(setting(limits=ALL_LIMITS), facts=facts)
     assert (found.kind, found.evidence, found.remedy) == (kind, "kernel", remedy)
 
 
 def test_sigsys_counts_only_with_a_filter() -> None:
-    facts = Facts(outcome="signaled", signal=signal.SIGSYS)
+    facts = RunEvidence(outcome="signaled", signal=31)
     assert denials(setting(), facts=facts) == []
     (found,) = denials(setting(filter_loaded=True, syscall_policy="strict"), facts=facts)
     assert (found.kind, found.confidence) == ("syscall", "high")
     assert found.remedy == {"syscall_policy": "baseline"}
-    assert denials(setting(filter_loaded=True), facts=Facts(exit_code=159)) == []
+    assert denials(setting(filter_loaded=True), facts=RunEvidence(exit_code=159)) == []
 
 
 def test_sigkill_at_the_cpu_limit_needs_the_time_to_have_been_used() -> None:
     where = setting(limits=Limits(cpu_s=2))
-    assert denials(where, facts=Facts(outcome="signaled", signal=9, cpu_s=0.1)) == []
-    (found,) = denials(where, facts=Facts(outcome="signaled", signal=9, cpu_s=2.9))
+    assert denials(where, facts=RunEvidence(outcome="signaled", signal=9, cpu_s=0.1)) == []
+    (found,) = denials(where, facts=RunEvidence(outcome="signaled", signal=9, cpu_s=2.9))
     assert found.kind == "cpu"
 
 
@@ -72,14 +71,14 @@ def test_sigkill_at_the_cpu_limit_needs_the_time_to_have_been_used() -> None:
     ],
 )
 def test_a_limit_that_was_hit_is_doubled(hit: str, field: str, value: int) -> None:
-    facts = Facts(exit_code=0, limit_hit=hit)  # type: ignore[arg-type]
+    facts = RunEvidence(exit_code=0, limit_hit=hit)  # type: ignore[arg-type]
     (found,) = denials(setting(limits=ALL_LIMITS), facts=facts)
     assert (found.evidence, found.layer, found.remedy) == ("kernel", "limit", {field: value})
 
 
 def test_the_gate_names_host_and_port() -> None:
     rule = NetworkRule("allow_hosts", ("a.example",))
-    facts = Facts(exit_code=0, gate_events=(GateEvent("b.example", 8443, "not allowed"),))
+    facts = RunEvidence(exit_code=0, gate_events=(GateRefusal("b.example", 8443, "not allowed"),))
     (found,) = denials(setting(network=rule), facts=facts)
     assert (found.target, found.evidence, found.layer) == ("b.example", "gate", "gate")
     assert found.remedy == {
@@ -88,41 +87,43 @@ def test_the_gate_names_host_and_port() -> None:
 
 
 def test_the_kernel_s_report_of_a_connection_needs_no_text() -> None:
-    facts = Facts(exit_code=0, notified=(Connection("1.1.1.1", 80), Connection("127.0.0.1", 99)))
+    facts = RunEvidence(
+        exit_code=0, notified=(ConnectAttempt("1.1.1.1", 80), ConnectAttempt("127.0.0.1", 99))
+    )
     (found,) = denials(setting(), facts=facts)
     assert (found.target, found.evidence, found.confidence) == ("1.1.1.1", "kernel", "high")
 
 
 def test_a_query_to_a_name_server_stands_for_the_host_of_the_command() -> None:
-    facts = Facts(exit_code=0, notified=(Connection("10.0.0.53", 53),))
+    facts = RunEvidence(exit_code=0, notified=(ConnectAttempt("10.0.0.53", 53),))
     (found,) = denials(setting("curl", "-s", "https://example.org/"), facts=facts)
     assert (found.target, found.evidence) == ("example.org", "kernel")
     # By a command that succeeded it may be about anything: its own name, a version check.
     assert denials(setting("./tool"), facts=facts) == []
-    failed = Facts(exit_code=1, notified=facts.notified)
+    failed = RunEvidence(exit_code=1, notified=facts.notified)
     (unnamed,) = denials(setting("./tool"), facts=failed)
-    assert (unnamed.target, unnamed.remedy) == (None, {"network": "inherit"})
+    assert (unnamed.target, unnamed.remedy) == (None, None)
 
 
 def test_documented_exit_statuses_tell_of_a_silent_failure() -> None:
     command = ("bash", "-c", "curl -s https://example.org/ -o page")
-    assert [d.target for d in denials(setting(*command), facts=Facts(exit_code=6))] == [
+    assert [d.target for d in denials(setting(*command), facts=RunEvidence(exit_code=6))] == [
         "example.org"
     ]
-    assert denials(setting(*command), facts=Facts(exit_code=22)) == []
+    assert denials(setting(*command), facts=RunEvidence(exit_code=22)) == []
     two = ("bash", "-c", "curl -s https://example.org/; exit 6")
-    assert denials(setting(*two), facts=Facts(exit_code=6)) == []
+    assert denials(setting(*two), facts=RunEvidence(exit_code=6)) == []
 
 
 def test_a_protected_path_that_appeared_cannot_be_allowed() -> None:
-    facts = Facts(exit_code=0, protected=((f"{WS}/.envrc", "/state/aside/1"),))
+    facts = RunEvidence(exit_code=0, protected=((f"{WS}/.envrc", "/state/aside/1"),))
     (found,) = denials(setting(), facts=facts)
     assert (found.kind, found.remedy) == ("protected_path", None)
     assert "/state/aside/1" in found.message
 
 
 def test_a_masked_operand_is_told_although_it_reads_as_empty() -> None:
-    ok = Facts(exit_code=0)
+    ok = RunEvidence(exit_code=0)
     (found,) = denials(setting("cat", ".env"), facts=ok)
     assert (found.kind, found.target, found.remedy) == ("filesystem_read", f"{WS}/.env", None)
     assert "masked" in found.message
@@ -134,11 +135,11 @@ def test_a_masked_operand_is_told_although_it_reads_as_empty() -> None:
 def test_a_hidden_operand_counts_only_when_the_command_failed() -> None:
     command = ("test", "-f", "/h/u/notes.txt")
     assert [d.target for d in denials(setting(*command))] == ["/h/u/notes.txt"]
-    assert denials(setting(*command), facts=Facts(exit_code=0)) == []
+    assert denials(setting(*command), facts=RunEvidence(exit_code=0)) == []
 
 
 def test_a_silenced_write_to_a_read_only_place_cannot_have_worked() -> None:
-    ok = Facts(exit_code=0)
+    ok = RunEvidence(exit_code=0)
     (found,) = denials(setting("sh", "-c", "cp a /w/out/b 2>/dev/null; true"), facts=ok)
     assert (found.kind, found.target, found.confidence) == ("filesystem_write", "/w/out/b", "low")
     for harmless in ("cp a b 2>/dev/null", "mkdir -p /w/out 2>/dev/null", "ls /w/out 2>/dev/null"):
@@ -149,9 +150,9 @@ def test_what_was_sent_while_streaming_stays_in_the_list() -> None:
     scanner = StreamScanner(setting(limits=ALL_LIMITS))
     sent = scanner.feed("stderr", b"touch: cannot touch '/w/out/x': Read-only file system\n")
     assert [d.target for d in sent] == ["/w/out/x"]
-    final = scanner.finish(Facts(exit_code=1, limit_hit="memory"))
+    final = scanner.finish(RunEvidence(exit_code=1, limit_hit="memory"))
     assert [d.kind for d in final] == ["memory", "filesystem_write"]
-    assert sent[0] in final
+    assert sent[0] in final  # a limit ended it: its words are no surer than before
 
 
 def test_a_pid_of_the_command_line_explains_a_message_without_one() -> None:

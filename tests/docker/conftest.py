@@ -11,25 +11,26 @@ import pytest
 from support.backends import ATTACHED, running_backend
 from support.daemon import Daemon
 from support.engine import TestEngine, shared_engine
-from support.requirements import promised
+from support.requirements import is_promised
 from support.runs import Runner
 
 PATIENCE_S = 60.0
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The engine belongs to root, so these are in the pass of root as well."""
+    """The engine belongs to root: these are no tests of a user's passes."""
     here = Path(__file__).parent
     for item in items:
         if item.path.is_relative_to(here):
             item.add_marker(pytest.mark.isolation)
+            item.add_marker(pytest.mark.engine)
 
 
 @pytest.fixture(scope="session")
 def engine() -> TestEngine:
     found = shared_engine()
     if found is None:
-        if "docker" in promised():
+        if is_promised("docker"):
             pytest.fail("docker is in SANDBOXD_TEST_REQUIRE and there is no engine", pytrace=False)
         pytest.skip("there is no Docker engine here (dockerd and root, or SANDBOXD_TEST_ENGINE)")
     return found

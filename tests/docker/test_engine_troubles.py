@@ -16,7 +16,8 @@ from support.engine import TestEngine, running_engine
 from support.rpc import RpcError
 from support.runs import Runner
 
-from sandboxd.backends.docker.lifetime import LABEL, supervisor_identity
+from sandboxd.backends.docker.containers import LABEL
+from sandboxd.backends.owner_identity import supervisor_identity
 
 Eventually = Callable[[Callable[[], bool]], bool]
 WAYS = pytest.mark.parametrize("backend", ["docker", ATTACHED])
@@ -39,9 +40,7 @@ def test_fifty_at_once_cancelled_at_random_leave_no_container(
         ExitStack() as stack,
     ):
         label = supervisor_identity(daemon.socket)
-        connections = [
-            stack.enter_context(daemon.connect(timeout_s=120)) for _ in range(AT_ONCE)
-        ]
+        connections = [stack.enter_context(daemon.connect(timeout_s=120)) for _ in range(AT_ONCE)]
         started = [
             connection.start("execute", {"argv": ["sleep", "60"], "execution_id": f"e{number}"})
             for number, connection in enumerate(connections)
@@ -103,7 +102,7 @@ def test_killed_daemon_leaves_nothing_once_another_has_started(
 
 
 def test_killed_daemons_commands_end_with_it(engine: TestEngine, eventually: Eventually) -> None:
-    """With our init inside nobody has to reap: its socket closes, and the engine removes it.
+    """With our init inside nothing has to be reaped: its socket closes, and the engine removes it.
 
     One that was made and not yet started is left to the next daemon, hence no pool.
     """
@@ -121,17 +120,17 @@ def test_killed_daemons_commands_end_with_it(engine: TestEngine, eventually: Eve
 @pytest.mark.requires("root")
 @WAYS
 def test_engine_that_restarts_fails_what_ran_and_serves_what_comes(
-    backend: str, engine: TestEngine, eventually: Eventually
+    backend: str, engine: TestEngine
 ) -> None:
     with running_engine() as own:
         own.build_image("sandboxd/base:local", "--bare")
         with running_backend(backend, env={"DOCKER_HOST": own.url}) as daemon:
             runner = Runner(daemon)
             with daemon.connect(timeout_s=120) as connection:
-                unlimited = {"argv": ["sleep", "60"], "manifest": {"timeout": "none"}}
+                argv = ["sh", "-c", "echo running; sleep 60"]
+                unlimited = {"argv": argv, "stream": True, "manifest": {"timeout": "none"}}
                 request = connection.start("execute", unlimited)
-                assert eventually(lambda: bool(own.containers()))
-                time.sleep(0.5)
+                connection.notification("execution/output")
                 own.stop()
                 result = connection.result(request)
                 assert result["outcome"] == "isolation_lost"

@@ -23,7 +23,8 @@ from support.rpc import RpcError
 from support.runs import Ran, Runner
 from support.users import unprivileged_user
 
-from sandboxd.backends.docker.lifetime import LABEL, supervisor_identity
+from sandboxd.backends.docker.containers import LABEL
+from sandboxd.backends.owner_identity import supervisor_identity
 
 Eventually = Callable[[Callable[[], bool]], bool]
 FETCH = "wget -qO- http://localhost:{port}/"
@@ -81,7 +82,7 @@ def test_named_host_is_reached_and_no_other(box: Runner, port: int) -> None:
 def test_sandbox_with_a_gate_is_as_bare_as_any_and_alone(
     engine: TestEngine, eventually: Eventually
 ) -> None:
-    """Its network was made by somebody with a capability, who is gone."""
+    """Its network was made by a container with a capability, which has ended."""
     env = {"SANDBOXD_BACKEND": "docker", "DOCKER_HOST": engine.url}
     with running_daemon(env=env, config="[pool]\nenabled = false\n") as daemon:
         box = Runner(daemon)
@@ -95,7 +96,7 @@ def test_sandbox_with_a_gate_is_as_bare_as_any_and_alone(
         fields = dict(line.split(":\t") for line in said.splitlines())
         assert {int(fields[name], 16) for name in fields if name[:3] == "Cap"} == {0}
         assert (fields["NoNewPrivs"], fields["Seccomp"]) == ("1", "2")
-        # Nobody listens any more where the init and the helper had dialled.
+        # Nothing listens any more where the init and the helper had dialled.
         assert box.shell("ls /.sandboxd; ls /sys/class/net", sandbox=sandbox).stdout == "init\nlo\n"
         change = "ip route del local 0.0.0.0/0 dev lo table local 2>&1"
         assert "not permitted" in box.shell(change, sandbox=sandbox).stdout

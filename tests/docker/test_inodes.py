@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from sandboxd.backends.docker.inodes import inode_checks
-from sandboxd.backends.docker.mounts import Bind
+from sandboxd.backends.docker.inode_checks import inode_checks
+from sandboxd.backends.docker.mounts import ContainerBind
 from sandboxd.policy.plan import Identity
 from sandboxd_proto.errors import PathDenied
 
@@ -21,13 +21,13 @@ AT_FDCWD, EXCHANGE = -100, 2
 
 
 @pytest.fixture
-def planned(tmp_path: Path) -> Bind:
+def planned(tmp_path: Path) -> ContainerBind:
     """A folder to bind; beside it lies a symlink to another one."""
     (tmp_path / "planned").mkdir()
     (tmp_path / "outside").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "outside")
     path = str((tmp_path / "planned").resolve())
-    return Bind(path, path, identity=Identity.of(os.stat(path)))
+    return ContainerBind(path, path, identity=Identity.of(os.stat(path)))
 
 
 @contextmanager
@@ -50,10 +50,12 @@ def swapping(a: Path, b: Path) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["with identity", "without"])
-def test_a_swapped_name_never_makes_another_inode_right(planned: Bind, known: bool) -> None:
+def test_a_swapped_name_never_makes_another_inode_right(
+    planned: ContainerBind, known: bool
+) -> None:
     folder = Path(planned.source).parent
     assert planned.identity is not None
-    bind = planned if known else Bind(planned.source, planned.dest)
+    bind = planned if known else ContainerBind(planned.source, planned.dest)
     seen: set[int] = set()
     by_name: set[int] = set()  # the control: what a second look at the name finds
     with swapping(Path(planned.source), folder / "link"):
@@ -68,7 +70,7 @@ def test_a_swapped_name_never_makes_another_inode_right(planned: Bind, known: bo
     assert seen == {planned.identity.inode}
 
 
-def test_a_source_that_is_gone_is_denied_by_its_name(planned: Bind) -> None:
+def test_a_source_that_is_gone_is_denied_by_its_name(planned: ContainerBind) -> None:
     os.rmdir(planned.source)
     with pytest.raises(PathDenied, match="planned changed between"):
-        inode_checks([Bind(planned.source, planned.dest)])
+        inode_checks([ContainerBind(planned.source, planned.dest)])

@@ -86,7 +86,8 @@ def test_cpus_that_the_machine_does_not_have_are_refused(either: Runner) -> None
 def test_file_size_is_enforced(either: Runner) -> None:
     script = "head -c 100000 /dev/zero > /tmp/f; wc -c < /tmp/f"
     ran = either.shell(script, manifest={"max_file_bytes": 4096})
-    assert int(ran.stdout) <= 4096
+    assert ran.outcome == "exited", ran.story
+    assert int(ran.stdout) <= 4096, ran.story
 
 
 def test_time_is_up_for_the_whole_container(either: Runner) -> None:

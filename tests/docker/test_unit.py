@@ -14,22 +14,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandboxd.backends.docker.container import Entry, Frame, create_body
-from sandboxd.backends.docker.counters import Counters
+from sandboxd.backends.docker.attach.framing import Unframer
 from sandboxd.backends.docker.diagnosis import explained
-from sandboxd.backends.docker.dial import Doorstep
-from sandboxd.backends.docker.endpoint import DEFAULT, find
+from sandboxd.backends.docker.endpoint import find
 from sandboxd.backends.docker.engine import Engine, EngineError
-from sandboxd.backends.docker.framing import Unframer
-from sandboxd.backends.docker.lifetime import supervisor_identity
-from sandboxd.backends.docker.mounts import Bind, Surroundings, Tmpfs, container_layout, mounts
-from sandboxd.backends.docker.netns_helper import helper_body
-from sandboxd.backends.docker.submounts import parse
-from sandboxd.linux.init_wire import InitLied
-from sandboxd.linux.launch import LaunchFailed
-from sandboxd.policy.layout import NAME_FILES, Host
+from sandboxd.backends.docker.mounts import (
+    ContainerBind,
+    ContainerMountSources,
+    Tmpfs,
+    container_mount_plan,
+    mounts,
+)
+from sandboxd.backends.docker.spec import ContainerContext, ContainerEntry, create_body
+from sandboxd.backends.docker.with_init.counters import Counters
+from sandboxd.backends.docker.with_init.handshake import Handshake
+from sandboxd.backends.docker.with_init.netns import helper_body
+from sandboxd.backends.owner_identity import supervisor_identity
+from sandboxd.linux.init_client.codec import InitProtocolViolation
+from sandboxd.linux.init_client.launch import LaunchFailed
+from sandboxd.linux.mountinfo import parse
+from sandboxd.policy.mounts.mount_plan import NAME_FILES, Host
 from sandboxd.policy.plan import Grant, Identity, Limits, Mask, NetworkRule, RunAs, SandboxSpec
 from sandboxd_proto.errors import SandboxUnavailable
+from sandboxd_proto.locations import DEFAULT_ENGINE
 
 HOST = Host(
     system=(("/usr", None), ("/bin", "usr/bin")), homes=("/home",),
@@ -46,16 +53,16 @@ def grant(path: str, access: str = "write") -> Grant:
     return Grant(path, access, Identity(1, 2, True))  # type: ignore[arg-type]
 
 
-def around(**fields: object) -> Surroundings:
-    return Surroundings(
+def around(**fields: object) -> ContainerMountSources:
+    return ContainerMountSources(
         empty_file="/e/file", empty_dir="/e/dir", hollow=lambda path, _: f"/hollow{path}",
         **fields,  # type: ignore[arg-type]
     )  # fmt: skip
 
 
 def found(what: SandboxSpec, **fields: object) -> dict[str, tuple[str, bool]]:
-    made = mounts(container_layout(what, HOST), around(**fields))
-    return {m.dest: (m.source, m.writable) for m in made if isinstance(m, Bind)}
+    made = mounts(container_mount_plan(what, HOST), around(**fields))
+    return {m.dest: (m.source, m.writable) for m in made if isinstance(m, ContainerBind)}
 
 
 def test_engine_is_where_config_then_environment_then_sockets_say(tmp_path: Path) -> None:
@@ -64,7 +71,7 @@ def test_engine_is_where_config_then_environment_then_sockets_say(tmp_path: Path
     tls = {"DOCKER_HOST": "tcp://b:2", "DOCKER_TLS_VERIFY": "1", "DOCKER_CERT_PATH": "/c"}
     assert (find("", tls).base_url, find("", tls).certificates) == ("https://b:2", "/c")
     if not Path("/var/run/docker.sock").exists():
-        assert find("", {}).url in (DEFAULT, "unix:///run/podman/podman.sock")
+        assert find("", {}).url in (DEFAULT_ENGINE, "unix:///run/podman/podman.sock")
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(str(tmp_path / "docker.sock"))
             url = find("", {"XDG_RUNTIME_DIR": str(tmp_path)}).url
@@ -121,11 +128,12 @@ def test_files_that_name_hosts_are_bound_where_only_named_hosts_exist() -> None:
     assert found(spec(network=NetworkRule("inherit")), names="/n") == {}
 
 
-def test_helper_of_a_network_has_two_capabilities_and_nothing_to_write() -> None:
-    frame = Frame(image="i", user=RunAs(7, 8), labels={"k": "v"}, userns_host=True)
+def test_helper_of_a_network_has_three_capabilities_and_nothing_to_write() -> None:
+    frame = ContainerContext(image="i", user=RunAs(7, 8), labels={"k": "v"}, userns_host=True)
     body = helper_body("c" * 64, "/folder", frame)
     host = body["HostConfig"]
-    assert (host["CapDrop"], host["CapAdd"]) == (["ALL"], ["NET_ADMIN", "NET_BIND_SERVICE"])
+    assert host["CapDrop"] == ["ALL"]
+    assert host["CapAdd"] == ["NET_ADMIN", "NET_BIND_SERVICE", "NET_RAW"]
     assert host["NetworkMode"] == f"container:{'c' * 64}"
     assert host["SecurityOpt"] == ["no-new-privileges"]
     assert host["ReadonlyRootfs"] is True
@@ -134,15 +142,15 @@ def test_helper_of_a_network_has_two_capabilities_and_nothing_to_write() -> None
 
 
 def test_tmp_is_a_tmpfs() -> None:
-    made = mounts(container_layout(spec(), HOST), around())
+    made = mounts(container_mount_plan(spec(), HOST), around())
     assert {m.dest for m in made if isinstance(m, Tmpfs)} == {"/tmp", "/var/tmp"}
 
 
 def test_create_body_holds_every_limit_and_every_wall() -> None:
     limits = Limits(memory_bytes=1 << 30, processes=5, cpus=1.5)
-    frame = Frame(image="i", user=RunAs(7, 8), labels={"k": "v"})
-    binds = [Bind("/a", "/b"), Bind("/c", "/d", writable=True), Tmpfs("/tmp")]
-    body = create_body(spec(limits=limits), binds, Entry(("/init",)), frame)
+    frame = ContainerContext(image="i", user=RunAs(7, 8), labels={"k": "v"})
+    binds = [ContainerBind("/a", "/b"), ContainerBind("/c", "/d", writable=True), Tmpfs("/tmp")]
+    body = create_body(spec(limits=limits), binds, ContainerEntry(("/init",)), frame)
     host = body["HostConfig"]
     assert (body["User"], body["NetworkDisabled"], body["Env"]) == ("7:8", True, [])
     assert host["Memory"] == host["MemorySwap"] == 1 << 30
@@ -157,9 +165,11 @@ def test_create_body_holds_every_limit_and_every_wall() -> None:
 
 def test_podman_is_asked_in_its_own_words() -> None:
     """It refuses the owner of a tmpfs, and would copy what the image has there into it."""
-    frame = Frame(image="i", user=RunAs(7, 8), labels={})
+    frame = ContainerContext(image="i", user=RunAs(7, 8), labels={})
     asked = {
-        podman: create_body(spec(), [Tmpfs("/tmp")], Entry(("x",)), replace(frame, podman=podman))
+        podman: create_body(
+            spec(), [Tmpfs("/tmp")], ContainerEntry(("x",)), replace(frame, podman=podman)
+        )
         for podman in (False, True)
     }
     options = {podman: body["HostConfig"]["Tmpfs"]["/tmp"] for podman, body in asked.items()}
@@ -168,8 +178,10 @@ def test_podman_is_asked_in_its_own_words() -> None:
 
 
 def test_no_limit_is_made_up() -> None:
-    frame = Frame(image="i", user=RunAs(7, 8), labels={})
-    host = create_body(spec(network=NetworkRule("inherit")), [], Entry(("x",)), frame)["HostConfig"]
+    frame = ContainerContext(image="i", user=RunAs(7, 8), labels={})
+    host = create_body(spec(network=NetworkRule("inherit")), [], ContainerEntry(("x",)), frame)[
+        "HostConfig"
+    ]
     assert not {"Memory", "PidsLimit", "NanoCpus"} & set(host)
     assert host["NetworkMode"] == "default"
 
@@ -192,7 +204,7 @@ def test_mountinfo_is_read_with_its_escapes() -> None:
         "36 35 98:0 / /mnt/a\\040b rw shared:1 - ext4 /dev/x rw\n"
         "37 35 0:5 / /proc rw - proc proc rw\n"
     )
-    assert parse(lines) == ("/mnt/a b",)
+    assert [entry.point for entry in parse(lines) if entry.kind != "proc"] == ["/mnt/a b"]
 
 
 @pytest.mark.requires("root")
@@ -201,7 +213,7 @@ def test_a_mount_under_another_one_is_left_out(tmp_path: Path) -> None:
         mkdir -p "$1/a/b"; mount -t tmpfs x "$1/a/b"; "$2" -c "$3"
         mount -t tmpfs x "$1/a"; "$2" -c "$3"
     """
-    code = "from sandboxd.backends.docker.submounts import mount_points; print(mount_points())"
+    code = "from sandboxd.linux.mountinfo import mount_points; print(mount_points())"
     command = ["unshare", "--mount", "sh", "-c", script, "sh", str(tmp_path), sys.executable, code]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
@@ -262,17 +274,17 @@ def test_framing_holds_nothing_back_that_is_not_its_word() -> None:
     assert unframer.feed(b"a") == (b"", [])
     assert unframer.feed(b"c") == (b"ac", [])
     for lie in (b"x00000001ff", b"kzzzzzzzz", b"kffffffff"):
-        with pytest.raises(InitLied):
+        with pytest.raises(InitProtocolViolation):
             Unframer("ab" * 16).feed(b"ab" * 16 + lie)
 
 
-def _doorstep(folder: Path) -> Doorstep:
+def _doorstep(folder: Path) -> Handshake:
     init = folder / "init"
     init.write_bytes(b"")
-    return Doorstep(str(folder), "one", str(init), RunAs(os.getuid(), os.getgid()))
+    return Handshake(str(folder), "one", str(init), RunAs(os.getuid(), os.getgid()))
 
 
-def _connect(step: Doorstep) -> socket.socket:
+def _connect(step: Handshake) -> socket.socket:
     client = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     client.connect(f"{step.folder}/control")
     return client
@@ -322,3 +334,33 @@ def test_doorstep_gives_up_when_the_container_has_ended(tmp_path: Path) -> None:
             step.close()
 
     anyio.run(main)
+
+
+LOST = "OCI runtime create failed: error during container init: %!w(<nil>): unknown"
+
+
+@pytest.mark.parametrize(
+    ("answers", "raised", "starts"),
+    [([LOST], None, 2), ([LOST, LOST], LOST, 2), (["no such image"], "no such image", 1)],
+    ids=["lost once", "lost twice", "another error"],
+)
+def test_only_a_start_that_runc_lost_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch, answers: list[str], raised: str | None, starts: int
+) -> None:
+    """No engine can be made to lose it: what the engine would answer is put in its place."""
+    tried: list[str] = []
+
+    async def start(_: Engine, container: str) -> None:
+        tried.append(container)
+        if len(tried) <= len(answers):
+            raise EngineError(500, answers[len(tried) - 1])
+
+    monkeypatch.setattr(Engine, "_start", start)
+    engine = Engine(find("", {}))
+    if raised is None:
+        anyio.run(engine.start, "c")
+    else:
+        with pytest.raises(EngineError) as refused:
+            anyio.run(engine.start, "c")
+        assert refused.value.message == raised
+    assert tried == ["c"] * starts

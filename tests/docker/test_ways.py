@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.daemon import running_daemon
+from support.attacks import python, verdict
+from support.daemon import Daemon, running_daemon
 from support.engine import TestEngine
+from support.no_files import check_files_are_refused
 from support.rpc import Connection, RpcError
 from support.runs import Runner
 
-from sandboxd.backends.docker.lifetime import LABEL, supervisor_identity
+from sandboxd.backends.docker.containers import LABEL
+from sandboxd.backends.owner_identity import supervisor_identity
 
 Eventually = Callable[[Callable[[], bool]], bool]
+SLOWLY_READ = 1_300_000  # more than what fits on the way from the engine to the reader
 PERSISTENT = {"manifest": {"network": "deny"}}
 
 
@@ -36,7 +42,7 @@ def test_a_local_engine_gets_our_init_by_itself(engine: TestEngine) -> None:
 def test_status_says_what_an_attached_engine_lacks(relayed: Runner) -> None:
     status = relayed.connection.call("status")
     (found,) = [one for one in status["backends"] if one["name"] == "docker"]
-    assert "our init inside, carried by the engine" in found["layers"]
+    assert "our init inside, over the engine's attach API" in found["layers"]
     assert any("persistent" in warning for warning in status["warnings"])
 
 
@@ -54,6 +60,18 @@ def test_without_bwrap_everything_is_there(engine: TestEngine, workspace: Path) 
         assert ran.exited(0), ran.raw
         assert (workspace / "f").exists()
         runner.close()
+
+
+def test_slow_reader_gets_the_whole_output(relayed: Runner) -> None:
+    """The engine still has some of it when the container has ended."""
+    read, write = os.pipe()
+    params = {"argv": ["head", "-c", str(SLOWLY_READ), "/dev/zero"], "fds": {"stdout": 0}}
+    request = relayed.connection.start("execute", params, fds=[write])
+    os.close(write)
+    time.sleep(4)
+    with os.fdopen(read, "rb") as file:
+        assert len(file.read()) == SLOWLY_READ
+    assert relayed.connection.result(request)["outcome"] == "exited"
 
 
 def test_signal_and_exit_code_are_told_apart(either: Runner) -> None:
@@ -150,6 +168,7 @@ def test_persistent_sandbox_keeps_files_processes_and_localhost(box: Runner) -> 
 
 def test_attached_engine_refuses_a_sandbox_that_lasts(relayed: Runner) -> None:
     sandbox = relayed.connection.call("sandbox/create", PERSISTENT)["sandbox"]
+    check_files_are_refused(relayed.connection, sandbox, "docker")
     with pytest.raises(RpcError) as refused:
         relayed.shell("true", sandbox=sandbox)
     assert refused.value.kind == "PolicyNotSupported"
@@ -161,17 +180,30 @@ def test_attached_engine_refuses_what_it_cannot_hold(relayed: Runner) -> None:
     assert (refused.value.kind, refused.value.field) == ("PolicyNotSupported", "base")
 
 
-def test_filter_is_loaded_either_way(either: Runner) -> None:
-    """The engine's own profile is the first; ours is the second."""
-    count = ["grep", "Seccomp_filters", "/proc/self/status"]
-    engines = int(either.run(*count).stdout.split()[1])
-    ran = either.run(*count, manifest={"syscall_policy": "baseline"})
-    assert int(ran.stdout.split()[1]) == engines + 1
+# A call that no engine's profile refuses; without a terminal the kernel says ENOTTY.
+TYPE_AHEAD = python("""
+    TIOCSTI = 0x5412
+    c("ioctl", os.open("/dev/null", os.O_RDWR), TIOCSTI, b"x")
+""")
+
+
+def test_filter_is_loaded_either_way(either: Runner, engine: TestEngine) -> None:
+    """Ours is added to the engine's profile, under every policy, and decides by the policy."""
+    assert "ENOTTY" in engine.in_container(*TYPE_AHEAD).stdout
+    ran = either.run(*TYPE_AHEAD, manifest={"syscall_policy": "inherit"})
+    assert verdict(ran).words == "ENOTTY"
+    ran = either.run(*TYPE_AHEAD, manifest={"syscall_policy": "baseline"})
+    assert verdict(ran).words == "EPERM"
     assert ran.enforcement == {"syscall_policy": "enforced"}
+    count = ["grep", "Seccomp_filters", "/proc/self/status"]
+    alone = int(engine.in_container(*count).stdout.split()[1])
+    for policy in ("inherit", "baseline"):
+        found = either.run(*count, manifest={"syscall_policy": policy})
+        assert int(found.stdout.split()[1]) > alone
 
 
 def test_command_cannot_speak_for_the_init(relayed: Runner) -> None:
-    """What marks the init's words is in its environment, which nobody else can read."""
+    """The marker of the init's messages is in its environment, which no other process can read."""
     script = "cat /proc/1/environ /proc/[0-9]*/environ 2>/dev/null | tr '\\0' '\\n' | grep WORD"
     assert relayed.shell(script).stdout == ""
     assert relayed.shell("tr '\\0' '\\n' < /proc/1/environ").exit_code != 0
@@ -183,3 +215,18 @@ def test_check_shows_the_docker_command(box: Runner, workspace: Path) -> None:
     assert words[:2] == ["docker", "run"]
     assert f"type=bind,src={workspace},dst={workspace}" in words
     assert words[words.index("--memory") + 1] == words[words.index("--memory-swap") + 1]
+
+
+@pytest.mark.parametrize(("way", "tmp"), [("with_init", "session"), ("attached", "fresh")])
+def test_commands_of_a_session_share_tmp_where_the_answer_says_so(
+    request: pytest.FixtureRequest, way: str, tmp: str
+) -> None:
+    daemon: Daemon = request.getfixturevalue(way)
+    with daemon.connect(timeout_s=120) as worker, daemon.connect(timeout_s=120) as other:
+        assert worker.call("session/open", {"mode": "force"})["tmp"] == tmp
+        other.call("session/open", {"mode": "force"})
+        worker.call("execute", {"argv": ["sh", "-c", "echo kept > /tmp/note"]})
+        read = {"argv": ["cat", "/tmp/note"]}
+        shared = worker.call("execute", read)["stdout"]["data"]
+        assert shared == ("kept\n" if tmp == "session" else "")
+        assert other.call("execute", read)["stdout"]["data"] == ""

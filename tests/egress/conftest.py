@@ -57,9 +57,7 @@ def start_in_net(net: Net) -> Iterator[Callable[..., Daemon]]:
 
         def start(egress: str = "", more: str = "", args: tuple[str, ...] = ()) -> Daemon:
             config = f"{CONFIG}{egress}\n{more}"
-            return stack.enter_context(
-                running_daemon(config=config, prefix=net.enter, args=args)
-            )
+            return stack.enter_context(running_daemon(config=config, prefix=net.enter, args=args))
 
         yield start
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import http.server
 import os
+import re
 import socket
 import ssl
 import struct
@@ -33,7 +34,11 @@ ADDRESSES = {
     "loop.test": "127.0.0.1",
     "mapped.test": "::ffff:10.20.30.40",
     "six.test": "2606:2800:220:1::34",
+    "lenient.test": "93.184.216.37",
+    "www.lenient.test": "93.184.216.37",
+    "ssh.test": "93.184.216.38",
 }
+LENIENT, SSH = "93.184.216.37", "93.184.216.38"
 HTTP_ADDRESSES = ("93.184.216.34", "93.184.216.35", "93.184.216.36", "10.20.30.40",
                   "169.254.169.254", "127.0.0.1", "2606:2800:220:1::34")  # fmt: skip
 ECHO, BANNER, SINK, SOURCE, SLOW = 7000, 7001, 7002, 7003, 7004
@@ -50,7 +55,7 @@ class Web(http.server.BaseHTTPRequestHandler):
             self._git(b"")
         elif self.path == "/redirect":
             self._answer(b"", ("Location", "http://other.test/landed"), status=302)
-        elif self.headers.get("Upgrade") == "echo":
+        elif self.headers.get("Upgrade") == "websocket":
             self._upgraded()
         else:
             self._answer(f"{self.headers['Host']} {self.path}\n".encode())
@@ -82,7 +87,7 @@ class Web(http.server.BaseHTTPRequestHandler):
     def _upgraded(self) -> None:
         self.send_response(101)
         self.send_header("Connection", "Upgrade")
-        self.send_header("Upgrade", "echo")
+        self.send_header("Upgrade", "websocket")
         self.end_headers()
         while data := self.connection.recv(4096):
             self.connection.sendall(data)
@@ -133,7 +138,8 @@ class Internet:
         record = b""
         if address is not None:
             record = b"\xc0\x0c" + struct.pack("!HHIH", kind, 1, 0, len(address)) + address
-        flags = 0x8180 | (0 if known else 3)
+        code = 2 if name.startswith("servfail.") else 3
+        flags = 0x8180 | (0 if known else code)
         return message[:2] + struct.pack("!HHHHH", flags, 1, bool(record), 0, 0) + question + record
 
     def _address(self, name: str, kind: int) -> bytes | None:
@@ -161,6 +167,52 @@ class Internet:
         threading.Thread(target=loop, daemon=True).start()
 
     # services
+
+    def lenient(self, sock: socket.socket) -> None:
+        """Reads requests as the most careless of servers do: see test_disguises."""
+        sock.settimeout(3)
+        data = b""
+        answered: list[str] = []
+        with suppress(TimeoutError):
+            while more := sock.recv(65536):
+                data = self._answer_leniently(sock, data + more, answered)
+
+    def ssh_like(self, sock: socket.socket) -> None:
+        """The opening of SSH; what follows the client's line is noted."""
+        sock.sendall(b"SSH-2.0-server\r\n")
+        stream = sock.makefile("rb")
+        line = stream.readline()
+        sock.sendall(b"read " + line)
+        after = stream.read(4)
+        self.note("ssh", after.hex())
+        sock.sendall(b"then %d\n" % len(after))
+
+    def _answer_leniently(self, sock: socket.socket, data: bytes, answered: list[str]) -> bytes:
+        """Answers every request in `data`, whose bodies it takes for requests; what is left."""
+        while True:
+            text = data.lstrip(bytes(range(33)))
+            head, end, rest = re.sub(rb"\r\n?", b"\n", text).partition(b"\n\n")
+            line, _, fields = head.partition(b"\n")
+            words = line.split()
+            if not end or not words:
+                return data
+            simple = len(words) == 2 and words[1].startswith(b"/")
+            if not simple and b"HTTP/" not in line.upper():
+                if not answered:
+                    sock.shutdown(socket.SHUT_RDWR)
+                    return b""
+                data = fields + end + rest  # the remains of a body
+                continue
+            named = re.findall(rb"(?im)^[ \t]*host[ \t]*:[ \t]*(\S+)", fields) or [b"?"]
+            absolute = re.search(rb"//([^/ ]+)", line)
+            host = (absolute[1] if absolute else named[-1]).decode("latin-1")
+            self.note("lenient", host)
+            answered.append(host)
+            body = f"<answer of {host}>".encode()
+            sock.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+            if re.search(rb"(?im)^connection[ \t]*:[ \t]*close", fields):
+                raise ConnectionAbortedError("the client wants it closed")
+            data = rest
 
     def sink(self, sock: socket.socket) -> None:
         """Notes how much came, whatever became of the client."""
@@ -252,9 +304,9 @@ def slow(sock: socket.socket) -> None:
 
 def main() -> None:
     folder = sys.argv[1]
-    for command in (["link", "set", "lo", "up"],
-                    *(["addr", "add", a, "dev", "lo"]
-                      for a in (*HTTP_ADDRESSES, NAME_SERVER) if a != "127.0.0.1")):  # fmt: skip
+    addresses = {*HTTP_ADDRESSES, LENIENT, SSH, NAME_SERVER} - {"127.0.0.1"}
+    added = (["addr", "add", address, "dev", "lo"] for address in sorted(addresses))
+    for command in (["link", "set", "lo", "up"], *added):
         subprocess.run(["ip", *command], check=True)
     internet = Internet(folder)
     internet.serve_names()
@@ -265,6 +317,9 @@ def main() -> None:
     for address in ("93.184.216.34", "93.184.216.36"):
         for port, talk in services:
             internet.serve_stream(address, port, talk)
+    for port in (80, 443, 8080):
+        internet.serve_stream(LENIENT, port, internet.lenient)
+        internet.serve_stream(SSH, port, internet.ssh_like)
     sshd = _sshd(folder)
     print("ready", flush=True)
     sys.stdin.read()

@@ -31,9 +31,7 @@ class Runner:
     def __call__(
         self, script: str, *hosts: str, argv: list[str] | None = None, **more: Any
     ) -> dict[str, Any]:
-        params = {
-            "argv": argv or ["bash", "-c", script], "manifest": self.manifest(*hosts, **more)
-        }
+        params = {"argv": argv or ["bash", "-c", script], "manifest": self.manifest(*hosts, **more)}
         result: dict[str, Any] = self.connection.call("execute", params)
         return result
 

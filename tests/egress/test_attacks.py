@@ -65,6 +65,20 @@ def test_a_special_address_that_is_named_too_is_reached(run: Runner) -> None:
     assert out(run("curl -sS http://inner.test/", *hosts)) == "inner.test /\n"
 
 
+@pytest.mark.parametrize(
+    ("host", "address"), [("inner.test", "10.20.30.40"), ("loop.test", "localhost")]
+)
+def test_a_special_address_is_named_at_its_port_only(
+    run: Runner, net: Net, host: str, address: str
+) -> None:
+    """The owner of an allowed name leads it to a service beside the one that was named."""
+    assert out(run(f"curl -sS http://{host}/", host, f"{address}:80")) == f"{host} /\n"
+    before = net.connections()
+    result = run(f"curl -sS http://{host}/", host, f"{address}:8080")
+    assert [target for target, _ in denied(result)] == [host]
+    assert net.connections() == before
+
+
 @pytest.mark.docker_too
 def test_sni_of_another_host_is_refused_before_anything_is_connected_to(
     run: Runner, net: Net
@@ -169,9 +183,35 @@ def test_an_address_that_is_not_listed_is_refused_and_named(run: Runner, net: Ne
     result = run(script, "example.test")
     messages = " ".join(d["message"] for d in result["denials"])
     assert all(f"93.184.216.36:{port}" in messages for port in (80, 443)), result
-    assert "not an allowed" in run("curl -sS http://93.184.216.36:7000/", "a.test")["denials"][0][
-        "message"
-    ]
+    assert (
+        "not an allowed"
+        in run("curl -sS http://93.184.216.36:7000/", "a.test")["denials"][0]["message"]
+    )
+    assert net.connections() == before
+
+
+@pytest.mark.docker_too
+@pytest.mark.parametrize("host", ["93.184.216.36", "169.254.169.254", "10.20.30.40"])
+def test_an_address_that_is_not_listed_is_as_if_it_were_not_there(
+    run: Runner, net: Net, host: str
+) -> None:
+    """connect fails, with a wildcard as well; the control is answered."""
+    code = f"""
+import socket
+for port in (80, 443):
+    try:
+        s = socket.create_connection(({host!r}, port)); s.settimeout(10)
+        s.sendall(b'GET / HTTP/1.1\\r\\nHost: {host}\\r\\nConnection: close\\r\\n\\r\\n')
+        print(port, len(s.recv(1)))
+    except OSError as e: print(port, type(e).__name__)
+"""
+    assert "80 1\n" in net.run("python3", "-c", code).stdout
+    before = net.connections()
+    for rule in ("example.test", "*.example.test"):
+        result = run.python(code, rule)
+        lines = out(result).split()
+        assert lines[1::2] == ["ConnectionRefusedError"] * 2, result
+        assert [target for target, _ in denied(result)] == [host, host]
     assert net.connections() == before
 
 
@@ -185,6 +225,23 @@ def test_names_carry_nothing_out(run: Runner, net: Net) -> None:
     assert out(result) == "3\n"
     assert [target for target, _ in denied(result)] == ["secret-data.other.test"]
     assert len([line for line in net.seen() if "secret-data" in line]) == count
+
+
+ODD_NAMES = """
+import socket, struct
+for label in (b"a b", b"\\0\\1" * 24, b"\\xff" * 63, b"*", b"a.b", b"-a", b"a\\n", b"www"):
+    name = bytes([len(label)]) + label + b"\\x07example\\x04test\\0"
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
+        server.settimeout(10)
+        query = struct.pack("!HHHHHH", 7, 0x100, 1, 0, 0, 0) + name + struct.pack("!HH", 1, 1)
+        server.sendto(query, ("127.0.0.1", 53))
+        print(server.recv(4096)[3] & 15, end=" ")
+"""
+
+
+def test_only_names_of_hosts_exist_below_a_wildcard(run: Runner) -> None:
+    """Others would be written into a query of the daemon's own."""
+    assert out(run.python(ODD_NAMES, "*.example.test")) == "3 " * 7 + "0 "
 
 
 @pytest.mark.docker_too

@@ -1,4 +1,4 @@
-"""A slow or hostile peer on either side is cut off, costs bounded memory, and stops nobody else."""
+"""A slow or hostile peer on either side is cut off, and costs bounded memory only."""
 
 from __future__ import annotations
 
@@ -136,6 +136,7 @@ for s in socks: s.sendall(b'1000000000\\n')
 time.sleep(3)
 print('held')
 """
+
     def resident() -> int:
         status = Path(f"/proc/{gate_daemon.pid}/status").read_text()
         return int(status.partition("VmRSS:")[2].split()[0]) // 1024

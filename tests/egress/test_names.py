@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sandboxd.config import Config, ConfigError, Egress
-from sandboxd.policy.hosts import HostInvalid, normal_name, parse_rule
-from sandboxd.policy.network import check_config, network_rule
+from sandboxd.policy.network.host_rules import HostInvalid, normal_name, parse_rule
+from sandboxd.policy.network.rules import check_config, network_rule
 from sandboxd.policy.presets import NO_PRESET
 from sandboxd_proto.errors import ManifestInvalid
 from sandboxd_proto.manifest import Manifest, Network
@@ -46,7 +46,6 @@ def test_what_is_no_host_is_refused(entry: str) -> None:
         parse_rule(entry)
 
 
-@settings(deadline=None)
 @given(st.text(max_size=80))
 def test_a_normal_name_stays_itself(text: str) -> None:
     try:

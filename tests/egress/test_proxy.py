@@ -10,6 +10,8 @@ from small_internet import Net
 from support.daemon import Daemon
 from support.rpc import RpcError
 
+from sandboxd.egress.proxy.server import credentials_in
+
 pytestmark = pytest.mark.requires("bubblewrap", "ip", "openssl")
 
 RAW = """
@@ -50,6 +52,23 @@ def test_the_proxy_variables_are_set_in_both_spellings_and_work(run: Runner) -> 
 
 
 @pytest.mark.docker_too
+@pytest.mark.parametrize(
+    ("field", "found"),
+    [
+        ("Basic YTpi", ("a", "b")),
+        ("Basic YTpi\xa0", ("", "")),
+        ("Basic YT\xffpi", ("", "")),
+        ("Basic //79", ("", "")),
+        ("Basic Y", ("", "")),
+        ("Digest YTpi", ("", "")),
+        ("", ("", "")),
+    ],
+)
+def test_credentials_that_are_none_are_no_error(field: str, found: tuple[str, str]) -> None:
+    """An unexpected error would be a traceback in the daemon's log for each connection."""
+    assert credentials_in(field) == found
+
+
 @pytest.mark.parametrize("scheme", ["http", "socks5h"])
 def test_a_range_of_ports_goes_through_the_proxy(run: Runner, scheme: str) -> None:
     variable = "http_proxy" if scheme == "http" else "all_proxy"
@@ -132,6 +151,16 @@ def test_nobody_passes_without_credentials_or_with_those_of_another_sandbox(
         "GET http://www.example.test/ HTTP/1.1\\r\\nX : y\\r\\n",
         "GET  http://www.example.test/ HTTP/1.1\\r\\n",
         "GET http://www.example.test/\\x00 HTTP/1.1\\r\\n",
+        "POST http://www.example.test/ HTTP/1.1\\r\\nConnection: transfer-encoding\\r\\n"
+        "Transfer-Encoding: chunked\\r\\n",
+        "POST http://www.example.test/ HTTP/1.1\\r\\nConnection: x, Content-Length\\r\\n"
+        "Content-Length: 3\\r\\n",
+        "POST http://www.example.test/ HTTP/1.1\\r\\nTransfer-Encoding: \\x0bchunked\\r\\n",
+        "POST http://www.example.test/ HTTP/1.1\\r\\nContent_Length: 3\\r\\n",
+        "POST http://www.example.test/ HTTP/1.1\\r\\nContent-Length: 03\\r\\n",
+        "PRI http://www.example.test/ HTTP/2.0\\r\\n",
+        "GET http://www.example.test/\\x80 HTTP/1.1\\r\\n",
+        "SSH-2.0-x\\r\\n",
     ],
 )
 def test_what_could_be_read_in_two_ways_is_refused_at_the_proxy(
@@ -180,9 +209,7 @@ def test_the_ceiling_limits_the_hosts_that_can_be_asked_for(
         assert (caught.value.kind, caught.value.field) == ("CeilingExceeded", "network.hosts")
 
 
-def test_groups_and_configured_hosts_expand(
-    start_in_net: Callable[..., Daemon], net: Net
-) -> None:
+def test_groups_and_configured_hosts_expand(start_in_net: Callable[..., Daemon], net: Net) -> None:
     daemon = start_in_net(
         'allow = ["other.test"]\n[egress.groups]\nmirrors = ["example.test", "www.example.test"]'
     )

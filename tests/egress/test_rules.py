@@ -7,11 +7,11 @@ from ipaddress import ip_address
 import pytest
 
 from sandboxd.egress import exfil
-from sandboxd.egress.addresses import NamedAddresses, special_class
-from sandboxd.egress.book import MAX_ON_DEMAND, AddressBook, exact_addresses
+from sandboxd.egress.address_book import MAX_ON_DEMAND, AddressBook, exact_addresses
 from sandboxd.egress.listeners import wishes
-from sandboxd.egress.verdicts import HostRules
-from sandboxd.policy.hosts import parse_rule
+from sandboxd.egress.rules import HostRules
+from sandboxd.egress.special_addresses import NamedAddresses, special_class
+from sandboxd.policy.network.host_rules import parse_rule
 
 
 def _rules(*entries: str, exfil_rules: bool = True) -> HostRules:
@@ -24,24 +24,46 @@ def _rules(*entries: str, exfil_rules: bool = True) -> HostRules:
      "168.63.129.16", "0.0.0.0", "224.0.0.1", "239.255.255.255", "255.255.255.255", "192.0.2.1",
      "240.0.0.1", "::1", "::", "fe80::1", "fc00::1", "fd00:ec2::254", "ff02::1",
      "::ffff:127.0.0.1", "::ffff:10.0.0.1", "::10.0.0.1", "2002:7f00:1::", "64:ff9b::a00:1",
-     "2001:db8::1", "2001:0:7f00:1::f5ff:fffe"],
+     "2001:db8::1", "2001:0:7f00:1::f5ff:fffe", "fec0::1", "feff::1", "0.1.2.3", "192.0.0.8",
+     "192.88.99.1", "198.18.0.1", "198.19.255.255", "198.51.100.1", "203.0.113.9", "192.31.196.1",
+     "192.52.193.1", "192.175.48.1", "64:ff9b:1::808:808", "64:ff9b::7f00:1", "2002:808:808::1",
+     "::8.8.8.8", "::ffff:0:10.0.0.1", "::ffff:0:8.8.8.8", "2001::1", "2001:2::1", "2001:10::1",
+     "2001:20::1", "3fff::1", "5f00::1", "100::1", "4000::1", "2606:2800::5efe:10.0.0.1",
+     "2606:2800::200:5efe:127.0.0.1", "fe80::5efe:8.8.8.8", "ff0e::1", "fd20:ce::254"],
 )  # fmt: skip
 def test_special_addresses_are_told_apart(address: str) -> None:
     assert special_class(ip_address(address)) is not None
 
 
-@pytest.mark.parametrize("address", ["93.184.216.34", "8.8.8.8", "2606:2800:220:1::1"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        "93.184.216.34",
+        "8.8.8.8",
+        "2606:2800:220:1::1",
+        "::ffff:8.8.8.8",
+        "64:ff9b::808:808",
+        "2001:4860:4860::8888",
+        "2a00:1450::1",
+        "1.1.1.1",
+        "100.63.255.255",
+        "192.0.1.1",
+    ],
+)
 def test_public_addresses_are_not_special(address: str) -> None:
     assert special_class(ip_address(address)) is None
 
 
 def test_a_special_address_passes_when_it_or_its_network_is_named() -> None:
     named = NamedAddresses([parse_rule("10.1.2.3:80")], ["192.168.7.0/24"])
-    assert named.refusal(ip_address("10.1.2.3")) is None
-    assert named.refusal(ip_address("192.168.7.9")) is None
-    assert named.refusal(ip_address("10.1.2.4")) is not None
-    assert named.refusal(ip_address("127.0.0.1")) is not None
-    assert NamedAddresses([parse_rule("localhost:80")], []).refusal(ip_address("127.0.0.1")) is None
+    assert named.refusal(ip_address("10.1.2.3"), 80) is None
+    assert named.refusal(ip_address("192.168.7.9"), 7) is None
+    assert named.refusal(ip_address("10.1.2.3"), 81) is not None
+    assert named.refusal(ip_address("10.1.2.4"), 80) is not None
+    assert named.refusal(ip_address("127.0.0.1"), 80) is not None
+    home = NamedAddresses([parse_rule("localhost:80")], [])
+    assert home.refusal(ip_address("127.0.0.1"), 80) is None
+    assert home.refusal(ip_address("127.0.0.1"), 81) is not None
 
 
 @pytest.mark.parametrize(

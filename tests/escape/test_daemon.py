@@ -178,7 +178,7 @@ def test_daemon_is_not_traced(box: Box) -> None:
 
 @pytest.fixture
 def running(box: Box) -> Iterator[str]:
-    """An execution of somebody else's connection."""
+    """An execution of another connection."""
     with box.daemon.connect() as other:
         params = {"argv": ["cat"], "stdin_open": True, "stream": True, "execution_id": "theirs"}
         request = other.start("execute", {**params, "manifest": {}})
@@ -211,7 +211,7 @@ def test_ids_of_another_connection_do_not_work(box: Box, running: str, method: s
 
 
 def test_id_of_an_ended_execution_signals_nobody(box: Box) -> None:
-    """Signal an execution that has ended: its pid may be somebody else's by now."""
+    """Signal an execution that has ended: its pid may have been reused."""
     ran = box.run("true", execution_id="ended")
     assert ran.exited(0)
     with pytest.raises(RpcError) as refusal:

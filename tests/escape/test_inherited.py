@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from support.attacks import Box, Build, Victim, freely, python, weakest
+from support.attacks import Box, Build, Victim, freely, plain_bwrap, python, weakest
 from support.backends import running_backend
 from support.processes import processes_below
 
@@ -86,6 +88,83 @@ def test_output_is_not_a_file_that_can_be_reopened(box: Box, outside: Path) -> N
     assert box.attack(attack).blocked
 
 
+REOPEN = python("""
+    import fcntl
+    what = args[0]
+    if what == "read":
+        try:
+            os.read(os.open("/proc/self/fd/1", os.O_RDONLY | os.O_NONBLOCK), 100)
+        except BlockingIOError:
+            pass
+    elif what == "write":
+        os.write(os.open("/proc/self/fd/0", os.O_WRONLY | os.O_NONBLOCK), b"planted")
+    elif what == "flags":
+        for fd in (0, 1):
+            flags = fcntl.fcntl(fd, fcntl.F_GETFL)
+            fcntl.fcntl(fd, fcntl.F_SETFL, flags | os.O_NONBLOCK | os.O_DIRECT)
+    else:
+        for fd in (0, 1):
+            fcntl.fcntl(fd, 1031, 4096)  # F_SETPIPE_SZ
+""")
+
+
+@dataclass(slots=True)
+class CallersPipes:
+    """Both ends of two pipes of the caller's; "for the consumer" waits in the second."""
+
+    stdin: tuple[int, int]
+    stdout: tuple[int, int]
+
+    @property
+    def state(self) -> list[tuple[int, int]]:
+        fds = (self.stdin[0], self.stdout[1])
+        return [(fcntl.fcntl(fd, fcntl.F_GETFL), fcntl.fcntl(fd, _GETPIPE_SZ)) for fd in fds]
+
+    @property
+    def waiting(self) -> list[bytes]:
+        found = []
+        for fd in (self.stdin[0], self.stdout[0]):
+            os.set_blocking(fd, False)
+            try:
+                found.append(os.read(fd, 1000))
+            except BlockingIOError:
+                found.append(b"")
+            os.set_blocking(fd, True)
+        return found
+
+
+_GETPIPE_SZ = 1032
+
+
+@pytest.fixture
+def pipes() -> Iterator[CallersPipes]:
+    made = CallersPipes(os.pipe(), os.pipe())
+    os.write(made.stdout[1], b"for the consumer")
+    yield made
+    for fd in (*made.stdin, *made.stdout):
+        os.close(fd)
+
+
+@pytest.mark.parametrize("what", ["read", "write", "flags", "size"])
+@pytest.mark.parametrize("inside", [False, True], ids=["control", "sandbox"])
+def test_pipes_of_the_caller_are_not_the_commands(
+    box: Box, pipes: CallersPipes, what: str, inside: bool
+) -> None:
+    """Reopen a passed pipe in the other direction, or change it for those who share it."""
+    before = pipes.state
+    argv = [*REOPEN, what]
+    if inside:
+        with box.daemon.connect() as connection:
+            params = {"argv": argv, "fds": {"stdin": 0, "stdout": 1}, "manifest": weakest()}
+            fds = [pipes.stdin[0], pipes.stdout[1]]
+            connection.call("execute", params, fds=fds)
+    else:
+        stdin, stdout = pipes.stdin[0], pipes.stdout[1]
+        subprocess.run(argv, stdin=stdin, stdout=stdout, stderr=subprocess.DEVNULL, check=True)
+    kept = (pipes.state, pipes.waiting) == (before, [b"", b"for the consumer"])
+    assert kept == inside
+
+
 def test_environment_of_the_daemon_is_nowhere(box: Box) -> None:
     """Look for a secret of the daemon's environment, also in the environments of the init."""
     attack = python("""
@@ -116,7 +195,7 @@ def _shown(secret: str, pid: int) -> bool:
 def test_environment_of_a_command_is_on_no_command_line(box: Box) -> None:
     """Variables passed as bwrap's own arguments show in `ps` to every user of the machine."""
     secret = f"secret-of-a-command-{os.getpid()}"
-    plain = ["bwrap", "--unshare-pid", "--die-with-parent", "--bind", "/", "/"]
+    plain = [*plain_bwrap(), "--unshare-pid", "--die-with-parent"]
     token = ["--setenv", "TOKEN", secret, "--", "sh", "-c", "echo; exec sleep 60"]
     with subprocess.Popen([*plain, *token], stdout=subprocess.PIPE) as control:
         assert control.stdout is not None
@@ -142,8 +221,8 @@ def test_preloaded_library_is_loaded_by_the_command_only(
     library = build("preload", "-shared", "-fPIC")[0]
     note = workspace / "note"
     env = {"LD_PRELOAD": library, "NOTE": str(note), "PATH": "/usr/bin:/bin"}
-    plain = ["bwrap", "--bind", "/", "/", "--dev", "/dev", "/usr/bin/true"]
-    subprocess.run(plain, env=env, check=True)
+    plain = plain_bwrap(workspace, Path(library).parent)
+    subprocess.run([*plain, "/usr/bin/true"], env=env, check=True)
     assert note.read_text().split() == ["bwrap", "true"]
     note.unlink()
     ran = box.run("/usr/bin/true", manifest=weakest(workspace, env=env, fs_read_allow=[library]))

@@ -12,7 +12,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from support.attacks import Box, Build, Victim, freely, python, verdict_of, weakest
+from support.attacks import Box, Build, Victim, freely, plain_bwrap, python, verdict_of, weakest
 
 pytestmark = pytest.mark.isolation
 
@@ -50,9 +50,10 @@ def test_nested_user_namespace_does_not_replace_a_protected_file(
     (git / "HEAD").write_text("ref: refs/heads/main\n")
     config = Victim(git / "config")
     args = [str(git), "config", "/tmp"]
-    plain = ["--unshare-user", "--bind", "/", "/", "--dev", "/dev", "--cap-drop", "ALL"]
+    plain = plain_bwrap(workspace, Path(attack[0]).parent)
+    plain += ["--unshare-user", "--cap-drop", "ALL"]
     control = subprocess.run(
-        ["bwrap", *plain, "--ro-bind", str(config), str(config), *attack, *args],
+        [*plain, "--ro-bind", str(config), str(config), *attack, *args],
         capture_output=True, timeout=30, check=False,
     )  # fmt: skip
     assert verdict_of(control).worked

@@ -126,7 +126,9 @@ def test_names_are_not_resolved(box: Box) -> None:
                                    socket.SOCK_DGRAM) as client:
                     client.connect((words[1], 53))
                     client.send(b"?" * 12)
-                    seen.append(words[1])
+                    # The init turns a resolver to the sandbox's own loopback, where no one listens.
+                    if client.getpeername()[0] == words[1]:
+                        seen.append(words[1])
         worked(*seen) if seen else blocked("none")
     """)
     servers = [line.split()[1] for line in Path("/etc/resolv.conf").read_text().splitlines()

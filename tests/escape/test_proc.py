@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
-from support.attacks import Box, Victim, freely, python
+from support.attacks import Box, Victim, freely, python, weakest
 from support.bystander import SECRET, Bystander
 
 pytestmark = pytest.mark.isolation
@@ -113,7 +114,7 @@ def test_kernel_memory_is_not_readable(box: Box) -> None:
 
 
 def test_oom_score_of_a_host_process_is_not_changed(box: Box, host_process: Bystander) -> None:
-    """/proc/PID/oom_score_adj: make the kernel kill somebody else first."""
+    """/proc/PID/oom_score_adj: make the kernel kill another process first."""
     attack = python("""
         with open(f"/proc/{args[0]}/oom_score_adj", "w") as file:
             file.write("999")
@@ -126,3 +127,14 @@ def test_oom_score_of_a_host_process_is_not_changed(box: Box, host_process: Byst
     assert changed != before
     assert box.attack(attack, host_process.pid).blocked
     assert score.read_text() == changed
+
+
+@pytest.mark.parametrize("manifest", [weakest(), weakest(fs_read_allow=["/sys"])])
+def test_cgroups_of_the_host_are_not_readable(box: Box, manifest: dict[str, Any]) -> None:
+    """Which services, containers and sandboxes there are, and their members."""
+    attack = python("""
+        found = os.listdir("/sys/fs/cgroup")
+        worked(found) if found else blocked("empty")
+    """)
+    assert freely(attack).worked
+    assert box.attack(attack, manifest=manifest).blocked

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from support.attacks import Box, Build, freely, python, verdict_of, weakest
+from support.attacks import Box, Build, freely, plain_bwrap, python, verdict_of, weakest
 from support.bystander import SECRET, Bystander, bystander
 
 pytestmark = pytest.mark.isolation
@@ -41,7 +41,7 @@ def test_killing_everybody_reaches_nobody_outside(box: Box, host_process: Bystan
         os.kill(-1, 9)
         worked() if other.wait() == -9 else blocked("alive")
     """)
-    alone = ["bwrap", "--unshare-pid", "--bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
+    alone = [*plain_bwrap(), "--unshare-pid", "--proc", "/proc"]
     control = subprocess.run([*alone, *attack], capture_output=True, timeout=30, check=False)
     assert verdict_of(control).worked
     box.run(*attack, manifest=weakest())
@@ -124,7 +124,7 @@ GET_DESCRIPTOR = python("""
 
 
 def test_descriptor_of_a_host_process_is_not_taken(box: Box, host_process: Bystander) -> None:
-    """pidfd_getfd: a copy of somebody else's open file."""
+    """pidfd_getfd: a copy of another process's open file."""
     args = (host_process.pid, host_process.descriptor)
     assert freely(GET_DESCRIPTOR, *args).worked
     assert box.attack(GET_DESCRIPTOR, *args).blocked
@@ -202,7 +202,7 @@ def test_limits_of_a_host_process_are_not_changed(box: Box, host_process: Bystan
 
 
 def test_priority_of_a_host_process_is_not_changed(box: Box, host_process: Bystander) -> None:
-    """setpriority, and one CPU only: slow somebody else down."""
+    """setpriority, and one CPU only: slow another process down."""
     attack = python("""
         done = []
         for way in (lambda: os.setpriority(os.PRIO_PROCESS, int(args[0]), int(args[1])),

@@ -12,9 +12,11 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
-from support.attacks import Box, Victim, freely, python, weakest
+from support.attacks import Box, Victim, freely, python, verdict, weakest
+from support.runs import Ran
 
 pytestmark = pytest.mark.isolation
 
@@ -28,7 +30,7 @@ CONNECT = python("""
 
 @contextmanager
 def greeter(address: str | bytes, *, hand_over: int | None = None) -> Iterator[None]:
-    """A service of the host that says "hi" to whoever connects, and may hand over a descriptor."""
+    """A service of the host that says "hi" to each client, and may hand over a descriptor."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
         server.bind(address)
         server.listen()
@@ -107,6 +109,157 @@ def test_datagram_pair_is_not_connected_to_a_service(box: Box) -> None:
             assert box.attack(attack, folder / "socket").blocked
     finally:
         shutil.rmtree(folder)
+
+
+@pytest.fixture
+def shared() -> Iterator[Path]:
+    """A folder with a short name, which manifests make visible."""
+    with tempfile.TemporaryDirectory(prefix="sbxs-") as short:
+        folder = Path(short).resolve() / "w"
+        folder.mkdir()
+        yield folder
+
+
+def showing(folder: Path, access: str, network: str) -> dict[str, Any]:
+    return {"syscall_policy": "inherit", "network": network, f"fs_{access}_allow": [str(folder)]}
+
+
+@pytest.mark.parametrize("access", ["read", "write"])
+@pytest.mark.parametrize("network", ["inherit", "deny"])
+def test_socket_of_the_host_in_a_visible_folder_is_not_reached(
+    box: Box, shared: Path, access: str, network: str
+) -> None:
+    """A database, an agent or an engine that keeps its socket in a folder that was allowed."""
+    path = shared / "socket"
+    link = shared / "link"
+    link.symlink_to(path)
+    hard = shared / "hard"
+    with greeter(str(path)):
+        os.link(path, hard)
+        manifest = showing(shared, access, network)
+        for spelling in (path, link, hard, f"/proc/self/root{path}", f"{shared}/../w/socket"):
+            assert freely(CONNECT, spelling).worked
+            assert box.attack(CONNECT, spelling, manifest=manifest).blocked
+
+
+@pytest.mark.parametrize("network", ["inherit", "deny"])
+def test_socket_of_the_host_is_not_reached_from_a_persistent_sandbox(
+    box: Box, shared: Path, network: str
+) -> None:
+    with greeter(str(shared / "socket")):
+        manifest = showing(shared, "write", network)
+        name = box.connection.call("sandbox/create", {"manifest": manifest})["sandbox"]
+        for _ in range(2):
+            ran = box.connection.call(
+                "execute", {"argv": [*CONNECT, str(shared / "socket")], "sandbox": name}
+            )
+            assert verdict(Ran(ran)).blocked
+        box.connection.call("sandbox/destroy", {"sandbox": name})
+        assert freely(CONNECT, shared / "socket").worked
+
+
+@pytest.mark.parametrize("network", ["inherit", "deny"])
+@pytest.mark.requires("bubblewrap")
+def test_socket_that_is_itself_allowed_is_reached(box: Box, shared: Path, network: str) -> None:
+    """No attack: what the caller names works, where Unix sockets can be made at all."""
+    path, other = shared / "socket", shared / "other"
+    with greeter(str(path)), greeter(str(other)):
+        for access in ("read", "write"):
+            manifest = {"network": network, f"fs_{access}_allow": [str(path), str(shared)]}
+            found = box.attack(CONNECT, path, manifest=manifest)
+            assert found.worked == box.has_unix_sockets, found.words
+            assert box.attack(CONNECT, other, manifest=manifest).blocked
+
+
+@pytest.mark.requires("bubblewrap")
+def test_a_refused_socket_is_told_with_a_remedy_that_helps(box: Box, shared: Path) -> None:
+    """No attack: the command says nothing and succeeds; the init knows what it refused."""
+    live, stale, own = shared / "live", shared / "stale", shared / "own"
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(stale))
+    swallow = python("""
+        for path in args:
+            try:
+                socket.socket(socket.AF_UNIX).connect(path)
+            except OSError:
+                pass
+        end(0)
+    """)
+    manifest = {"syscall_policy": "inherit"}
+    workspace: dict[str, Any] = {"preset": "workspace-write", "workspace": str(shared)}
+    with greeter(str(live)):
+        ran = box.run(
+            *swallow, str(live), str(live), str(stale), str(own), manifest=manifest, **workspace
+        )
+        if not box.has_unix_sockets:
+            assert ran.exited(0), ran.story
+            assert ran.denials == []
+            return
+        told = {d["target"]: (d["kind"], d["confidence"], d["remedy"]) for d in ran.denials}
+        assert told == {
+            str(live): ("network", "high", {"fs_read_allow": [str(live)]}),
+            str(stale): ("network", "low", None),
+        }
+        allowed = {**manifest, **told[str(live)][2]}
+        assert box.attack(CONNECT, live, manifest=allowed, **workspace).worked
+
+
+SEND = python("""
+    how, path = args
+    if how == "pair":
+        mine, _ = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    else:
+        mine = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    if how == "sendto":
+        mine.sendto(b"attack", path)
+    elif how == "connect":
+        mine.connect(path)
+        mine.send(b"attack")
+    else:
+        mine.sendmsg([b"attack"], [], 0, path)
+    worked()
+""")
+
+
+@pytest.mark.parametrize("network", ["inherit", "deny"])
+@pytest.mark.parametrize("how", ["sendto", "sendmsg", "connect", "pair"])
+def test_datagram_does_not_reach_a_visible_socket(
+    box: Box, shared: Path, how: str, network: str
+) -> None:
+    """Datagrams need no connection: sendto and sendmsg carry the address."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as server:
+        server.settimeout(10)
+        server.bind(str(shared / "socket"))
+        assert freely(SEND, how, shared / "socket").worked
+        assert server.recv(16) == b"attack"
+        for access in ("read", "write"):
+            manifest = showing(shared, access, network)
+            assert box.attack(SEND, how, shared / "socket", manifest=manifest).blocked
+        server.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            server.recv(16)
+
+
+OWN_SOCKETS = python("""
+    import threading
+    server = socket.socket(socket.AF_UNIX)
+    server.bind(args[0])
+    server.listen()
+    threading.Thread(target=lambda: server.accept()[0].sendall(b"hi")).start()
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(args[0])
+        worked() if client.recv(2) == b"hi" else blocked("no answer")
+""")
+
+
+@pytest.mark.parametrize("network", ["inherit", "deny"])
+@pytest.mark.requires("bubblewrap")
+def test_own_sockets_work(box: Box, shared: Path, network: str) -> None:
+    """No attack: servers of the command's own, where Unix sockets can be made at all."""
+    for path in (shared / "own", "/tmp/own"):
+        manifest = showing(shared, "write", network)
+        found = box.attack(OWN_SOCKETS, path, manifest=manifest)
+        assert found.worked == box.has_unix_sockets, found.words
 
 
 ASK_DAEMON = python("""

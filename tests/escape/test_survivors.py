@@ -1,6 +1,6 @@
 """Processes that try to outlive their command, its timeout or the daemon.
 
-Each holds a lock on a file in the workspace: as long as the lock is held, somebody is alive.
+Each holds a lock on a file in the workspace: as long as the lock is held, a process is alive.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ DOUBLE_FORK_AND_STAY = python(
 
 
 class Lock:
-    """Somebody is alive as long as it is held."""
+    """A process is alive as long as it is held."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -275,7 +275,7 @@ def test_killing_the_keeper_does_not_free_the_command(
 
 
 def test_nothing_outlives_a_killed_daemon(linux_backend: Box, workspace: Path, lock: Lock) -> None:
-    """SIGKILL to the daemon: nobody is left to end its commands."""
+    """SIGKILL to the daemon: no daemon is left to end its commands."""
     with running_backend(linux_backend.backend) as daemon, daemon.connect() as connection:
         argv = [*DOUBLE_FORK_AND_STAY, str(lock)]
         connection.start("execute", {"argv": argv, "manifest": weakest(workspace, timeout=60)})

@@ -1,6 +1,6 @@
 """Paths that are swapped between the daemon's check and the mount.
 
-The daemon's ceiling allows one folder. Somebody on the host exchanges an allowed path in it with a
+The daemon's ceiling allows one folder. A program on the host exchanges an allowed path in it with a
 symlink to the outside, over and over: a request is refused, or it gets what was checked.
 """
 
@@ -11,7 +11,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,10 +38,37 @@ while not select.select([0], [], [], random.random() / 200)[0]:
 """
 
 
+# Saves a file as editors do, in turn by a rename over it and with a backup, until its stdin ends.
+SAVER = """
+import os, random, select, sys
+path, spare, backup, text = sys.argv[1:]
+def write(name):
+    with open(name, "w") as file:
+        file.write(text)
+turn = 0
+print(flush=True)
+while not select.select([0], [], [], random.random() / 500)[0]:
+    turn += 1
+    if turn % 2:
+        write(spare)
+    else:
+        os.rename(path, backup)
+        write(spare)
+    os.rename(spare, path)
+"""
+
+
 @contextmanager
 def swapping(a: Path, b: Path) -> Iterator[None]:
-    """Somebody on the host exchanges `a` and `b` all the time."""
-    command = [sys.executable, "-I", "-S", "-c", SWAPPER, str(a), str(b)]
+    """A program on the host exchanges `a` and `b` all the time."""
+    with host_program(SWAPPER, a, b):
+        yield
+
+
+@contextmanager
+def host_program(code: str, *args: object) -> Iterator[None]:
+    """Runs on the host meanwhile; ends when its stdin does."""
+    command = [sys.executable, "-I", "-S", "-c", code, *map(str, args)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as swapper:
         assert swapper.stdout is not None
         swapper.stdout.readline()
@@ -169,3 +196,101 @@ def test_folder_replaced_by_another_is_not_served_from_a_warm_sandbox(place: Pla
     place.allowed.mkdir()
     path.write_text("the new one\n")
     assert place.box.run("cat", str(path), manifest=manifest).stdout == "the new one\n"
+
+
+SAVED_TRIES = 24
+
+
+@dataclass
+class Saved:
+    """`secret` lies in the allowed `folder` and is denied; a saver keeps its files in `away`."""
+
+    folder: Path
+    secret: Path
+    away: Path
+
+    def manifest(self) -> dict[str, object]:
+        return weakest(fs_read_allow=[str(self.folder)], fs_deny=[str(self.secret)])
+
+    def saving(self) -> AbstractContextManager[None]:
+        away = self.away
+        return host_program(SAVER, self.secret, away / "spare", away / "backup", Victim.ORIGINAL)
+
+
+@pytest.fixture(params=["elsewhere", "beside it"])
+def saved(workspace: Path, outside: Path, request: pytest.FixtureRequest) -> Saved:
+    Victim(workspace / "secret")
+    away = outside if request.param == "elsewhere" else workspace
+    return Saved(workspace, workspace / "secret", away)
+
+
+@pytest.fixture(scope="module", params=["warm", "cold"])
+def made(linux_backend: Box, request: pytest.FixtureRequest) -> Iterator[Box]:
+    """A daemon that keeps sandboxes ready, or one that makes each when it is asked for."""
+    config = "" if request.param == "warm" else "[pool]\nenabled = false\n"
+    with running_backend(linux_backend.backend, config=config) as daemon:
+        box = Box(linux_backend.backend, daemon)
+        yield box
+        box.close()
+
+
+@pytest.mark.requires("bubblewrap")
+def test_control_a_masked_file_that_is_saved_by_rename_is_unmasked(saved: Saved) -> None:
+    mounts = ["--ro-bind", "/", "/", "--tmpfs", "/tmp", "--ro-bind", "/dev/null"]
+    folder = ["--ro-bind", str(saved.folder), str(saved.folder)]
+    command = ["bwrap", *mounts[:5], *folder, *mounts[5:], str(saved.secret)]
+    script = f"echo; read line; cat '{saved.secret}'"
+    with subprocess.Popen(
+        [*command, "sh", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as inside:
+        assert inside.stdout is not None
+        inside.stdout.readline()
+        (saved.away / "spare").write_text(Victim.ORIGINAL)
+        (saved.away / "spare").rename(saved.secret)
+        assert inside.communicate("\n")[0] == Victim.ORIGINAL
+
+
+def test_masked_file_that_the_host_saves_while_sandboxes_are_made_stays_masked(
+    made: Box, saved: Saved
+) -> None:
+    seen: Counter[str] = Counter()
+    with saved.saving():
+        for _ in range(SAVED_TRIES):
+            seen[outcome_of(made, saved)] += 1
+    assert not seen["worked"], seen
+    # What was made meanwhile holds no hole for later.
+    for _ in range(8):
+        assert outcome_of(made, saved) != "worked"
+    assert outcome_of(made, saved) == "blocked"
+
+
+def test_masked_file_that_the_host_saves_stays_masked_in_persistent_sandboxes(
+    made: Box, saved: Saved
+) -> None:
+    seen: Counter[str] = Counter()
+    with saved.saving():
+        for _ in range(SAVED_TRIES // 4):
+            try:
+                sandbox = made.connection.call("sandbox/create", {"manifest": saved.manifest()})
+            except RpcError as refusal:
+                if refusal.kind not in REFUSALS:
+                    raise
+                seen["refused"] += 1
+                continue
+            for _ in range(4):
+                seen[outcome_of(made, saved, sandbox=sandbox["sandbox"])] += 1
+    assert not seen["worked"], seen
+
+
+def outcome_of(box: Box, saved: Saved, **params: object) -> str:
+    if not params:
+        params = {"manifest": saved.manifest()}
+    try:
+        ran = box.run(*READ, str(saved.secret), Victim.ORIGINAL, **params)
+    except RpcError as refusal:
+        if refusal.kind not in {*REFUSALS, "NotFound"}:
+            raise
+        return "refused"
+    if ran.outcome == "isolation_lost":
+        return "lost"
+    return "worked" if verdict(ran).worked else "blocked"

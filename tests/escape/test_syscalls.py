@@ -74,7 +74,7 @@ def test_kcmp_is_denied(box: Box) -> None:
 
 
 def test_fanotify_is_denied(box: Box) -> None:
-    """fanotify on a mount: sees, and can hold up, what everybody does there. Root's technique."""
+    """fanotify on a mount: sees, and can delay, what all processes do there. Root's technique."""
     attack = python("""
         watch = c("fanotify_init", 0, os.O_RDONLY)
         c("fanotify_mark", watch, 0x1 | 0x10, 0x20, -100, b"/usr")

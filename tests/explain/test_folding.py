@@ -6,13 +6,14 @@ from denials.settings import setting
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandboxd.denials.folding import covers, folded, outermost, too_wide
+from sandboxd.denials.explain.fold import fold_paths, outermost, too_wide
+from sandboxd.policy.paths.within import within
 
 HOMES = ("/home/u",)
 
 
 def fold(*paths: str) -> list[str]:
-    return sorted(set(folded(paths, lambda folder: too_wide(folder, HOMES)).values()))
+    return sorted(set(fold_paths(paths, lambda folder: too_wide(folder, HOMES)).values()))
 
 
 def test_two_neighbours_stay_and_three_become_their_folder() -> None:
@@ -41,10 +42,10 @@ PATHS = st.lists(st.lists(SEGMENT, min_size=1, max_size=5).map(lambda s: "/" + "
 
 @given(PATHS)
 def test_every_path_is_covered_and_nothing_wide_is_made(paths: list[str]) -> None:
-    entries = folded(paths, lambda folder: too_wide(folder, HOMES))
+    entries = fold_paths(paths, lambda folder: too_wide(folder, HOMES))
     assert set(entries) == set(paths)
     for path, entry in entries.items():
-        assert covers(entry, path)
+        assert within(path, entry)
         assert entry in paths or not too_wide(entry, HOMES)
     assert outermost(entries.values()) == sorted(set(entries.values()))
 

@@ -25,7 +25,6 @@ PROGRAMS = {
     "chmod": "chmod 600 {place}/out/old.txt",
     "make": "make",
     "python": "python3 sum.py",
-    "git": " ".join(GIT) + " -C {place}/repo commit -q --allow-empty -m two",
     "a script elsewhere": "{place}/data/tool.sh",
     "sqlite": "python3 -c \"import sqlite3; sqlite3.connect('{place}/out/db').execute("
     "'create table t(a)')\"",
@@ -85,6 +84,16 @@ def test_the_written_manifest_lets_it_run(filled: Ctl, name: str) -> None:
         (filled.place / "out" / "db").unlink()
     after = filled("run", "--manifest", str(file), "--", "sh", "-c", command)
     assert after.returncode == 0, (after, file.read_text())
+
+
+def test_a_git_dir_elsewhere_is_never_proposed(filled: Ctl) -> None:
+    """Its hooks would run at the user's next git command: it has to be the workspace."""
+    commit = f"{' '.join(GIT)} -C {filled.place}/repo commit -q --allow-empty -m two"
+    told = filled("explain", "--json", "--read", f"{filled.place}/repo", "--", "sh", "-c", commit)
+    explanation = json.loads(told.stdout)["explanation"]
+    refused = [n["target"] for n in explanation["needs"] if n["status"] == "refused"]
+    assert any(path.startswith(f"{filled.place}/repo/.git") for path in refused), explanation
+    assert "fs_write_allow" not in explanation["missing"], explanation
 
 
 def test_it_allows_no_more_than_the_command_needs(filled: Ctl) -> None:

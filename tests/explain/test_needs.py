@@ -10,8 +10,8 @@ from denials.settings import open_setting, setting
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandboxd.denials import Asked, Facts, Setting, StreamScanner
-from sandboxd.sandbox import RefusedAccess, Wanted
+from sandboxd.denials import ExplainRequest, RunEvidence, Setting, StreamScanner
+from sandboxd.types import RefusedAccess, Wanted
 from sandboxd_proto.denial import Denial
 from sandboxd_proto.messages.explanation import Explanation
 
@@ -26,9 +26,9 @@ def judged(
     scanner = StreamScanner(where)
     scanner.feed("stderr", stderr)
     accesses = tuple(RefusedAccess(*one) for one in refused)
-    facts = Facts(exit_code=exit_code, explained=True, refused=accesses)
+    facts = RunEvidence(exit_code=exit_code, explained=True, refused=accesses)
     denials = scanner.finish(facts)
-    return denials, scanner.explain(facts, denials, Asked({}))
+    return denials, scanner.explain(facts, denials, ExplainRequest({}))
 
 
 def missing(where: Setting, *refused: tuple[str, Wanted, int], **more: Any) -> dict[str, Any]:

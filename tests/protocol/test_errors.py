@@ -18,6 +18,9 @@ TABLE = {
     "SandboxUnavailable": -32001, "PolicyNotSupported": -32002, "PathDenied": -32003,
     "ExecFailed": -32004, "NotFound": -32005, "Unauthorized": -32006, "BudgetExceeded": -32007,
     "ApprovalDenied": -32008, "Busy": -32009, "ShuttingDown": -32010, "CeilingExceeded": -32011,
+    "ApprovalPending": -32012,
+    "Conflict": -32013,
+    "FileError": -32014,
 }  # fmt: skip
 
 
@@ -33,7 +36,7 @@ def test_an_error_comes_back_as_itself(kind: type[SandboxdError]) -> None:
     assert type(got) is kind
     assert (got.message, got.field, got.remedy) == ("it failed", "fs_read_allow[0]", "do this")
     assert got.facts == {"path": "/x"}
-    assert str(got) == "it failed"
+    assert str(got) == "it failed (do this)"
 
 
 def test_what_was_not_said_is_not_sent() -> None:
@@ -62,7 +65,9 @@ hostile_data = st.recursive(
 @given(st.integers(), st.text(), hostile_data)
 @example(-32603, "m", {"kind": []})
 @example(-32603, "m", {"message": "x", "self": "y"})
+@example(-32603, "m", {"remedy": "do this"})
 def test_a_client_survives_any_error_answer(code: int, message: str, data: Any) -> None:
     error = from_wire(code, message, data)
     assert isinstance(error, SandboxdError)
-    assert str(error) == message
+    assert error.message == message
+    assert str(error).startswith(message)

@@ -1,4 +1,4 @@
-"""Clients that flood, vanish, half-close or ask for the impossible: nobody else suffers."""
+"""Clients that flood, vanish, half-close or ask for the impossible: other clients are served."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ import os
 import socket
 import threading
 import time
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.daemon import Daemon, stdout_of
+from support.daemon import Daemon, running_daemon, stdout_of
 from support.rpc import Connection, RpcError
+
+from sandboxd.rpc.connection import MAX_FOLLOWS, MAX_FOLLOWS_IN_ALL
+from sandboxd.rpc.subscriptions import MAX_SUBSCRIPTIONS, MAX_SUBSCRIPTIONS_IN_ALL
 
 pytestmark = pytest.mark.requires("bubblewrap")
 
@@ -105,21 +109,22 @@ def test_a_misspelt_parameter_is_named_in_full(shared_daemon: Daemon) -> None:
 
 def test_the_clock_runs_while_the_client_reads_nothing(daemon: Daemon) -> None:
     """The notification that it started cannot be sent; the command ends in time all the same."""
-    with daemon.connect() as deaf, daemon.connect() as other:
-        for _ in range(200):
+    read, write = os.pipe()
+    with daemon.connect() as deaf, os.fdopen(read, "rb") as output:
+        # More than a socket takes, and less than what makes the daemon stop reading requests.
+        for _ in range(20):
             deaf.start("rpc.discover")
-        deaf.start(
+        asked = deaf.start(
             "execute",
-            {"argv": ["sleep", "600"], "stream": True, "detach": True, "execution_id": "deaf",
-             "manifest": {"timeout": 0.5}},
+            {"argv": ["sleep", "600"], "stream": True, "execution_id": "deaf",
+             "fds": {"stdout": 0}, "manifest": {"timeout": 0.5}},
+            fds=[write],
         )  # fmt: skip
-        deadline = time.monotonic() + 25
-        while not other.call("execution/list")["executions"]:
-            assert time.monotonic() < deadline
-        while any("600" in str(process) for process in daemon.descendants()):
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
-        assert other.call("execution/list")["executions"]
+        os.close(write)
+        assert output.read() == b""  # ends with the command
+        # Only now it reads.
+        assert deaf.result(asked)["outcome"] == "timeout"
+        deaf.notification("execution/started", execution_id="deaf")
 
 
 @pytest.mark.isolation
@@ -135,7 +140,7 @@ def test_a_protected_file_does_not_stay_when_the_client_vanishes(
              "workspace": str(workspace)},
         )  # fmt: skip
         deadline = time.monotonic() + 20
-        while not list(workspace.glob(".sandboxd-quarantine-*")):
+        while not list(workspace.glob(".sandboxd-kept/*/*")):
             assert time.monotonic() < deadline, os.listdir(workspace)
             time.sleep(0.05)
     assert not (workspace / ".envrc").exists()
@@ -174,7 +179,7 @@ def test_a_field_that_a_named_backend_cannot_enforce_is_refused_before_it_is_ope
 
 
 def test_the_daemon_works_where_children_are_ignored(start_daemon: Any) -> None:
-    """A shell's `trap "" CHLD` is inherited: without care nobody could be waited for."""
+    """A shell's `trap "" CHLD` is inherited: without care no child could be waited for."""
     daemon = start_daemon(prefix=["sh", "-c", 'trap "" CHLD; exec "$@"', "sh"])
     with Connection(daemon.socket) as connection:
         assert stdout_of(connection.call("execute", {"argv": ["echo", "hi"]})) == "hi\n"
@@ -206,3 +211,75 @@ def test_streaming_clients_that_vanish_leave_nothing_running(daemon: Daemon) -> 
     while any("988" in str(process) for process in daemon.descendants()):
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+def test_subscriptions_are_bounded(daemon: Daemon) -> None:
+    """Each event is sent to each of them: one client must not make every command slow."""
+    with ExitStack() as clients:
+        connections = [clients.enter_context(daemon.connect()) for _ in range(10)]
+        refused = 0
+        for connection in connections:
+            for _ in range(MAX_SUBSCRIPTIONS + 1):
+                answer = connection.answer(connection.start("events/subscribe"))
+                refused += "error" in answer and answer["error"]["data"]["kind"] == "Busy"
+        assert refused == 10 * (MAX_SUBSCRIPTIONS + 1) - MAX_SUBSCRIPTIONS_IN_ALL
+    with daemon.connect() as other:  # those of ended connections do not count
+        assert wait_for_subscription(other)
+
+
+def wait_for_subscription(client: Connection) -> bool:
+    until = time.monotonic() + 20
+    while time.monotonic() < until:
+        if "result" in client.answer(client.start("events/subscribe")):
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_attaching_again_and_again_is_bounded(daemon: Daemon) -> None:
+    """Everything that a command prints is sent to each of them."""
+    with ExitStack() as stack:
+        first, *others = [stack.enter_context(daemon.connect()) for _ in range(7)]
+        detached = {"argv": ["sleep", "60"], "detach": True, "execution_id": "watched"}
+        first.call("execute", detached)
+        busy = 0
+        for client in others:
+            asked = {"execution_id": "watched"}
+            numbers = [client.start("execution/attach", asked) for _ in range(MAX_FOLLOWS + 1)]
+            busy += sum("error" in client.answer(number) for number in numbers)
+        assert busy == len(others) * (MAX_FOLLOWS + 1) - MAX_FOLLOWS_IN_ALL
+        for client in others:
+            client.close()
+        deadline = time.monotonic() + 20
+        while "error" in first.answer(first.start("execution/attach", {"execution_id": "watched"})):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        first.call("execution/cancel", {"execution_id": "watched"})
+
+
+@pytest.mark.parametrize("method", ["session/open", "execution/list"])
+def test_the_daemon_stops_while_a_client_goes_on_sending(method: str) -> None:
+    """A client that reads no answers, and whose requests would take for ever to refuse."""
+    line = b'{"jsonrpc":"2.0","id":1,"method":"%s","params":{}}\n' % method.encode()
+    stop = threading.Event()
+
+    def flood(noisy: Connection) -> None:
+        with suppress(OSError):
+            while not stop.is_set():
+                noisy.send_raw(line * 50)
+
+    with running_daemon() as daemon, ExitStack() as stack:
+        noisy = [stack.enter_context(daemon.connect()) for _ in range(4)]
+        threads = [threading.Thread(target=flood, args=(one,)) for one in noisy]
+        for thread in threads:
+            thread.start()
+        try:
+            with daemon.connect() as other:
+                assert stdout_of(other.call("execute", {"argv": ["echo", "hi"]})) == "hi\n"
+            assert daemon.stop() == 0
+        finally:
+            stop.set()
+            for one in noisy:
+                one.close()
+            for thread in threads:
+                thread.join()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import signal
-from collections.abc import Iterator
-from contextlib import ExitStack
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from support.rpc import Connection, RpcError
 
 pytestmark = pytest.mark.requires("bubblewrap")
 
+FEW_FILES = 160
 CAPTURED = 8 * 1024 * 1024
 MEMORY_ROOM = 100 * 1024 * 1024
 FOREVER = {"argv": ["sleep", "600"], "stream": True, "execution_id": "forever"}
@@ -154,3 +157,28 @@ def test_results_of_detached_commands_are_kept_up_to_a_size(daemon: Daemon) -> N
         assert len(again["stdout"]["data"]) == 8 << 20
         with pytest.raises(RpcError, match="no execution"):
             connection.call("execution/wait", {"execution_id": names[0]})
+
+
+def test_a_client_that_takes_all_descriptors_does_not_end_the_daemon(
+    start_daemon: Callable[..., Daemon],
+) -> None:
+    """Connections, and descriptors in frames that never end: others are served afterwards."""
+    daemon = start_daemon(prefix=["prlimit", f"--nofile={FEW_FILES}:{FEW_FILES}"])
+    open_files = Path(f"/proc/{daemon.pid}/fd")
+    read, write = os.pipe()
+    with ExitStack() as greedy:
+        for _ in range(FEW_FILES // 16):
+            with suppress(OSError):
+                client = greedy.enter_context(daemon.connect())
+                for _ in range(4):
+                    client.send_raw(b"{", fds=[read] * 16)
+        if os.access(open_files, os.R_OK):
+            until = time.monotonic() + 20
+            while len(list(open_files.iterdir())) < FEW_FILES - 8 and time.monotonic() < until:
+                time.sleep(0.05)
+            assert len(list(open_files.iterdir())) >= FEW_FILES - 8  # the control
+        time.sleep(3)  # what the daemon does from time to time fails meanwhile
+    os.close(read)
+    os.close(write)
+    with daemon.connect() as other:
+        assert other.call("execute", {"argv": ["true"]})["exit_code"] == 0

@@ -1,4 +1,4 @@
-"""The rules of the wire, with a raw client and a real daemon: what anybody's client relies on."""
+"""The rules of the wire, with a raw client and a real daemon: what every client relies on."""
 
 from __future__ import annotations
 

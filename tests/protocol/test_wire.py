@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sandboxd.rpc.large_answers import PIECE, escape
 from sandboxd_proto.errors import InvalidParams, ManifestInvalid, ParseError
 from sandboxd_proto.manifest import Manifest, manifest_from, manifest_from_toml
 from sandboxd_proto.messages.execute import ExecuteParams
 from sandboxd_proto.messages.execution import NoParams
 from sandboxd_proto.methods import METHODS
-from sandboxd_proto.wire import convert, decode_json, encode
+from sandboxd_proto.wire import MOST_VALUES, convert, decode_json, encode, has_more_values
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
@@ -136,3 +137,38 @@ def test_an_unknown_field_is_refused_by_every_method() -> None:
     for method in METHODS:
         with pytest.raises(InvalidParams):
             convert({"no_such_field": 1}, method.params)
+
+
+def values_in(value: Any) -> int:
+    """What `has_more_values` counts: commas, and the opening of arrays and objects."""
+    if isinstance(value, list | dict):
+        inner = value.values() if isinstance(value, dict) else value
+        return 1 + max(0, len(value) - 1) + sum(map(values_in, inner))
+    return 0
+
+
+@given(json_values)
+def test_values_are_counted_without_making_them(value: Any) -> None:
+    """Commas and brackets in strings do not count, whatever is escaped in them."""
+    count = values_in(value)
+    for text in (json.dumps(value), json.dumps(value, ensure_ascii=False, indent=1)):
+        frame = text.encode("utf-8", "replace")
+        assert not has_more_values(frame, count)
+        assert count == 0 or has_more_values(frame, count - 1)
+
+
+@pytest.mark.parametrize("value", [b"0,", b"{},", b'"a",', b"[0],", b'"\\\\",', b'"\\"",'])
+def test_a_message_of_very_many_values_is_refused(value: bytes) -> None:
+    with pytest.raises(ParseError, match="more than 150000 values"):
+        decode_json(b"[" + value * (MOST_VALUES + 1) + b"0]")
+
+
+@pytest.mark.parametrize("text", [",[{" * 1_000_000, '\\"' * 1_000_000, "\\" * 1_000_000, '"' * 99])
+def test_a_large_text_is_one_value(text: str) -> None:
+    assert decode_json(json.dumps({"stdin": text, "argv": ["cat"]}).encode())["stdin"] == text
+
+
+@given(st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=200))
+def test_output_that_is_escaped_in_pieces_is_the_same(text: str) -> None:
+    many = text * (1 + 3 * PIECE // max(1, len(text)))
+    assert escape(many) == encode(many)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -163,7 +165,7 @@ def test_it_outlives_the_connection_and_serves_the_users_others(daemon: Daemon) 
 @pytest.mark.parametrize(
     ("params", "field"),
     [
-        ({"manifest": {}}, "manifest"),
+        ({"manifest": {"network": "deny"}}, "manifest.network"),
         ({"preset": "read-only"}, "preset"),
         ({"workspace": "/tmp"}, "workspace"),
     ],
@@ -188,9 +190,38 @@ def test_a_bad_idle_time_is_refused(daemon: Daemon) -> None:
 def test_a_protected_path_made_in_it_ends_it(daemon: Daemon, workspace: Path) -> None:
     with daemon.connect() as connection:
         sandbox = create(connection, preset="workspace-write", workspace=str(workspace))
-        run(connection, sandbox, "sh", "-c", "echo 'exec evil' > .envrc; sleep 30")
+        made = run(connection, sandbox, "sh", "-c", "echo 'gitdir: evil' > .git; sleep 30")
+        assert ("protected_path", str(workspace / ".git")) in {
+            (denial["kind"], denial["target"]) for denial in made["denials"]
+        }
         deadline = time.monotonic() + 20
-        while (workspace / ".envrc").exists():
+        while (workspace / ".git").exists():
             assert time.monotonic() < deadline
             time.sleep(0.05)
         assert connection.call("sandbox/list") == {"sandboxes": []}
+        assert connection.call("sandbox/get", {"sandbox": sandbox})["state"] == "lost"
+
+
+def test_one_whose_init_died_is_lost_and_its_name_is_free(daemon: Daemon) -> None:
+    """The control: one that was destroyed is not there any more."""
+    with daemon.connect() as connection:
+        sandbox = create(connection, name="fragile")
+        assert connection.call("sandbox/get", {"sandbox": "fragile"})["state"] == "up"
+        run(connection, sandbox, "true")
+        for one in processes_below(daemon.pid):
+            with suppress(ProcessLookupError):
+                os.kill(one.pid, signal.SIGKILL)
+        deadline = time.monotonic() + 20
+        while (got := connection.call("sandbox/get", {"sandbox": "fragile"}))["state"] == "up":
+            assert time.monotonic() < deadline
+        assert (got["sandbox"], got["state"], got["forwards"]) == (sandbox, "lost", [])
+        with pytest.raises(RpcError) as refused:
+            run(connection, sandbox, "true")
+        assert refused.value.kind == "NotFound"
+        again = create(connection, name="fragile")
+        got = connection.call("sandbox/get", {"sandbox": "fragile"})
+        assert (got["sandbox"], got["state"]) == (again, "up")
+        connection.call("sandbox/destroy", {"sandbox": "fragile"})
+        with pytest.raises(RpcError) as gone:
+            connection.call("sandbox/get", {"sandbox": "fragile"})
+        assert gone.value.kind == "NotFound"

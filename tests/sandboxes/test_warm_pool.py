@@ -1,4 +1,4 @@
-"""Warm sandboxes: as fresh as cold ones, never stale, and given up when nobody needs them."""
+"""Warm sandboxes: as fresh as cold ones, never stale, and ended when they are idle."""
 
 from __future__ import annotations
 
@@ -138,9 +138,7 @@ def test_the_pool_stays_within_its_limit(start_daemon: StartDaemon, tmp_path: Pa
 def test_many_at_once_each_get_a_sandbox_of_their_own(daemon: Daemon) -> None:
     with daemon.connect() as connection:
         script = "echo $$ > /tmp/mine; sleep 0.2; cat /tmp/mine; ls /tmp | wc -l"
-        numbers = [
-            connection.start("execute", {"argv": ["sh", "-c", script]}) for _ in range(16)
-        ]
+        numbers = [connection.start("execute", {"argv": ["sh", "-c", script]}) for _ in range(16)]
         outputs = [stdout_of(connection.result(number)) for number in numbers]
         assert all(output.endswith("\n1\n") for output in outputs)
 

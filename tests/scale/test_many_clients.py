@@ -1,4 +1,4 @@
-"""Many clients: idle ones cost nobody anything, busy ones each get their own right answers."""
+"""Many clients: idle ones cost nothing, busy ones each get their own correct answers."""
 
 from __future__ import annotations
 

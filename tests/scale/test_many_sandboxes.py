@@ -49,9 +49,7 @@ def test_five_hundred_sandboxes_live_answer_and_leave_nothing(daemon: Daemon) ->
 
         # What one writes none of the others sees: they are as many sandboxes as there are names.
         script = "test ! -e /tmp/mine && echo {0} > /tmp/mine && cat /tmp/mine"
-        commands = [
-            {"sandbox": name, "argv": ["sh", "-c", script.format(name)]} for name in names
-        ]
+        commands = [{"sandbox": name, "argv": ["sh", "-c", script.format(name)]} for name in names]
         answers = in_turns(connection, "execute", commands)
         assert [stdout_of(one) for one in answers] == [f"{name}\n" for name in names]
 

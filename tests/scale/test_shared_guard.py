@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from sandboxd.policy.plan import NetworkRule, Protected, SandboxSpec
-from sandboxd.supervisor.shared_guard import SharedGuards
+from sandboxd.workspace_guard.shared_guard import SharedGuards
 
 
 def open_inotify() -> int:
@@ -19,7 +19,7 @@ def open_inotify() -> int:
 @pytest.fixture
 def spec(workspace: Path) -> SandboxSpec:
     missing = Protected(
-        path=str(workspace / ".envrc"), root=str(workspace), is_dir=False, present=False,
+        path=str(workspace / "hooks"), root=str(workspace), is_dir=False, present=False,
         rule="absent",
     )  # fmt: skip
     return SandboxSpec(base="host", network=NetworkRule("deny"), protected=(missing,))
@@ -38,13 +38,13 @@ def test_a_hundred_members_use_one_watch_and_all_are_told(
         ]
         assert open_inotify() == before + 1
         members[0].mute()
-        (workspace / ".envrc").write_text("run me")
+        (workspace / "hooks").write_text("run me")
         with anyio.fail_after(20):
             while len(told) < 99:  # noqa: ASYNC110 - told by callbacks
                 await anyio.sleep(0.01)
         first = await members[0].conclude()
-        assert [path for path, _ in first] == [str(workspace / ".envrc")]
-        assert not (workspace / ".envrc").exists()
+        assert [path for path, _ in first] == [str(workspace / "hooks")]
+        assert not (workspace / "hooks").exists()
         for member in members[1:]:
             await member.conclude()
         assert open_inotify() == before

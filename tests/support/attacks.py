@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from support.daemon import Daemon
+from support.engine import shared_engine
 from support.runs import Ran, Runner
 
 # `programs/NAME.c` and compiler flags to the command line of the attack.
@@ -48,7 +49,7 @@ _CALLS = {
     "mount_setattr": 442,
 }
 
-# `blocked` is for ends that are no errno; an OSError that nobody catches is "blocked" by its name.
+# `blocked` is for ends that are no errno; an uncaught OSError is "blocked" by its name.
 PRELUDE = f"""\
 import ctypes, errno, os, socket, struct, sys, time
 libc = ctypes.CDLL(None, use_errno=True)
@@ -113,6 +114,12 @@ def python(*parts: str) -> tuple[str, ...]:
     return (PYTHON, "-I", "-S", "-c", code)
 
 
+COPY_DESCRIPTOR = python("""
+    call("pidfd_getfd", call("pidfd_open", os.getpid(), 0), 0, 0)
+    worked()
+""")
+
+
 def freely(program: Sequence[str], *args: object, **options: Any) -> Verdict:
     """The attack without any sandbox: the control."""
     options.setdefault("env", {"PATH": "/usr/bin:/bin"})
@@ -121,6 +128,17 @@ def freely(program: Sequence[str], *args: object, **options: Any) -> Verdict:
         [*program, *map(str, args)], capture_output=True, timeout=PATIENCE_S, check=False, **options
     )
     return verdict_of(done)
+
+
+def plain_bwrap(*folders: Path) -> list[str]:
+    """bwrap as it is often used, for controls: the system, and some folders writable.
+
+    Without "--bind / /": mounts of other containers, which end at any time, make bwrap fail.
+    """
+    system = [name for name in ("/usr", "/bin", "/lib", "/lib64", "/etc") if os.path.exists(name)]
+    words = ["bwrap", "--dev", "/dev", "--dir", "/tmp"]
+    words += [word for name in system for word in ("--ro-bind", name, name)]
+    return words + [word for path in folders for word in ("--bind", str(path), str(path))]
 
 
 def verdict_of(done: subprocess.CompletedProcess[bytes]) -> Verdict:
@@ -167,6 +185,18 @@ class Box(Runner):
         tiers = self.check(manifest=weakest())["enforcement"]
         return {tiers["base"], tiers["fs_write_allow"]} == {"enforced"}
 
+    @property
+    def has_unix_sockets(self) -> bool:
+        """Whether commands can make Unix sockets besides pairs.
+
+        Their init must be able to copy a descriptor. Docker's own profile refuses the call.
+        """
+        if self.backend != "docker":
+            return self.backend != "landlock"
+        engine = shared_engine()
+        assert engine is not None
+        return engine.in_container(*COPY_DESCRIPTOR).returncode == WORKED
+
     def attack(self, program: Sequence[str], *args: object, **params: Any) -> Verdict:
         """The same program in a sandbox; without `manifest` or `preset`, the weakest one."""
         if "manifest" not in params and "preset" not in params:
@@ -207,7 +237,7 @@ class Victim:
 
 
 def compiled(source: Path, folder: Path, *flags: str) -> tuple[str, ...]:
-    """A C program as an attack, executable by everybody."""
+    """A C program as an attack, executable by all users."""
     binary = folder / source.stem
     if not binary.exists():
         command = ["cc", "-O1", "-Wall", "-Werror", "-o", str(binary), str(source), *flags]

@@ -13,36 +13,47 @@ from typing import Any
 
 import pytest
 
-from sandboxd.config import BACKENDS
+from sandboxd.backends.registry import BACKENDS
 from support.daemon import Daemon, running_daemon
 from support.engine import shared_engine
-from support.requirements import promised
+from support.requirements import is_promised
 
 # A backend that runs in two ways is two here: what holds must hold in both.
 ATTACHED = "docker-attach"
-ALL = (*(name for name in BACKENDS if name != "auto"), ATTACHED)
+CLONED = "bubblewrap-cloned"  # clones of a template, in place of a bwrap for each sandbox
+ALL = (*(entry.name for entry in BACKENDS), ATTACHED, CLONED)
+
+
+def product_name(name: str) -> str:
+    """What the daemon calls it."""
+    return {ATTACHED: "docker", CLONED: "bubblewrap"}.get(name, name)
+
+
 # What cannot be here is in `status`, and refuses; there is nothing to try.
-_ELSEWHERE = {"sandbox-exec": "darwin", "appcontainer": "win32"}
-HERE = tuple(
-    name
-    for name in ALL
-    if _ELSEWHERE.get(name, sys.platform) == sys.platform
-    and (name != "opensandbox" or "SANDBOXD_OPENSANDBOX_URL" in os.environ)
+_ELSEWHERE = {entry.name for entry in BACKENDS if not entry.is_here}
+# With this set the suites test the backend sandbox-exec on Linux, over a stand-in and alone.
+STAND_IN = "SANDBOXD_TEST_MACOS"
+_NAMES = tuple(
+    name for name in ALL if product_name(name) not in _ELSEWHERE and name != "opensandbox"
 )
+# With this set the suites test the backend opensandbox alone, over a fake server.
+REMOTE = "SANDBOXD_TEST_OPENSANDBOX_FAKE"
+HERE = _NAMES
+if STAND_IN in os.environ:
+    HERE = ("sandbox-exec",)
+elif REMOTE in os.environ:
+    HERE = ("opensandbox",)
 # Why one does not work here, as found out by the first daemon: each look tries all of them.
 _REASONS: dict[tuple[str, ...], str | None] = {}
 # Those whose commands run on this kernel, below our init, behind walls of its making.
 LINUX = ("bubblewrap", "landlock", "docker")
 
 
-def product_name(name: str) -> str:
-    """What the daemon calls it."""
-    return "docker" if name == ATTACHED else name
-
-
 def environment(name: str) -> dict[str, str]:
     """What makes a daemon use this backend and no other. `none` needs its second key."""
     keys = {"SANDBOXD_BACKEND": product_name(name)}
+    if name == CLONED:
+        keys["SANDBOXD_POOL_TEMPLATE"] = "true"
     if keys["SANDBOXD_BACKEND"] == "docker":
         engine = shared_engine()
         keys["DOCKER_HOST"] = engine.url if engine else "unix:///nonexistent/engine.sock"
@@ -55,6 +66,18 @@ def running_backend(
     name: str, *, env: Mapping[str, str] | None = None, **options: Any
 ) -> Iterator[Daemon]:
     """A daemon that uses `name`, after `status` said that it works here."""
+    if name == "sandbox-exec" and sys.platform != "darwin":
+        from macos.stand_in.options import stand_in_daemon
+
+        with stand_in_daemon(env=env, **options) as daemon:
+            yield daemon
+        return
+    if name == "opensandbox":
+        from support.fake_opensandbox import fake_options
+
+        with fake_options(env or {}) as made, running_daemon(env=made, **options) as daemon:
+            yield daemon
+        return
     # What is around the daemon (a namespace, a filter) may make a difference.
     known = (name, *options.get("prefix", ()))
     with running_daemon(env={**environment(name), **(env or {})}, **options) as daemon:
@@ -63,7 +86,7 @@ def running_backend(
         reason = _REASONS[known]
         if reason is None:
             yield daemon
-        elif product_name(name) in promised():
+        elif is_promised(product_name(name)):
             pytest.fail(f"{name} is in SANDBOXD_TEST_REQUIRE and: {reason}", pytrace=False)
         else:
             pytest.skip(f"{name} does not work here: {reason}")

@@ -1,7 +1,7 @@
 """A process of the host that attacks are after: same user, everything about it left open.
 
-It is dumpable, lets anybody trace it and holds a secret in its environment, its memory and an open
-file without a name, so whatever keeps an attack from it is the sandbox.
+It is dumpable, lets every process trace it and holds a secret in its environment, its memory and an
+open file without a name, so whatever keeps an attack from it is the sandbox.
 """
 
 from __future__ import annotations

@@ -109,6 +109,17 @@ def running_daemon(
         shutil.rmtree(folder, ignore_errors=True)
 
 
+@contextmanager
+def restarted(daemon: Daemon) -> Iterator[Daemon]:
+    """Another daemon in the place of one that has ended: the same socket, home and config."""
+    command = _command(daemon.folder, "sandboxd")
+    again = _launch(daemon.folder, {}, command, ROOT)
+    try:
+        yield again
+    finally:
+        _finish(again)
+
+
 def _command(folder: Path, module: str) -> list[str]:
     socket = folder / "sandboxd" / "sandboxd.sock"
     return [sys.executable, "-m", module, "--socket", str(socket)]
@@ -124,10 +135,14 @@ def _start(
     (folder / "sandboxd").mkdir(mode=0o700)
     if config is not None:
         (settings / "config.toml").write_text(config)
+    return _launch(folder, env, command, checkout)
+
+
+def _launch(folder: Path, env: Mapping[str, str], command: list[str], checkout: Path) -> Daemon:
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
             command,
-            env=scrubbed_env(home, env),
+            env=scrubbed_env(folder / "home", env),
             cwd=checkout,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

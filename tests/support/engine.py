@@ -30,11 +30,13 @@ ROOT = Path(__file__).parents[2]
 
 
 class TestEngine:
-    """One dockerd. `url` is for DOCKER_HOST."""
+    """One dockerd. `url` is for DOCKER_HOST. `within`: what starts it, in a network namespace of
+    its own: then containers have a bridge."""
 
     __test__ = False
 
-    def __init__(self, folder: Path, owner: str | None = None) -> None:
+    def __init__(self, folder: Path, owner: str | None = None, within: Sequence[str] = ()) -> None:
+        self._within = within
         self.folder = folder
         self.socket = folder / "engine.sock"
         self.url = f"unix://{self.socket}"
@@ -60,10 +62,11 @@ class TestEngine:
 
     def _command(self) -> list[str]:
         return [
-            "dockerd", "--host", self.url,
+            *self._within, "dockerd", "--host", self.url,
             "--data-root", str(self.folder / "data"), "--exec-root", str(self.folder / "exec"),
             "--pidfile", str(self.folder / "pid"),
-            "--bridge=none", "--iptables=false", "--ip6tables=false", "--ip-forward=false",
+            *([] if self._within else ["--bridge=none"]),
+            "--iptables=false", "--ip6tables=false", "--ip-forward=false",
             "--ip-masq=false",
         ]  # fmt: skip
 
@@ -82,6 +85,13 @@ class TestEngine:
             env={**os.environ, "PYTHONPATH": ":".join(sys.path)},
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
+
+    def in_container(self, *command: str) -> subprocess.CompletedProcess[str]:
+        """The command in a container that the daemon has not made: the engine's profile alone."""
+        return self.docker(
+            "run", "--rm", "--network", "none", "--cap-drop", "ALL", "--read-only",
+            "--user", f"{os.geteuid()}:{os.getegid()}", IMAGE, *command, check=False,
+        )  # fmt: skip
 
     def containers(self) -> list[str]:
         """The names of all containers, in whatever state."""
@@ -116,9 +126,9 @@ def possible() -> bool:
 
 
 @contextmanager
-def running_engine(owner: str | None = None) -> Iterator[TestEngine]:
+def running_engine(owner: str | None = None, within: Sequence[str] = ()) -> Iterator[TestEngine]:
     """An engine for one test alone, without an image."""
-    engine = TestEngine(Path(tempfile.mkdtemp(prefix="sbxd-engine-")).resolve(), owner)
+    engine = TestEngine(Path(tempfile.mkdtemp(prefix="sbxd-engine-")).resolve(), owner, within)
     try:
         engine.start()
         yield engine
@@ -139,19 +149,19 @@ def shared_engine() -> TestEngine | None:
         return None
     folder = tempfile.mkdtemp(prefix="sbxd-engine-")
     # In a process of its own, which cleans up when its stdin ends: also after we were killed.
-    keeper = subprocess.Popen(
+    reaper = subprocess.Popen(
         [sys.executable, "-m", "support.engine", folder, pwd.getpwuid(os.getuid()).pw_name],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True, text=True,
         env={**os.environ, "PYTHONPATH": ":".join(sys.path)},
     )  # fmt: skip
-    assert keeper.stdin is not None
-    assert keeper.stdout is not None
+    assert reaper.stdin is not None
+    assert reaper.stdout is not None
 
     def end() -> None:
-        keeper.communicate()
+        reaper.communicate()
 
     atexit.register(end)
-    url = keeper.stdout.readline().strip()
+    url = reaper.stdout.readline().strip()
     assert url, "the engine did not start"
     engine = TestEngine(Path(folder).resolve())
     engine.url = url

@@ -8,6 +8,7 @@ from __future__ import annotations
 import array
 import itertools
 import json
+import os
 import socket
 from collections.abc import Callable, Iterable
 from types import TracebackType
@@ -16,7 +17,8 @@ from typing import Any, Literal
 Framing = Literal["lines", "headers"]
 Message = dict[str, Any]
 
-PATIENCE_S = 30.0
+# An emulated machine is many times slower.
+PATIENCE_S = float(os.environ.get("SANDBOXD_TEST_PATIENCE_S", "30"))
 
 
 class RpcError(Exception):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def unprivileged_user() -> pwd.struct_passwd:
-    """The one that `make test` made, else nobody."""
+    """The user that `make test` made, else the user nobody."""
     for name in (os.environ.get("SANDBOXD_TEST_USER"), "sandboxd-test", "nobody"):
         if name:
             try:

@@ -1,6 +1,6 @@
-"""`sandboxctl`: one module for each subcommand, imported only when it is the one that is called.
+"""`sandboxctl`: one module for each subcommand, imported only when that subcommand is called.
 
-`sandboxctl run -- true` should cost little more than Python's own start, so nothing on its way
+`sandboxctl run -- true` should cost little more than Python's own start, so none of its modules
 imports argparse, re, enum, typing, msgspec or anyio.
 """
 
@@ -12,6 +12,7 @@ import sys
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from types import ModuleType
 
 USAGE_ERROR = 2
 
@@ -37,37 +38,55 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _dispatch(arguments: list[str]) -> int:
     name, rest = (arguments[0], arguments[1:]) if arguments else ("--help", [])
-    if name == "run" and sys.platform != "win32":
-        from sandboxd_client.cli import run
-
-        return run.main(rest)
-    if name == "sandbox" and rest[:1] == ["run"] and sys.platform != "win32":
-        from sandboxd_client.cli import run
+    if name == "run":
+        return int(_run_command().main(rest))
+    if name == "sandbox" and rest[:1] == ["run"]:
         from sandboxd_client.cli.table import SANDBOX_RUN
 
-        return run.main(rest[1:], SANDBOX_RUN)
+        return int(_run_command().main(rest[1:], SANDBOX_RUN))
     if name in ("--version", "-V"):
         from sandboxd_client import __version__
 
         print(f"sandboxctl {__version__}")
         return 0
-    if name in ("--help", "-h", "help"):
+    if name in ("--help", "-h"):
         from sandboxd_client.cli.help import overview
 
         print(overview(), end="")
         return 0 if arguments else USAGE_ERROR
+    if name == "__complete":
+        from sandboxd_client.cli.complete import main as complete
+
+        return complete(rest)
     return _other(name, rest)
 
 
+if sys.platform == "win32":
+
+    def _run_command() -> ModuleType:
+        from sandboxd_client.cli import run_windows
+
+        return run_windows
+
+else:
+
+    def _run_command() -> ModuleType:
+        from sandboxd_client.cli import run
+
+        return run
+
+
 def _leave(code: int) -> None:
-    """Without taking the interpreter down piece by piece, which costs a tenth of a short run."""
+    """Skips the interpreter's shutdown, which costs a tenth of a short run."""
+    if sys.platform == "win32" and code > 0x7FFFFFFF:
+        code -= 1 << 32  # Python takes the 32 bits of an NTSTATUS as a signed number only
     if sys.stdout is not None:
         sys.stdout.flush()
     os._exit(code)
 
 
 def _fill_standard_descriptors() -> None:
-    """A closed 0, 1 or 2 would be given to the next socket, and output would be written there."""
+    """A closed 0, 1 or 2 would become the next socket's number, and output would go there."""
     for fd in (0, 1, 2):
         try:
             os.fstat(fd)
@@ -79,10 +98,11 @@ def _other(name: str, rest: list[str]) -> int:
     from importlib import import_module
 
     from sandboxd_client.cli.parse import UsageError, parse
-    from sandboxd_client.cli.table import COMMANDS
+    from sandboxd_client.cli.permitted_timeout import with_permitted_timeout
+    from sandboxd_client.cli.table import COMMANDS, GROUPS
 
     module, action = name, "main"
-    if name == "sandbox":
+    if name in GROUPS:
         action = rest.pop(0) if rest else "--help"
         name = f"{name} {action}"
         if action in ("--help", "-h"):
@@ -91,8 +111,11 @@ def _other(name: str, rest: list[str]) -> int:
             print(group(module), end="")
             return 0
     command = COMMANDS.get(name) if " " not in module else None
-    if name in ("run", "sandbox run", "shell", "explain") and sys.platform == "win32":
-        raise UsageError(f"{name} needs a Unix system", "use a client library here")
+    if sys.platform == "win32":
+        from sandboxd_client.cli.unsupported_windows import refuse
+
+        refuse(name)
+        module = {"attach": "attach_windows"}.get(module, module)
     if command is None:
         from sandboxd_client.cli.help import unknown_command
 
@@ -104,13 +127,20 @@ def _other(name: str, rest: list[str]) -> int:
         print(page(command), end="")
         return 0
     perform = getattr(import_module(f"sandboxd_client.cli.{module}"), action)
-    code: int = perform(options)
-    if sys.stdout is not None:
-        sys.stdout.flush()
+    try:
+        code: int = with_permitted_timeout(perform, options)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except Exception as error:
+        from sandboxd_client.cli.screen import fail
+
+        return fail(error, json=options.has("--json"), options=options)
     return code
 
 
 def _broken_pipe() -> int:
-    """Whoever read our output left: end like a program that SIGPIPE ended, without a traceback."""
+    """The reader of our output has left: end like a program that SIGPIPE killed."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 141

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
+from sandboxd_client.cli.connect import connect, print_json
 from sandboxd_client.cli.parse import Options
 from sandboxd_client.cli.request import policy
-from sandboxd_client.cli.session import connect, print_json
+from sandboxd_proto.amounts import shown_bytes, shown_seconds
 from sandboxd_proto.messages.server import CheckResult
+
+_SHOWN = 4
+_FAMILIAR = (".envrc", ".vscode", ".husky", "hooks")
 
 
 def main(options: Options) -> int:
@@ -21,8 +26,70 @@ def main(options: Options) -> int:
     if options.has("--json"):
         print_json(result)
     else:
-        print(text(result), end="")
+        print(text(result) if options.has("--verbose") else summary(result), end="")
     return 0
+
+
+def summary(result: CheckResult) -> str:
+    """What one wants to know: writable, readable, hidden, the network, limits; what is weaker."""
+    plan = msgspec.to_builtins(result.plan)
+    rows = [
+        ("backend", result.backend),
+        ("starts in", str(plan.get("cwd") or "/")),
+        *_several("writable", plan.get("fs_write_allow") or ["nothing but /tmp"]),
+        *_several("readable", _readable(plan)),
+        *_several("hidden", [*(plan.get("fs_deny") or []), "home folders and other secrets"]),
+        ("network", _network(plan["network"])),
+        *_limits(plan),
+        ("variables", f"{len(plan.get('env') or [])}"),
+        ("read-only", _protected(plan.get("protected") or [])),
+        ("enforced", _tiers(result.enforcement)),
+    ]
+    width = max(len(name) for name, _ in rows)
+    lines = [f"{name:<{width}}  {value}\n" for name, value in rows if value]
+    return "".join(lines) + "(--verbose lists every path, variable and argument)\n"
+
+
+def _several(name: str, values: list[str]) -> list[tuple[str, str]]:
+    shown = [(name if index == 0 else "", item) for index, item in enumerate(values[:_SHOWN])]
+    more = len(values) - _SHOWN
+    return [*shown, ("", f"and {more} more")] if more > 0 else shown
+
+
+def _readable(plan: dict[str, Any]) -> list[str]:
+    system = "the system's files" if plan.get("base") != "host" else "the machine's files"
+    return [*(plan.get("fs_read_allow") or []), system]
+
+
+def _network(rule: dict[str, Any]) -> str:
+    if rule.get("kind") == "allow_hosts":
+        return "only " + " ".join(rule.get("hosts") or ["no host"])
+    return {"deny": "none", "inherit": "all"}.get(str(rule.get("kind")), str(rule.get("kind")))
+
+
+def _limits(plan: dict[str, Any]) -> list[tuple[str, str]]:
+    timeout, memory, cpu = (
+        plan.get(name) for name in ("timeout_secs", "max_memory_bytes", "max_cpu_secs")
+    )
+    limits = [
+        f"time {shown_seconds(timeout)}" if timeout else "",
+        f"memory {shown_bytes(memory)}" if memory else "",
+        f"CPU time {shown_seconds(cpu)}" if cpu else "",
+        f"{plan['max_processes']} processes" if plan.get("max_processes") else "",
+        f"/tmp {shown_bytes(plan['tmp_bytes'])}" if plan.get("tmp_bytes") else "",
+    ]
+    return [("limits", ", ".join(filter(None, limits)))]
+
+
+def _protected(paths: list[str]) -> str:
+    names = [path for path in paths if path.rpartition("/")[2] in _FAMILIAR]
+    shown = ", ".join(dict.fromkeys(path.rpartition("/")[2] for path in names))
+    return f"{len(paths)} paths that run later outside ({shown}, …)" if paths else ""
+
+
+def _tiers(enforcement: Mapping[str, str]) -> str:
+    weaker = [f"{name}: {tier}" for name, tier in enforcement.items() if tier != "enforced"]
+    return "everything" if not weaker else "everything but " + ", ".join(weaker)
 
 
 def text(result: CheckResult) -> str:

@@ -1,4 +1,7 @@
-"""`sandboxctl doctor`: for each backend whether it works here, why not, and the exact fix."""
+"""`sandboxctl doctor`: for each backend whether it works here, why not, and the exact fix.
+
+The daemon probes (`Backend.probe`); this only prints.
+"""
 
 from __future__ import annotations
 
@@ -8,27 +11,31 @@ import sys
 from typing import Any
 
 from sandboxd_client import __version__
+from sandboxd_client.cli import git_advice
+from sandboxd_client.cli.connect import connect, print_json, socket_path
 from sandboxd_client.cli.parse import Options
-from sandboxd_client.cli.session import connect, print_json, socket_path
 from sandboxd_proto.errors import SandboxdError
 from sandboxd_proto.messages.server import BackendStatus, StatusResult
 
 NOTHING_WORKS = 1
+_OF_THIS_SYSTEM = {
+    "linux": ("bubblewrap", "landlock"), "darwin": ("sandbox-exec",), "win32": ("appcontainer",),
+}  # fmt: skip
+_OF_OTHER_SYSTEMS = {
+    system: tuple(
+        name for other, names in _OF_THIS_SYSTEM.items() if other != system for name in names
+    )
+    for system in _OF_THIS_SYSTEM
+}
 
 
 class Finding:
     """One line of the report. `matters`: without it no command can run."""
 
     def __init__(
-        self,
-        what: str,
-        problem: str = "",
-        fix: str = "",
-        *,
-        ok: bool,
-        matters: bool = False,
+        self, what: str, problem: str = "", fix: str = "", *, ok: bool, matters: bool = False,
         warns: bool = False,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.what = what
         self.ok = ok
         self.problem = problem
@@ -67,9 +74,10 @@ def examine(options: Options) -> list[Finding]:
     return [
         *_socket(path),
         _version(status),
-        *map(_backend, status.backends),
+        *(_backend(backend) for backend in status.backends if _matters(backend, status)),
         _verdict(status),
         *(Finding(warning, ok=True, warns=True) for warning in status.warnings),
+        *_git(),
     ]
 
 
@@ -91,6 +99,15 @@ def _socket(path: str) -> list[Finding]:
     ]
 
 
+def _git() -> list[Finding]:
+    setting = git_advice.bare_repository_setting(os.environ)
+    if setting is None:
+        return []
+    if setting == "explicit":
+        return [Finding(git_advice.WHAT, ok=True)]
+    return [Finding(git_advice.WHAT, git_advice.WHY, git_advice.FIX, ok=True, warns=True)]
+
+
 def _version(status: StatusResult) -> Finding:
     what = f"daemon {status.version}, pid {status.pid}"
     if status.version == __version__:
@@ -103,9 +120,21 @@ def _version(status: StatusResult) -> Finding:
     )
 
 
+def _matters(backend: BackendStatus, status: StatusResult) -> bool:
+    """What works, what was chosen, and what could work here if nothing does."""
+    if backend.available or backend.name == status.backend:
+        return True
+    if backend.name in _OF_OTHER_SYSTEMS.get(sys.platform, ()):
+        return False
+    # With a sandbox that works, one that needs a server or the keys to none is no problem.
+    return status.backend is None or backend.name in _OF_THIS_SYSTEM.get(sys.platform, ())
+
+
 def _backend(backend: BackendStatus) -> Finding:
     if backend.available:
-        return Finding(f"backend {backend.name}", "works", ok=True)
+        # Which server, where there is one: its sandboxes are not this machine's.
+        where = f" with {backend.layers[0]}" if backend.name == "opensandbox" else ""
+        return Finding(f"backend {backend.name}", f"works{where}", ok=True)
     return Finding(
         f"backend {backend.name}", backend.reason or "not available", backend.remedy or "", ok=False
     )

@@ -12,6 +12,7 @@ from sandboxd_client.cli import outcome  # noqa: E402 - after the platform is kn
 from sandboxd_client.cli.explained import manifest_file, report  # noqa: E402
 from sandboxd_client.cli.parse import Options, UsageError  # noqa: E402
 from sandboxd_client.cli.place import resolve  # noqa: E402
+from sandboxd_client.cli.plain_text import quoted  # noqa: E402
 from sandboxd_client.cli.relay import Left  # noqa: E402
 from sandboxd_client.cli.run import attempt, connection, request, wants_pty  # noqa: E402
 from sandboxd_client.cli.screen import REFUSED, put, say, write  # noqa: E402
@@ -35,7 +36,7 @@ def main(options: Options) -> int:
     if target is not None:
         _store(resolve(target), manifest_file(explanation, options.operands[0]))
         if not options.has("--quiet"):
-            say(f"wrote {target}; use it: sandboxctl run --manifest {outcome.quoted(target)} -- …")
+            say(f"wrote {target}; use it: sandboxctl run --manifest {quoted(target)} -- …")
     return outcome.exit_code(result)
 
 
@@ -53,9 +54,9 @@ def _run(options: Options) -> dict[str, Any]:
 
 def _show(options: Options, result: dict[str, Any], explanation: dict[str, Any]) -> None:
     if options.has("--json"):
-        from sandboxd_client.jsontext import dumps
+        from sandboxd_client.jsontext import dumps, printable
 
-        put(dumps(result) + b"\n")
+        put(printable(dumps(result)) + b"\n")
     elif not options.has("--quiet"):
         write(report(explanation, failed=outcome.exit_code(result) != 0))
 

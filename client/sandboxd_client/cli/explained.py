@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
-from sandboxd_client.cli.outcome import one_line
+from sandboxd_client.cli.plain_text import one_line
+from sandboxd_client.cli.screen import columns
 
 _FIELDS = (
     "base", "fs_read_allow", "fs_write_allow", "fs_deny", "network", "syscall_policy", "timeout",
     "max_memory_bytes", "max_cpu_secs", "max_processes", "max_file_bytes", "max_output_bytes",
-    "image",
+    "tmp_bytes", "shm_bytes", "image",
 )  # fmt: skip
 _OPTIONAL_SHOWN = 8
 
@@ -40,15 +42,23 @@ def _table(needs: list[dict[str, Any]]) -> list[str]:
     shown = [need for need in needs if need["status"] != "optional"] + optional[:_OPTIONAL_SHOWN]
     rows = [("status", "access", "how", "what", ""), *map(_row, shown)]
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
-    lines = [
-        "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False))
-        + (f"  {row[4]}" if row[4] else "")
-        for row in rows
-    ]  # fmt: skip
+    most = columns(2)
+    lines = [line for row in rows for line in _wrapped(row, widths, most)]
     if len(optional) > _OPTIONAL_SHOWN:
         more = len(optional) - _OPTIONAL_SHOWN
         lines.append(f"  … and {more} more that it did without (--json shows all)")
     return [line.rstrip() for line in lines]
+
+
+def _wrapped(row: Sequence[str], widths: list[int], most: int | None) -> list[str]:
+    """One line; the note on a line of its own where the terminal is too narrow."""
+    cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=False))
+    line = "  " + "  ".join(cells)
+    if not row[4]:
+        return [line]
+    if most is None or len(line) + 2 + len(row[4]) <= most:
+        return [f"{line}  {row[4]}"]
+    return [line, f"      {row[4]}"]
 
 
 def _row(need: dict[str, Any]) -> tuple[str, str, str, str, str]:

@@ -1,10 +1,14 @@
-"""The words of `--help`, and what to suggest for a word that is not in the table."""
+"""The text of `--help`, and suggestions for unknown words."""
 
 from __future__ import annotations
 
 from difflib import get_close_matches
+from textwrap import wrap
 
-from sandboxd_client.cli.table import COMMANDS, Command, Flag
+from sandboxd_client.cli.parse import Options, UsageError
+from sandboxd_client.cli.table import COMMANDS, GROUPS, POLICY, CommandSpec, Flag
+
+_WIDTH, _LEFT = 80, 25
 
 EXIT_CODES = """\
 exit codes:
@@ -14,31 +18,45 @@ exit codes:
   126  it was found but could not be executed
   127  it was not found
   130  ended by a second Ctrl-C; 129, 143: sandboxctl was told to end by SIGHUP, SIGTERM
-  141  whoever read the output went away
+  141  the reader of the output went away
 """
 
 
+def main(options: Options) -> int:
+    print(topic(options.operands), end="")
+    return 0
+
+
 def overview() -> str:
-    rows = "".join(f"  {command.name:<17}{command.summary}\n" for command in COMMANDS.values())
+    rows = [(c.name, c.summary) for c in COMMANDS.values() if " " not in c.name]
+    rows += [(f"{name} …", text) for name, text in GROUPS.items()]
+    shown = "".join(f"  {name:<12}{text}\n" for name, text in rows)
     return (
         "sandboxctl: run commands in a sandbox that says what it denied\n\n"
-        "usage: sandboxctl COMMAND [OPTION…]\n"
-        "       sandboxctl run -- make test\n\n"
-        f"commands:\n{rows}\n"
-        "sandboxctl COMMAND --help tells more; sandboxctl --version tells the version\n"
+        "usage: sandboxctl COMMAND [OPTION…]\n\n"
+        "examples:\n"
+        "  sandboxctl run make test          the repository here is writable, no network\n"
+        "  sandboxctl run --net all ./fetch  with the network\n"
+        "  sandboxctl shell                  look around inside\n\n"
+        f"commands:\n{shown}\n"
+        "sandboxctl help COMMAND tells more; sandboxctl --version tells the version\n"
     )
 
 
 def group(name: str) -> str:
     """What there is to do with one kind of thing."""
     found = [c for c in COMMANDS.values() if c.name.startswith(f"{name} ")]
-    rows = "".join(f"  {c.name:<17}{c.summary}\n" for c in found)
-    return f"usage: sandboxctl {name} ACTION [OPTION…]\n\n{rows}"
+    width = max(len(c.name) for c in found) + 2
+    rows = "".join(f"  {c.name:<{width}}{c.summary}\n" for c in found)
+    return f"{GROUPS[name]}\n\nusage: sandboxctl {name} ACTION [OPTION…]\n\n{rows}"
 
 
-def page(command: Command) -> str:
+def page(command: CommandSpec) -> str:
     usage = f"usage: sandboxctl {command.name} [OPTION…] {command.operand}".rstrip()
     text = f"{command.summary}\n\n{usage}\n"
+    if command.examples:
+        rows = (f"  {line}\n      {what}\n" for line, what in command.examples)
+        text += "\nexamples:\n" + "".join(rows)
     if command.flags:
         text += "\noptions:\n" + "".join(map(_row, command.flags))
     if command.greedy:
@@ -46,24 +64,94 @@ def page(command: Command) -> str:
     return text
 
 
+def topic(words: list[str]) -> str:
+    """`help`, `help run`, `help sandbox create`."""
+    name = " ".join(words)
+    if not name:
+        return overview()
+    if name in GROUPS:
+        return group(name)
+    if name not in COMMANDS:
+        raise no_page_error(name)
+    return page(COMMANDS[name])
+
+
+def no_page_error(name: str) -> UsageError:
+    """`help` and `man` run nothing: a name that is no command's is not taken for a program's."""
+    hint = unknown_command(name)
+    if not hint.startswith("did you mean"):
+        hint = "sandboxctl help lists the commands"
+    return UsageError(f"there is no command {name!r}", hint)
+
+
 def _row(flag: Flag) -> str:
-    left = f"{flag.name} {flag.value}".rstrip()
+    left = f"{flag.short}, " if flag.short else "    "
+    left += f"{flag.name} {flag.value}".rstrip()
     choices = "" if not flag.choices or flag.many else f" ({', '.join(flag.choices)})"
     repeat = " (may be repeated)" if flag.many and "repeated" not in flag.help else ""
-    return f"  {left:<18} {flag.help}{choices}{repeat}\n"
+    lines = wrap(f"{flag.help}{choices}{repeat}", _WIDTH - _LEFT)
+    head = f"  {left:<{_LEFT - 3}} {lines[0]}\n"
+    if len(left) > _LEFT - 3:
+        head = f"  {left}\n{' ' * _LEFT}{lines[0]}\n"
+    return head + "".join(f"{' ' * _LEFT}{line}\n" for line in lines[1:])
 
 
 def unknown_command(name: str) -> str:
-    near = get_close_matches(name, COMMANDS, n=1, cutoff=0.7)
+    """The nearest command, by what it is called elsewhere or by its letters."""
+    if name in _ELSEWHERE:
+        return f"did you mean {_ELSEWHERE[name]}?"
+    group_name, _, action = name.partition(" ")
+    if group_name in GROUPS:
+        actions = [c.partition(" ")[2] for c in COMMANDS if c.startswith(f"{group_name} ")]
+        near = get_close_matches(_ELSEWHERE_ACTIONS.get(action, action), actions, n=1, cutoff=0.6)
+        if near:
+            return f"did you mean {group_name} {near[0]}?"
+        return f"{group_name} can {', '.join(actions)}"
+    if name.startswith("-"):
+        near = get_close_matches(name, ("--version", "--help"), n=1)
+        return f"did you mean {near[0]}?" if near else "options come after the command's name"
+    # A program's name that is only similar (make, image) is no mistake.
+    known = [word for word in (*COMMANDS, *GROUPS) if word[:1] == name[:1]]
+    near = get_close_matches(name, known, n=1, cutoff=0.65)
     if near:
         return f"did you mean {near[0]}?"
-    if name.startswith("sandbox "):
-        return "see sandboxctl sandbox --help"
     return f"to run it in a sandbox: sandboxctl run -- {name}"
 
 
-def unknown_flag(command: Command, name: str) -> str:
-    near = get_close_matches(name, [flag.name for flag in command.flags], n=1)
+def unknown_flag(command: CommandSpec, name: str) -> str:
+    known = [flag.name for flag in command.flags]
+    if "--signal" in known and name.lstrip("-").isalnum() and not name.startswith("--"):
+        return f"did you mean --signal {name.lstrip('-')}?"
+    if command.name == "sandbox run" and name in [flag.name for flag in POLICY]:
+        return f"what a sandbox may do is said when it is made: sandboxctl sandbox create {name} …"
+    if name in _FLAG_ADVICE and command.greedy:
+        return _FLAG_ADVICE[name]
+    if _FLAGS_ELSEWHERE.get(name) in known:
+        return f"did you mean {_FLAGS_ELSEWHERE[name]}?"
+    near = get_close_matches(name, known, n=1)
     if near:
         return f"did you mean {near[0]}?"
-    return f"see sandboxctl {command.name} --help"
+    return f"see sandboxctl help {command.name}"
+
+
+# What other tools call it.
+_ELSEWHERE = {
+    "exec": "run", "start": "run --detach", "ls": "ps", "list": "ps", "top": "ps", "stop": "kill",
+    "rm": "kill", "log": "logs", "info": "status", "version": "--version", "sh": "shell",
+    "bash": "shell", "create": "sandbox create", "destroy": "sandbox destroy", "quit": "shutdown",
+    "exit": "shutdown", "caches": "cache list", "settings": "config show", "why": "explain",
+    "reload": "restart",
+}  # fmt: skip
+_ELSEWHERE_ACTIONS = {
+    "ls": "list", "rm": "destroy", "delete": "destroy", "new": "create", "exec": "run",
+    "clean": "prune", "clear": "prune",
+}  # fmt: skip
+_PORTS = "a port of a sandbox is reached with sandboxctl sandbox forward"
+_FLAG_ADVICE = {"-p": _PORTS, "--publish": _PORTS, "--port": _PORTS}
+_FLAGS_ELSEWHERE = {
+    "--network": "--net", "--allow-net": "--net", "--mem": "--memory", "-m": "--memory",
+    "-v": "--write", "--volume": "--write", "--rw": "--write", "--ro": "--read", "-i": "--pty",
+    "-t": "--pty", "-it": "--pty", "--tty": "--pty", "-d": "--detach", "--background": "--detach",
+    "--workdir": "--cwd", "--dir": "--workspace", "--environment": "--env", "--pids": "--processes",
+    "--silent": "--quiet", "--allow-read": "--read", "--allow-write": "--write",
+}  # fmt: skip

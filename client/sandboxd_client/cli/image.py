@@ -6,9 +6,9 @@ import os
 import shutil
 import tempfile
 
+from sandboxd_client.cli.connect import print_json
 from sandboxd_client.cli.parse import Options
 from sandboxd_client.cli.screen import say
-from sandboxd_client.cli.session import print_json
 from sandboxd_client.docker_import import engine_url, import_image
 from sandboxd_client.image_content import SEARCH, write
 
@@ -29,7 +29,7 @@ def main(options: Options) -> int:
 
 
 def _programs(options: Options) -> list[str]:
-    """Python comes along where there is one: agents' commands use it more than anything else."""
+    """Includes Python if it is installed: agents use it more than any other program."""
     named = options.all("--with")
     if options.has("--bare") or shutil.which("python3", path=SEARCH) is None:
         return named

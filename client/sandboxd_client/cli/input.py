@@ -1,7 +1,7 @@
-"""Our stdin on its way to the command: read no sooner and no more than can be passed on.
+"""Forward our stdin to the command, reading no more than the daemon takes.
 
-One piece is in flight at a time, and the next is read when the daemon has taken it, so memory is
-bounded and a command that does not read leaves the rest to whoever shares our stdin.
+One piece is in flight at a time, and the next is read when the daemon has taken it. So memory is
+bounded, and input that a command does not read is left for other readers of our stdin.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sys
 
 assert sys.platform != "win32"
 
-from sandboxd_client.cli import terminal  # noqa: E402 - after the platform is known
+from sandboxd_client.cli import raw_mode, terminal  # noqa: E402 - after the platform is known
 
 PIECE = 64 * 1024
 RETRY_S = 0.2
@@ -34,7 +34,7 @@ class Input:
         if self.ended or self.in_flight or self._somebody_elses:
             return False
         # Reading a terminal from the background would stop us with SIGTTIN.
-        return not self._is_terminal or terminal.foreground(self.fd)
+        return not self._is_terminal or raw_mode.foreground(self.fd)
 
     @property
     def retry_s(self) -> float | None:
@@ -45,8 +45,8 @@ class Input:
         self._somebody_elses = False
 
     def read(self) -> bytes | None:
-        """The next piece; b"" is the end; None: nothing that is meant for us."""
-        if self._is_terminal and not self._raw and not terminal.line_mode(self.fd):
+        """The next piece; b"" is the end; None: another program reads the terminal."""
+        if self._is_terminal and not self._raw and not raw_mode.line_mode(self.fd):
             self._somebody_elses = True
             return None
         try:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from sandboxd_client.cli import ids
+from sandboxd_client.cli.connect import connect, print_json
 from sandboxd_client.cli.parse import Options, UsageError
 from sandboxd_client.cli.screen import fail
-from sandboxd_client.cli.session import connect, print_json
-from sandboxd_proto.errors import SandboxdError
+from sandboxd_proto.errors import NotFound, SandboxdError
 
 
 def main(options: Options) -> int:
@@ -13,14 +14,20 @@ def main(options: Options) -> int:
     signal = None if named is None else signal_of(named)
     code = 0
     with connect(options) as client:
-        for execution_id in options.operands:
+        for typed in options.operands:
             try:
+                execution_id = ids.execution_id(client, typed)
                 if signal is None:
                     client.execution_cancel(execution_id)
                 else:
-                    client.execution_signal(execution_id, signal)
-            except SandboxdError as error:
-                code = fail(error, json=options.has("--json"))
+                    # The connection that sees every execution may end them, and no more.
+                    with connect(options) as sender:
+                        sender.execution_signal(execution_id, signal)
+            except SandboxdError as raised:
+                error = raised
+                if isinstance(error, NotFound) and ids.has_ended(client, typed):
+                    error = NotFound(f"{typed!r} has ended already", remedy="see sandboxctl logs")
+                code = fail(error, json=options.has("--json"), options=options)
     if options.has("--json") and not code:
         print_json({})
     return code

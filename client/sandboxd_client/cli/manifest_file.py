@@ -9,19 +9,18 @@ import os
 import tomllib
 from typing import Any
 
+from sandboxd_client.cli.parse import UsageError
 from sandboxd_client.cli.place import resolve
 from sandboxd_proto.errors import ManifestInvalid
 from sandboxd_proto.manifest import manifest_from_toml, manifest_to_dict
 
 
 def read_manifest(name: str) -> dict[str, Any]:
-    path = resolve(name)
+    path, text = resolve(name), _text(name)
     try:
-        manifest = manifest_to_dict(manifest_from_toml(_text(name)))
+        manifest = manifest_to_dict(manifest_from_toml(text))
     except ManifestInvalid as error:
-        raise ManifestInvalid(
-            f"{name}: {error.message}", field=error.field, remedy=error.remedy
-        ) from None
+        raise ManifestInvalid(f"{name}: {error.message}", remedy=error.remedy) from None
     for field in ("fs_read_allow", "fs_write_allow", "fs_deny"):
         if field in manifest:
             manifest[field] = [resolve(item, os.path.dirname(path)) for item in manifest[field]]
@@ -49,5 +48,8 @@ def _text(name: str) -> str:
     try:
         with open(resolve(name), encoding="utf-8") as file:
             return file.read()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ManifestInvalid(f"the manifest {name} cannot be read: {error}") from None
+    except OSError as error:
+        reason = error.strerror
+    except UnicodeDecodeError:
+        reason = "it is not UTF-8 text"
+    raise UsageError(f"--manifest {name} cannot be read: {reason}", "name a TOML file")

@@ -1,4 +1,4 @@
-"""The command's output on its way to our own stdout and stderr: in order, never blocking the loop.
+"""Write the command's output to our stdout and stderr, in order, without blocking the loop.
 
 One queue for both, because both may be the same file. A pipe takes a piece of up to PIPE_BUF
 bytes without blocking once poll() calls it writable; the descriptor itself is left as it is,
@@ -12,12 +12,14 @@ import sys
 
 assert sys.platform != "win32"
 
+from sandboxd_client.cli.terminal import is_terminal  # noqa: E402 - after the platform is known
+
 _PIECE = 4096
 _FILE_PIECE = 1 << 20
 _FIFO, _REGULAR, _KIND = 0o010000, 0o100000, 0o170000
 
 
-class Output:
+class TerminalOutput:
     """`pending_bytes` bounds the memory: above a limit the loop stops reading the socket."""
 
     def __init__(self) -> None:
@@ -25,6 +27,7 @@ class Output:
         self._queue: list[tuple[int, memoryview]] = []
         self._first = 0
         self._pieces = {fd: _piece(fd) for fd in (1, 2)}
+        self._in_line = False
 
     @property
     def waiting_for(self) -> int | None:
@@ -35,6 +38,11 @@ class Output:
         if self._pieces[fd] and data:
             self._queue.append((fd, memoryview(data)))
             self.pending_bytes += len(data)
+            self._in_line = not data.endswith(b"\n")
+
+    def add_line(self, line: bytes) -> None:
+        """To stderr, below a prompt or another unfinished line where a terminal shows both."""
+        self.add(2, b"\r\n" + line if self._in_line and is_terminal(2) else line)
 
     def write(self) -> None:
         """One piece, after poll() said that there is room. BrokenPipeError: the reader is gone."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from sandboxd_client.cli.table import Command, Flag
+    from sandboxd_client.cli.table import CommandSpec, Flag
 
 
 class UsageError(Exception):
-    """The command line makes no sense; `hint` says what would."""
+    """The command line is not valid; `hint` says what is."""
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(message)
@@ -22,6 +22,8 @@ class Options:
     def __init__(self) -> None:
         self.help = False
         self.operands: list[str] = []
+        self.hosts: list[str] = []  # what --net stands for, groups resolved
+        self.missing: list[str] = []  # before a git command: what it takes for deleted
         self._values: dict[str, list[str]] = {}
 
     def add(self, name: str, value: str) -> None:
@@ -35,12 +37,19 @@ class Options:
         values = self._values.get(name)
         return values[-1] if values else None
 
+    def merge(self, more: Options) -> None:
+        """What was given later; its operands replace these."""
+        for name, values in more._values.items():
+            self._values.setdefault(name, []).extend(values)
+        self.help, self.operands = more.help, more.operands
+
     def has(self, name: str) -> bool:
         return name in self._values
 
 
-def parse(command: Command, arguments: list[str]) -> Options:
+def parse(command: CommandSpec, arguments: list[str], *, needs_operand: bool = True) -> Options:
     flags = {flag.name: flag for flag in command.flags}
+    flags |= {flag.short: flag for flag in command.flags if flag.short}
     options = Options()
     index = 0
     while index < len(arguments):
@@ -59,15 +68,20 @@ def parse(command: Command, arguments: list[str]) -> Options:
             options.help = True
             return options
         index += _flag(command, flags, argument, arguments[index:], options)
-    _check_operands(command, options)
+    if needs_operand or options.operands:
+        _check_operands(command, options)
     return options
 
 
 def _flag(
-    command: Command, flags: dict[str, Flag], argument: str, following: list[str], options: Options
+    command: CommandSpec,
+    flags: dict[str, Flag],
+    argument: str,
+    following: list[str],
+    options: Options,
 ) -> int:
     """Take one flag; answers how many further arguments it used."""
-    name, equals, value = argument.partition("=")
+    name, equals, value = _divided(argument, flags)
     flag = flags.get(name)
     if flag is None:
         from sandboxd_client.cli.help import unknown_flag
@@ -76,15 +90,23 @@ def _flag(
     if not flag.value:
         if equals:
             raise UsageError(f"{name} takes no value", f"write {name} alone")
-        options.add(name, "")
+        options.add(flag.name, "")
         return 0
     if equals:
-        options.add(name, _checked(flag, value))
+        options.add(flag.name, _checked(flag, value))
         return 0
     if not following:
         raise UsageError(f"{name} needs a value", f"write {name} {flag.value}")
-    options.add(name, _checked(flag, following[0]))
+    options.add(flag.name, _checked(flag, following[0]))
     return 1
+
+
+def _divided(argument: str, flags: dict[str, Flag]) -> tuple[str, str, str]:
+    """`--flag=value`, and `-fvalue` for a letter that takes one."""
+    short = flags.get(argument[:2])
+    if argument.startswith("--") or short is None or not short.value or len(argument) == 2:
+        return argument.partition("=")
+    return argument[:2], "=", argument[2:]
 
 
 def _checked(flag: Flag, value: str) -> str:
@@ -95,7 +117,7 @@ def _checked(flag: Flag, value: str) -> str:
     return value
 
 
-def _check_operands(command: Command, options: Options) -> None:
+def _check_operands(command: CommandSpec, options: Options) -> None:
     if command.operand and not command.optional and not options.operands:
         raise UsageError(
             f"{command.name} needs {command.operand}", f"see sandboxctl {command.name} --help"

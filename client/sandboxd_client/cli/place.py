@@ -49,21 +49,51 @@ def workspace(named: str | None) -> str | None:
 
 
 def _git_root(folder: str, homes: set[str]) -> str | None:
+    """The repository that `folder` lies in. One of another owner above it does not count."""
+    owner = _owner(folder)
     while not _too_wide(folder, homes):
-        if os.path.lexists(os.path.join(folder, ".git")):
+        pointer = os.path.join(folder, ".git")
+        if owner == _owner(folder) == _owner(pointer) and _is_repository(pointer):
             return folder
         folder = os.path.dirname(folder)
     return None
 
 
+def _owner(path: str) -> int | None:
+    try:
+        return os.lstat(path).st_uid
+    except OSError:
+        return None
+
+
+def _is_repository(pointer: str) -> bool:
+    """Whether git accepts it: a git dir, or a file that names one."""
+    git_dir = pointer
+    if os.path.isfile(pointer) and not os.path.islink(pointer):
+        try:
+            with open(pointer, encoding="utf-8", errors="surrogateescape") as file:
+                word, _, target = file.readline(8192).partition(":")
+        except OSError:
+            return False
+        if word != "gitdir":
+            return False
+        git_dir = os.path.join(os.path.dirname(pointer), target.strip())
+        return os.path.isfile(os.path.join(git_dir, "HEAD"))
+    return (
+        os.path.lexists(os.path.join(git_dir, "HEAD"))
+        and os.path.isdir(os.path.join(git_dir, "objects"))
+        and os.path.isdir(os.path.join(git_dir, "refs"))
+    )
+
+
 def _homes() -> set[str]:
-    """What $HOME says and what the system says: either may be the one that matters."""
-    homes = {os.path.realpath(os.path.expanduser("~")), _account_home()}
+    """The home folder by $HOME and by the account: both count."""
+    homes = {os.path.realpath(os.path.expanduser("~")), account_home()}
     # Where the home folder is / (system accounts), only / itself is too wide.
     return {home for home in homes if home not in ("", "/")}
 
 
-def _account_home() -> str:
+def account_home() -> str:
     if sys.platform == "win32":
         return ""
     import pwd

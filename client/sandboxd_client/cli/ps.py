@@ -1,12 +1,14 @@
-"""`sandboxctl ps`: the executions that can be reached from here (the detached ones)."""
+"""`sandboxctl ps`: what runs now, of every client of this user, and detached."""
 
 from __future__ import annotations
 
 import shlex
 import time
 
+from sandboxd_client.cli.connect import connect, print_json
+from sandboxd_client.cli.ids import executions
 from sandboxd_client.cli.parse import Options
-from sandboxd_client.cli.session import connect, print_json
+from sandboxd_client.cli.screen import columns, say
 from sandboxd_client.cli.status import age
 from sandboxd_client.errors import DaemonNotRunning
 from sandboxd_proto.messages.execution import ExecutionInfo, ExecutionList
@@ -15,20 +17,26 @@ from sandboxd_proto.messages.execution import ExecutionInfo, ExecutionList
 def main(options: Options) -> int:
     try:
         with connect(options) as client:
-            listed = client.execution_list()
+            listed = executions(client)
     except DaemonNotRunning:
-        listed = ExecutionList(executions=[])  # no daemon, nothing runs
+        listed = []  # no daemon, nothing runs
     if options.has("--json"):
-        print_json(listed)
-    elif listed.executions:
-        print(f"{'ID':<28} {'BACKEND':<12} {'AGE':<6} COMMAND")
-        for item in listed.executions:
-            print(_row(item))
+        print_json(ExecutionList(executions=listed))
+    elif listed:
+        width = max(len("ID"), *(len(item.execution_id) for item in listed))
+        print(f"{'ID':<{width}} {'STATE':<8} {'AGE':<5} COMMAND")
+        for item in listed:
+            print(_row(item, width))
+    else:
+        say("nothing runs")
     return 0
 
 
-def _row(item: ExecutionInfo) -> str:
+def _row(item: ExecutionInfo, width: int) -> str:
     started = age(max(0.0, time.time() * 1000 - item.started_ms))
+    state = "detached" if item.detached and item.state == "running" else item.state
     command = shlex.join(item.argv)
     shown = "".join(c if c.isprintable() else "?" for c in command)
-    return f"{item.execution_id:<28} {item.backend:<12} {started:<6} {shown}"
+    row = f"{item.execution_id:<{width}} {state:<8} {started:<5} {shown}"
+    most = columns()
+    return row if most is None or len(row) <= most else f"{row[: most - 1]}…"

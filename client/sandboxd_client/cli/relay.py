@@ -1,7 +1,7 @@
-"""One running command, connected to our own descriptors: a single poll() loop without threads.
+"""Connect one running command to our own descriptors: a single poll() loop without threads.
 
-Everything that can happen is an event here: a message of the daemon, room in stdout, a piece of
-stdin, a signal. The loop ends with the daemon's answer written out, or with a reason to leave.
+Its events are: a message of the daemon, room in stdout, a piece of stdin, a signal. The loop ends
+when the daemon's answer is written, or with a reason to leave.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import time
 assert sys.platform != "win32"
 
 from sandboxd_client import descriptors, payload  # noqa: E402 - after the platform is known
-from sandboxd_client.cli import signals, terminal  # noqa: E402
+from sandboxd_client.cli import approval, signals, terminal  # noqa: E402
 from sandboxd_client.cli.interrupts import Interrupts  # noqa: E402
-from sandboxd_client.handshake import lost, unwrap  # noqa: E402
+from sandboxd_client.handshake import lost_error, unwrap  # noqa: E402
 from sandboxd_client.jsontext import dumps, loads  # noqa: E402
 from sandboxd_client.lines import LineBuffer  # noqa: E402
 
@@ -25,9 +25,10 @@ if TYPE_CHECKING:
     from typing import Any
 
     from sandboxd_client.cli.input import Input
-    from sandboxd_client.cli.output import Output
+    from sandboxd_client.cli.live import LiveDenials
+    from sandboxd_client.cli.output import TerminalOutput
+    from sandboxd_client.cli.raw_mode import RawMode
     from sandboxd_client.cli.streams import Streams
-    from sandboxd_client.cli.terminal import RawMode
 
 READ_BYTES = 256 * 1024
 UNWRITTEN_LIMIT = 1024 * 1024
@@ -35,12 +36,12 @@ UNWRITTEN_LIMIT = 1024 * 1024
 CANCEL_WAIT_S = 10.0
 _IN, _OUT = select.POLLIN, select.POLLOUT
 _BAD = select.POLLHUP | select.POLLERR | select.POLLNVAL
-_EXECUTE_ID, _WRITE_ID = 1, 2
+RESULT_ID, _WRITE_ID, _QUESTION_ID = 1, 2, 3
 _SIGPIPE = 13
 
 
 class Left(Exception):
-    """We end before the command's own end could be told; `code` is our exit code."""
+    """sandboxctl ends before the command's end was reported; `code` is its exit code."""
 
     def __init__(self, code: int) -> None:
         self.code = code
@@ -48,20 +49,14 @@ class Left(Exception):
 
 class Relay:
     def __init__(
-        self,
-        sock: socket,
-        execution_id: str,
-        *,
-        output: Output,
-        input: Input | None,
-        raw: RawMode | None,
-        pty: bool,
-        streams: bool,
-        own: Streams | None = None,
-        keys_kill: bool = True,
-    ) -> None:
+        self, sock: socket, execution_id: str, *, output: TerminalOutput, input: Input | None,
+        raw: RawMode | None, pty: bool, streams: bool, own: Streams | None = None,
+        keys_kill: bool = True, live: LiveDenials | None = None, ask: bool = False,
+    ) -> None:  # fmt: skip
         """`streams`: the daemon tells events. `own`: descriptors of ours that go with the request.
-        `keys_kill`: Ctrl-C twice kills a program in a terminal that does not take it."""
+        `keys_kill`: Ctrl-C twice kills a program in a terminal that does not take it.
+        `live`: where denials are told while the command runs. `ask`: an approval that the command
+        waits for is decided on this terminal."""
         sock.setblocking(False)
         self._sock = sock
         self._execution_id = execution_id
@@ -74,17 +69,23 @@ class Relay:
         self._own = own
         self._unsent = own.descriptors if own is not None else []
         self._keys_kill = keys_kill
+        self._live = live
+        self._ask = ask
         self._lines = LineBuffer()
         self._outgoing = bytearray()
-        self._next_id = _WRITE_ID + 1
+        self._next_id = _QUESTION_ID + 1
         self._answer: dict[str, Any] | None = None
         self._started = not streams
+        self._pending_notice: dict[str, Any] = {}
         self._cancelled: int | None = None  # the exit code that the reason for it stands for
         self._deadline: float | None = None
 
     def run(self, params: dict[str, Any]) -> dict[str, Any]:
         """The result of `execute`. Raises the daemon's error, ConnectionLost or Left."""
-        self._send("execute", params, _EXECUTE_ID)
+        self._send("execute", params, RESULT_ID)
+        return self._until_answer()
+
+    def _until_answer(self) -> dict[str, Any]:
         with signals.Signals() as arrived:
             try:
                 while self._answer is None or self._output.waiting_for is not None:
@@ -154,15 +155,15 @@ class Relay:
             if events & (_IN | _BAD):
                 data = self._sock.recv(READ_BYTES)
                 if not data:
-                    raise lost()
+                    raise lost_error()
                 for line in self._lines.feed(data):
                     self._message(loads(line))
         except BlockingIOError:
             return
         except OSError as error:
-            raise lost(error.strerror) from None
+            raise lost_error(error.strerror) from None
         except (ValueError, RecursionError) as error:
-            raise lost(f"its message cannot be read: {error}") from None
+            raise lost_error(f"its message cannot be read: {error}") from None
 
     def _send_some(self) -> None:
         """The descriptors go with the first byte, which is that of `execute`."""
@@ -180,19 +181,38 @@ class Relay:
             if self._pty:
                 self._interrupts.printed(data)
             self._output.add(2 if params["stream"] == "stderr" else 1, data)
+            if self._pty and self._keys_kill and self._interrupts.stopped(data):
+                self._suspend()
         elif method == "execution/started":
             self._started = True
             if self._own is not None:
                 self._own.let_go()
             self._resumed()
-        elif method is None and message.get("id") == _EXECUTE_ID:
+        elif method == "execution/pending":
+            self._pending(message["params"])
+        elif method == "execution/denial":
+            if self._live is not None:
+                denial = message["params"]["denial"]
+                self._live.tell(denial, self._output.add_line)
+        elif method is None and message.get("id") == RESULT_ID:
             self._answer = message
+        elif method is None and message.get("id") == _QUESTION_ID and "result" in message:
+            approval.tell(message["result"], self._pending_notice)
         elif method is None and message.get("id") == _WRITE_ID and self._input is not None:
             self._input.in_flight = False
-            # The command closed its stdin or ended: nobody wants the rest.
+            # The command closed its stdin or ended: drop the rest.
             self._input.ended = self._input.ended or "error" in message
         elif method is None and message.get("id") is None and "error" in message:
             self._answer = message
+
+    def _pending(self, params: dict[str, Any]) -> None:
+        """The command waits for an approval, which is decided elsewhere, or here with `--ask`."""
+        if self._ask and not (self._started and self._pty) and terminal.is_terminal(0):
+            approval.decide_here(self._sock.getpeername(), params["approval"])
+        else:
+            self._pending_notice = params
+            wanted = {"approval": params["approval"], "timeout_secs": 0}
+            self._send("approval/wait", wanted, _QUESTION_ID)
 
     # our own descriptors
 
@@ -210,12 +230,16 @@ class Relay:
         if not data:
             self._about("close_stdin")
             return
+        self._typed(data)
         if self._pty and self._keys_kill and self._interrupts.typed(data):
             self._cancel(128 + signals.INT)
             return
         source.in_flight = True
         params = {"execution_id": self._execution_id, "base64": payload.base64(data)}
         self._send("execution/write", params, _WRITE_ID)
+
+    def _typed(self, data: bytes) -> None:
+        """Keys before they are sent on."""
 
     # signals
 
@@ -231,7 +255,7 @@ class Relay:
 
     def _ends(self, number: int) -> bool:
         if number == signals.INT:
-            # Output that does not come by us is seen before we hear that the command was started.
+            # Output on passed descriptors is seen before we receive execution/started.
             passes = self._own is not None and self._own.passes_output
             return not (self._started or passes) or not self._interrupts.first()
         return number in (signals.TERM, signals.HUP)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 
+from sandboxd_client.caller_env import usual
 from sandboxd_client.cli.amounts import count, seconds, size_bytes
 from sandboxd_client.cli.parse import Options, UsageError
 from sandboxd_client.cli.place import here, resolve, workspace
-from sandboxd_client.cli.table import POLICY
+from sandboxd_client.cli.table import NARROWING, POLICY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,7 +16,12 @@ if TYPE_CHECKING:
     from typing import Any
 
 DEFAULT_PRESET = "workspace-write"
-CALLERS_ENV = ("PATH", "HOME", "USER", "SHELL", "LANG", "TZ", "TERM", "COLORTERM")
+_NETWORKS = {"none": "deny", "off": "deny", "all": "inherit", "deny": "deny", "inherit": "inherit"}
+_MEANT = {
+    "allow": "all", "any": "all", "yes": "all", "true": "all", "on": "all", "host": "all",
+    "full": "all", "no": "none", "false": "none", "never": "none",
+}  # fmt: skip
+_LONGEST_WORD = 8
 _PATHS = {"--read": "fs_read_allow", "--write": "fs_write_allow", "--deny": "fs_deny"}
 
 
@@ -35,7 +41,8 @@ def policy(options: Options, caller: Mapping[str, str]) -> dict[str, Any]:
     if preset == "read-only" and folder is not None:
         manifest["fs_read_allow"] = _merged(manifest["fs_read_allow"], [folder])
     _limits(options, manifest)
-    manifest["env"] = environment(options.all("--env"), caller, manifest.get("env"))
+    env = manifest.get("env")
+    manifest["env"] = _environment(options, caller, dict(env) if env is not None else usual(caller))
     if options.has("--ssh-agent"):
         _lend_agent(manifest, caller)
     params["manifest"] = {key: value for key, value in manifest.items() if value not in (None, [])}
@@ -48,8 +55,9 @@ def policy(options: Options, caller: Mapping[str, str]) -> dict[str, Any]:
 
 
 def joined(options: Options) -> dict[str, Any]:
-    """For a command in a sandbox that exists: what it may do was said when that was made."""
-    given = [flag.name for flag in POLICY if options.has(flag.name)]
+    """For a command in a sandbox that exists: what it may do was said when that was made. A command
+    can have variables of its own, and less time and memory."""
+    given = [flag.name for flag in POLICY if flag not in NARROWING and options.has(flag.name)]
     if given:
         raise UsageError(
             f"{given[0]} cannot be changed for a sandbox that exists",
@@ -59,7 +67,25 @@ def joined(options: Options) -> dict[str, Any]:
     named = options.one("--cwd")
     if named is not None:
         params["cwd"] = resolve(named)
+    manifest: dict[str, Any] = {}
+    _amounts(options, manifest)
+    env = _environment(options, os.environ, {})
+    if env:
+        manifest["env"] = env
+    if manifest:
+        params["manifest"] = manifest
     return params
+
+
+def _environment(
+    options: Options, caller: Mapping[str, str], before: dict[str, str]
+) -> list[list[str]]:
+    """What the flags add to `before`."""
+    if options.has("--env-all") or options.has("--env-pass"):
+        from sandboxd_client.cli.passed_env import passed
+
+        before |= passed(options.all("--env-pass"), options.has("--env-all"), caller)
+    return environment(options.all("--env"), caller, before)
 
 
 def _id(options: Options) -> str:
@@ -70,10 +96,7 @@ def environment(
     asked: list[str], caller: Mapping[str, str], manifest: Any = None
 ) -> list[list[str]]:
     """The manifest's own variables, else the usual ones of the caller; then those asked for."""
-    if manifest is None:
-        env = {k: v for k, v in caller.items() if k in CALLERS_ENV or k.startswith("LC_")}
-    else:
-        env = dict(manifest)
+    env = usual(caller) if manifest is None else dict(manifest)
     for item in asked:
         name, equals, value = item.partition("=")
         if not name:
@@ -109,44 +132,87 @@ def _lend_agent(manifest: dict[str, Any], caller: Mapping[str, str]) -> None:
 
 
 def network(asked: list[str]) -> Any:
-    """`deny`, `inherit`, or the hosts of all --net together; None: not said."""
-    words = [word for item in asked for word in item.split(",") if word]
+    """`deny` (none), `inherit` (all), or the hosts of all --net together; None: not said."""
+    words = [
+        _NETWORKS.get(word) or _host_of(word) for item in asked for word in item.split(",") if word
+    ]
     if not words:
         if asked:
-            raise UsageError("--net is empty", "write deny, inherit or a host")
+            raise UsageError("--net is empty", "write none, all or a host")
         return None
     kinds = {word for word in words if word in ("deny", "inherit")}
     if not kinds:
-        return {"kind": "allow_hosts", "hosts": list(dict.fromkeys(words))}
+        return {"kind": "allow_hosts", "hosts": _with_groups(list(dict.fromkeys(words)))}
     if len(set(words)) > 1:
         raise UsageError(
             f"--net cannot be {' and '.join(dict.fromkeys(words))} at once",
-            "give either deny, or inherit, or hosts",
+            "give either none, or all, or hosts",
         )
     return {"kind": words[0]}
 
 
-def _limits(options: Options, manifest: dict[str, Any]) -> None:
-    timeout = options.one("--timeout")
-    if timeout is not None:
-        manifest["timeout"] = "none" if timeout == "none" else seconds(timeout, "--timeout")
-    elif manifest.get("timeout") is None:
-        manifest["timeout"] = "none"
-    named = (
-        ("--memory", "max_memory_bytes", size_bytes),
-        ("--cpu", "max_cpu_secs", seconds),
-        ("--processes", "max_processes", count),
+def _host_of(word: str) -> str:
+    """The host of a URL that was pasted. A misspelt `all` or `none` is no host."""
+    if "://" not in word:
+        if word == "*":
+            raise UsageError("--net '*': hosts are named one by one", "every host: --net all")
+        if word.isalpha() and len(word) < _LONGEST_WORD:
+            _check_misspelt(word)
+        return word
+    place = word.partition("://")[2].partition("/")[0].rpartition("@")[2]
+    return place.partition("?")[0].partition("#")[0]
+
+
+def _check_misspelt(word: str) -> None:
+    from difflib import get_close_matches
+
+    meant = _MEANT.get(word.lower()) or next(
+        iter(get_close_matches(word.lower(), ("none", "all"), n=1, cutoff=0.7)), None
     )
-    for flag, field, reader in named:
-        value = options.one(flag)
-        if value is not None:
-            manifest[field] = reader(value, flag)
+    if meant is not None:
+        raise UsageError(
+            f"--net {word}: that is no word of --net, and no host name has so few letters",
+            f"did you mean --net {meant}? For a host of that name write its port: {word}:443",
+        )
+
+
+def _with_groups(words: list[str]) -> list[str]:
+    """Groups of tools (group:python, …) as the hosts of their configuration on this machine."""
+    if not any(word.startswith("group:") for word in words):
+        return words
+    from sandboxd_client.cli.host_groups import expanded
+
+    return list(dict.fromkeys(host for word in words for host in expanded(word, os.environ)))
+
+
+def _limits(options: Options, manifest: dict[str, Any]) -> None:
+    if manifest.get("timeout") is None:
+        manifest["timeout"] = "none"
+    _amounts(options, manifest)
     for flag, field in (("--base", "base"), ("--syscalls", "syscall_policy")):
         if options.has(flag):
             manifest[field] = options.one(flag)
     net = network(options.all("--net"))
     if net is not None:
         manifest["network"] = _widened(manifest.get("network"), net)
+        options.hosts = manifest["network"].get("hosts") or []
+
+
+def _amounts(options: Options, manifest: dict[str, Any]) -> None:
+    timeout = options.one("--timeout")
+    if timeout is not None:
+        manifest["timeout"] = "none" if timeout == "none" else seconds(timeout, "--timeout")
+    named = (
+        ("--memory", "max_memory_bytes", size_bytes),
+        ("--cpu", "max_cpu_secs", seconds),
+        ("--processes", "max_processes", count),
+        ("--tmp-size", "tmp_bytes", size_bytes),
+        ("--shm-size", "shm_bytes", size_bytes),
+    )
+    for flag, field, reader in named:
+        value = options.one(flag)
+        if value is not None:
+            manifest[field] = reader(value, flag)
 
 
 def _widened(before: Any, net: dict[str, Any]) -> dict[str, Any]:
@@ -171,7 +237,7 @@ def _workspace(named: str | None, preset: str | None) -> str | None:
 def _cwd(
     options: Options, preset: str | None, folder: str | None, manifest: dict[str, Any]
 ) -> str | None:
-    """The caller's folder where the sandbox has it; the daemon's default elsewhere."""
+    """The caller's folder where the sandbox has it, or a part of it; else the daemon's default."""
     named = options.one("--cwd")
     if named is not None:
         return resolve(named)
@@ -180,7 +246,8 @@ def _cwd(
     current = here()
     visible = [folder] if folder is not None and preset == DEFAULT_PRESET else []
     visible += manifest.get("fs_read_allow", []) + manifest.get("fs_write_allow", [])
-    return current if any(_inside(current, root) for root in visible) else None
+    shown = any(_inside(current, root) or _inside(root, current) for root in visible)
+    return current if shown else None
 
 
 def _inside(path: str, root: str) -> bool:

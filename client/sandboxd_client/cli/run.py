@@ -10,45 +10,75 @@ assert sys.platform != "win32"
 from sandboxd_client.autostart import open_connection  # noqa: E402 - after the platform is known
 from sandboxd_client.cli import outcome  # noqa: E402
 from sandboxd_client.cli.input import Input  # noqa: E402
-from sandboxd_client.cli.output import Output  # noqa: E402
+from sandboxd_client.cli.join_session import join_session  # noqa: E402
+from sandboxd_client.cli.live import RUN_S, LiveDenials  # noqa: E402
+from sandboxd_client.cli.output import TerminalOutput  # noqa: E402
 from sandboxd_client.cli.parse import Options, UsageError, parse  # noqa: E402
+from sandboxd_client.cli.permitted_timeout import with_permitted_timeout  # noqa: E402
+from sandboxd_client.cli.prefix import find_sandbox  # noqa: E402
+from sandboxd_client.cli.raw_mode import RawMode  # noqa: E402
 from sandboxd_client.cli.relay import Left, Relay  # noqa: E402
 from sandboxd_client.cli.request import joined, policy  # noqa: E402
-from sandboxd_client.cli.screen import REFUSED, fail, put, say  # noqa: E402
+from sandboxd_client.cli.screen import REFUSED, fail, put, say, say_denial  # noqa: E402
 from sandboxd_client.cli.streams import Streams  # noqa: E402
 from sandboxd_client.cli.table import RUN, SANDBOX_RUN  # noqa: E402
-from sandboxd_client.cli.terminal import RawMode, is_terminal, size  # noqa: E402
+from sandboxd_client.cli.terminal import is_terminal, size  # noqa: E402
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _socket import socket
+    from collections.abc import Collection
     from typing import Any
 
-    from sandboxd_client.cli.table import Command
+    from sandboxd_client.cli.table import CommandSpec
 
 
-def main(arguments: list[str], command: Command = RUN) -> int:
+def main(arguments: list[str], command: CommandSpec = RUN) -> int:
     options = None
     try:
         options = parse(command, arguments)
+        if command is SANDBOX_RUN and not options.help:
+            _take_id(options)
         if options.help:
             from sandboxd_client.cli.help import page
 
             print(page(command), end="")
             return 0
-        if command is SANDBOX_RUN:
-            _take_id(options)
-        return run(options)
+        return with_permitted_timeout(_with_or_without_terminal, options)
     except BrokenPipeError:
         return 141
     except UnicodeEncodeError:
         say("error: an argument, path or variable is not UTF-8, which JSON cannot carry")
         return REFUSED
     except Exception as error:
-        return fail(error, json=options is not None and options.has("--json"), usage_code=REFUSED)
+        json = options is not None and options.has("--json")
+        return fail(error, json=json, usage_code=REFUSED, options=options)
+
+
+def _with_or_without_terminal(options: Options) -> int:
+    """A terminal that was not asked for is left out where the backend has none."""
+    try:
+        return run(options)
+    except Exception as error:
+        refused = getattr(error, "kind", None), getattr(error, "field", None)
+        if refused != ("PolicyNotSupported", "pty") or options.has("--pty"):
+            raise
+    if not options.has("--quiet"):
+        say("this backend has no terminals: the command gets none, and no input")
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    return run(options)
 
 
 def run(options: Options) -> int:
+    _take_line(options)
+    if options.has("--detach"):
+        from sandboxd_client.cli.detach import detach
+
+        return detach(options, connection)
+    if options.has("--name"):
+        raise UsageError("--name is for a detached command", "add --detach")
     # What is left running in a sandbox that lives on must neither hold up whoever reads our output
     # nor be ended by SIGPIPE later: there the daemon takes the output, and drains it afterwards.
     fresh = not options.has("--sandbox")
@@ -57,56 +87,73 @@ def run(options: Options) -> int:
         input=fresh,
         output=fresh and not options.has("--json"),
     )
-    blind = streams.blind
     params = request(options, pty=streams.pty, stdin_open=streams.forwards_input)
     sock = connection(options)
+    live = None
+    if not options.has("--quiet"):
+        live = LiveDenials(after_s=RUN_S, claims=False, raw=streams.raw, given=options.hosts)
     try:
-        try:
-            result = attempt(sock, params, streams)
-        except Exception as error:
-            if not streams.passes_output or not _must_be_counted(error):
-                raise
-            blind = False
-            result = attempt(sock, params, Streams(pty=False, input=fresh, output=False))
+        find_sandbox(sock, params)
+        join_session(sock, options, params.get("workspace"))
+        if not options.has("--quiet") and not options.has("--json"):
+            _note_missing(options)
+        result = attempt(sock, params, streams, live=live, ask=options.has("--ask"))
     except Left as left:
         return left.code
     finally:
         sock.close()
-    return report(result, options, blind=blind)
+    if options.has("--manifest") and "cwd" not in params and not options.has("--quiet"):
+        say("it started in /: the manifest shows nothing of this folder; --read . would")
+    return report(result, options, live.told if live is not None else ())
+
+
+def _take_line(options: Options) -> None:
+    """`-c LINE` is `-- sh -c LINE`; further words are its $0, $1, …"""
+    take_line(options)
+    if not options.operands:
+        raise UsageError("run needs COMMAND [ARG…]", "see sandboxctl help run")
+
+
+def take_line(options: Options) -> None:
+    line = options.one("--command")
+    if line is not None and options.operands[:3] != ["sh", "-c", line]:
+        options.operands[:0] = ["sh", "-c", line]
 
 
 def attempt(
-    sock: socket, params: dict[str, Any], streams: Streams, *, keys_kill: bool = True
+    sock: socket,
+    params: dict[str, Any],
+    streams: Streams,
+    *,
+    keys_kill: bool = True,
+    live: LiveDenials | None = None,
+    ask: bool = False,
 ) -> dict[str, Any]:
     """The result of `execute` with our own streams. Raises what `Relay.run` raises."""
     relay = Relay(
         sock,
         params["execution_id"],
-        output=Output(),
+        output=TerminalOutput(),
         input=Input(raw=streams.raw) if streams.forwards_input else None,
         raw=RawMode(0) if streams.raw else None,
         pty=streams.pty,
         streams="stream" in params,
         own=streams,
         keys_kill=keys_kill,
+        live=live,
+        ask=ask,
     )
     return relay.run({**params, **streams.params()})
 
 
-def _must_be_counted(error: Exception) -> bool:
-    """The daemon's ceiling limits the output, which it cannot count in a pipe of ours."""
-    return (
-        getattr(error, "kind", None) == "PolicyNotSupported"
-        and getattr(error, "field", None) == "max_output_bytes"
-    )
-
-
 def _take_id(options: Options) -> None:
-    """`sandbox run ID [--] COMMAND` is `run --sandbox ID -- COMMAND`."""
+    """`sandbox run ID [--] COMMAND` is `run --sandbox ID -- COMMAND`; flags may follow the ID."""
     options.add("--sandbox", options.operands.pop(0))
     if options.operands[:1] == ["--"]:
         del options.operands[0]
-    if not options.operands:
+    elif options.operands and options.operands[0].startswith("-"):
+        options.merge(parse(SANDBOX_RUN, options.operands, needs_operand=False))
+    if not (options.operands or options.has("--command") or options.help):
         raise UsageError(
             "sandbox run needs a command", "write sandboxctl sandbox run ID -- COMMAND"
         )
@@ -137,16 +184,33 @@ def streaming(
     return params
 
 
-def report(result: dict[str, Any], options: Options, *, blind: bool = False) -> int:
+def report(result: dict[str, Any], options: Options, told: Collection[str] = ()) -> int:
+    """`told`: lines that were printed while it ran."""
     if options.has("--json"):
-        from sandboxd_client.jsontext import dumps
+        from sandboxd_client.jsontext import dumps, printable
 
-        put(dumps(result) + b"\n")
+        put(printable(dumps(result)) + b"\n")
     elif not options.has("--quiet"):
-        given = ",".join(options.all("--net")).split(",")
-        for line in outcome.remarks(result, blind=blind, given=given):
-            say(line)
+        for line in outcome.remarks(result, given=options.hosts):
+            if line not in told:
+                say_denial(line)
+        _advise(options, result)
     return outcome.exit_code(result)
+
+
+def _note_missing(options: Options) -> None:
+    from sandboxd_client.cli.advice import note_missing
+
+    note_missing(options)
+
+
+def _advise(options: Options, result: dict[str, Any]) -> None:
+    if not options.operands:
+        return
+    from sandboxd_client.cli.advice import advise
+
+    for advice in advise(options, result):
+        say(advice)
 
 
 def wants_pty(options: Options, have_terminal: bool) -> bool:
@@ -156,11 +220,18 @@ def wants_pty(options: Options, have_terminal: bool) -> bool:
 
 
 def connection(options: Options) -> socket:
+    named = options.one("--socket")
+
+    def say_started() -> None:
+        if named is not None and not options.has("--quiet"):
+            say(f"no daemon listened on {named}; started one there")
+
     return open_connection(
-        options.one("--socket") or _default_socket(),
+        named or _default_socket(),
         client="sandboxctl",
         may_start=not options.has("--no-autostart"),
         note=(lambda text: None) if options.has("--quiet") else say,
+        started=say_started,
     )
 
 

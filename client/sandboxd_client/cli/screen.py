@@ -1,4 +1,4 @@
-"""sandboxctl's own words: always on stderr, each line of an error as error, cause, hint."""
+"""sandboxctl's own messages: always on stderr; an error has the lines error, cause, hint."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from sandboxd_client.cli.parse import Options
+
 REFUSED, NOT_EXECUTABLE, NOT_FOUND = 125, 126, 127
 _ENOENT = 2
 
@@ -16,8 +18,46 @@ def say(text: str) -> None:
     write(f"sandboxctl: {text}\n")
 
 
+def printable(text: str) -> str:
+    """The daemon escapes what is hidden; a terminal gets nothing else than printable text."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def columns(fd: int = 1) -> int | None:
+    """The width of the terminal that a descriptor leads to; None: it is none."""
+    try:
+        return os.get_terminal_size(fd).columns or None
+    except OSError:
+        return None
+
+
+def say_denial(text: str) -> None:
+    write(denial_line(text))
+
+
+def denial_line(text: str, end: str = "\n") -> str:
+    """A line about a denial; on a terminal the verdict has a colour (unless NO_COLOR is set)."""
+    verdict, colon, rest = text.partition(":")
+    colour = next((c for word, c in _COLOURS if verdict.startswith(word)), None)
+    if colour is None or not _has_colours():
+        return f"sandboxctl: {text}{end}"
+    return f"sandboxctl: \x1b[{colour}m{verdict}\x1b[0m{colon}{rest}{end}"
+
+
+_COLOURS = (("denied", "31"), ("perhaps", "33"), ("warning", "33"), ("to allow", "32"))
+
+
+def _has_colours() -> bool:
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM", "dumb") == "dumb":
+        return False
+    try:
+        return os.isatty(2)
+    except OSError:
+        return False
+
+
 def write(text: str) -> None:
-    """Straight to descriptor 2: nothing is buffered, and a closed stderr is nobody's problem."""
+    """Writes to descriptor 2 without a buffer; a closed stderr is ignored."""
     try:
         os.write(2, text.encode(errors="backslashreplace"))
     except OSError:
@@ -25,20 +65,22 @@ def write(text: str) -> None:
 
 
 def put(data: bytes) -> None:
-    """All of it to stdout. BrokenPipeError: whoever read it is gone."""
+    """Write all of it to stdout. BrokenPipeError: the reader has left."""
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(1, rest) :]
 
 
-def fail(error: Exception, *, json: bool = False, usage_code: int = 2) -> int:
-    """Say what failed, and answer the exit code."""
+def fail(
+    error: Exception, *, json: bool = False, usage_code: int = 2, options: Options | None = None
+) -> int:
+    """Say what failed, and answer the exit code. `options`: what was typed."""
     if json:
         from sandboxd_client.jsontext import dumps
 
         put(dumps({"error": error_object(error)}) + b"\n")
     else:
-        write(_text(error))
+        write(_text(error, options))
     return exit_code(error, usage_code)
 
 
@@ -59,17 +101,33 @@ def exit_code(error: Exception, usage_code: int = 2) -> int:
     return usage_code if isinstance(error, UsageError) else REFUSED
 
 
-def _text(error: Exception) -> str:
+def _text(error: Exception, options: Options | None) -> str:
     from sandboxd_client.cli.parse import UsageError
 
     if isinstance(error, UsageError):
         return _lines(error.message, None, error.hint)
-    if hasattr(error, "kind"):
-        facts = getattr(error, "facts", {})
-        field = getattr(error, "field", None)
-        cause = facts.get("cause") or (f"the field is {field}" if field else None)
-        return _lines(str(error), cause, getattr(error, "remedy", None))
-    return _lines(f"{type(error).__name__}: {error}", None, None)
+    if not hasattr(error, "kind"):
+        return _lines(_plain(error), None, None)
+    from sandboxd_client.cli.wrong_input import not_found, worded
+
+    message, field = getattr(error, "message", str(error)), getattr(error, "field", None)
+    message, cause, hint = worded(message, field, getattr(error, "remedy", None), options)
+    facts = getattr(error, "facts", {})
+    if facts.get("message") and getattr(error, "kind", None) == "ApprovalDenied":
+        from sandboxd_client.cli.plain_text import one_line
+
+        cause, hint = f"the approver says: {one_line(str(facts['message']))}", None
+    if exit_code(error) == NOT_FOUND and options is not None and options.operands:
+        hint = not_found(options.operands, os.environ.get("PATH", "")) or hint
+    return _lines(message, facts.get("cause") or cause, hint)
+
+
+def _plain(error: Exception) -> str:
+    """An error of the system by its file and reason, any other with its type."""
+    if isinstance(error, OSError) and error.strerror:
+        where = f"{error.filename}: " if error.filename else ""
+        return f"{where}{error.strerror}"
+    return f"{type(error).__name__}: {error}"
 
 
 def _lines(message: str, cause: Any, hint: str | None) -> str:

@@ -14,12 +14,15 @@ from contextlib import suppress
 assert sys.platform != "win32"
 
 from sandboxd_client import handshake, transport  # noqa: E402 - after the platform is known
-from sandboxd_client.cli import outcome, run  # noqa: E402
+from sandboxd_client.cli import run  # noqa: E402
+from sandboxd_client.cli.connect import socket_path  # noqa: E402
+from sandboxd_client.cli.live import LiveDenials  # noqa: E402
 from sandboxd_client.cli.parse import Options  # noqa: E402
+from sandboxd_client.cli.plain_text import quoted  # noqa: E402
+from sandboxd_client.cli.prefix import find_sandbox  # noqa: E402
 from sandboxd_client.cli.relay import Left  # noqa: E402
 from sandboxd_client.cli.request import joined, policy  # noqa: E402
 from sandboxd_client.cli.screen import say  # noqa: E402
-from sandboxd_client.cli.session import socket_path  # noqa: E402
 from sandboxd_client.cli.streams import Streams  # noqa: E402
 from sandboxd_client.cli.terminal import is_terminal  # noqa: E402
 from sandboxd_proto.errors import SandboxdError  # noqa: E402
@@ -54,13 +57,15 @@ def main(options: Options) -> int:
     streams = Streams(
         pty=run.wants_pty(options, is_terminal(0) and is_terminal(1)), input=False, output=False
     )
+    run.take_line(options)
     params, asked = _where(options)
     sock = run.connection(options)
     try:
+        find_sandbox(sock, params)
         if asked is not None:
             params["sandbox"] = _create(sock, asked)
         try:
-            if not options.has("--quiet"):
+            if not (options.has("--quiet") or options.operands):
                 say(_note(sock, params["sandbox"], asked))
             return _shell(sock, options, params, streams)
         finally:
@@ -84,10 +89,13 @@ def _shell(sock: socket, options: Options, params: dict[str, Any], streams: Stre
     argv = options.operands or _shells(os.environ)
     params = run.streaming(params, argv, pty=streams.pty, stdin_open=streams.forwards_input)
     try:
-        result = run.attempt(sock, params, streams, keys_kill=False)
+        live = None
+        if not options.has("--quiet"):
+            live = LiveDenials(after_s=0.0, claims=True, raw=streams.raw, given=options.hosts)
+        result = run.attempt(sock, params, streams, keys_kill=False, live=live)
     except Left as left:
         return left.code
-    return run.report(result, options)
+    return run.report(result, options, live.told if live is not None else ())
 
 
 def _shells(caller: Mapping[str, str]) -> list[str]:
@@ -118,7 +126,7 @@ def _note(sock: socket, sandbox: str, asked: dict[str, Any] | None) -> str:
 
 
 def _writable(plan: dict[str, Any]) -> str:
-    paths = [outcome.quoted(path) for path in plan.get("fs_write_allow") or []]
+    paths = [quoted(path) for path in plan.get("fs_write_allow") or []]
     shown = " ".join(paths[:_PATHS_SHOWN]) or "nothing of yours"
     more = len(paths) - _PATHS_SHOWN
     return f"writable: {shown}" + (f" and {more} more" if more > 0 else "")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from sandboxd_client import launch, transport
+from sandboxd_client import start_daemon, transport
+from sandboxd_client.cli.connect import print_json, socket_path
 from sandboxd_client.cli.parse import Options
 from sandboxd_client.cli.screen import say
-from sandboxd_client.cli.session import print_json, socket_path
 from sandboxd_client.errors import DaemonNotRunning
 
 
@@ -17,7 +17,7 @@ def main(options: Options) -> int:
         say(f"no daemon listens on {path}")
     else:
         try:
-            launch.stop(sock, path)
+            start_daemon.stop(sock, path)
         finally:
             sock.close()
     if options.has("--json"):

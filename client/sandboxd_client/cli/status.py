@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from textwrap import wrap
+
+from sandboxd_client.cli.connect import connect, print_json, socket_path
 from sandboxd_client.cli.parse import Options
-from sandboxd_client.cli.session import connect, print_json, socket_path
 from sandboxd_proto.messages.server import StatusResult
+
+_WIDTH = 80
 
 
 def main(options: Options) -> int:
@@ -18,17 +22,29 @@ def main(options: Options) -> int:
 
 
 def text(status: StatusResult, path: str) -> str:
+    clients = counted(status.clients, "client")
     rows = [
         ("daemon", f"sandboxd {status.version}, pid {status.pid}, up {age(status.uptime_ms)}"),
         ("socket", path),
         ("backend", status.backend or "none works: every command is refused (sandboxctl doctor)"),
-        ("running", f"{status.executions} commands, {status.clients} clients"),
+        ("running", f"{counted(status.executions, 'command')}, {clients}"),
         ("sandboxes", f"{status.sandboxes.warm} warm, {status.sandboxes.persistent} persistent"),
         ("kernel", f"Landlock ABI {status.landlock_abi}, cgroup v{status.cgroup_version}"),
     ]
     rows += [("layers", ", ".join(b.layers)) for b in status.backends if b.name == status.backend]
     rows += [("warning", warning) for warning in status.warnings]
-    return "".join(f"{name:<10} {value}\n" for name, value in rows)
+    return "".join(_row(name, value) for name, value in rows)
+
+
+def _row(name: str, value: str) -> str:
+    """Within 80 columns; a path or a word that is longer stays whole."""
+    lines = wrap(value, _WIDTH - 11, break_long_words=False, break_on_hyphens=False) or [""]
+    return f"{name:<10} {lines[0]}\n" + "".join(f"{'':<10} {line}\n" for line in lines[1:])
+
+
+def counted(number: int, what: str) -> str:
+    plural = f"{what}es" if what.endswith("x") else f"{what}s"
+    return f"{number} {what if number == 1 else plural}"
 
 
 def age(milliseconds: float) -> str:

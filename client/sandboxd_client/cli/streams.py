@@ -1,13 +1,13 @@
-"""How the command's three streams reach ours: a terminal, our own pipes passed on, or messages.
+"""How the command's three streams are connected: by a terminal, by our own pipes, or by messages.
 
-A pipe or socket of ours is passed on, so its bytes, its end and SIGPIPE are between the command
-and whoever is at the other end, without us. A file or terminal is relayed: the command could
-reopen it through /proc with other rights. Of sockets only connected Unix stream sockets are
-passed on: any other could be connected anew from inside, past the sandbox's network.
+A pipe or socket of ours is passed to the daemon, which connects it to the command's own pipe: its
+bytes, its end and SIGPIPE do not pass through us. A file or terminal is relayed by us. Of sockets
+only connected Unix stream sockets are passed.
 
-stderr goes through the daemon, which reads there what was denied. When it is the same pipe as
-stdout (`2>&1`), both are passed on, or their lines would not be in the order in which they were
-written; the daemon then knows less about denials (`blind`).
+stderr goes through messages of the daemon. When it is the same pipe as stdout (`2>&1`), both are
+passed, or their lines would not be in the order in which they were written. A pipe of another user
+(sudo -u, su) cannot be opened anew by the daemon, which then reads no denials in it: there the
+command has one pipe of the daemon's for both, and we relay.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ class Streams:
         self.pty = pty
         self.raw = pty and is_terminal(0)
         self.passed: dict[str, int] = {}  # stream to descriptor
+        self._merged = False
         if not pty:
             self._choose(input, output)
         self.forwards_input = "stdin" not in self.passed and has_input(0)
@@ -42,17 +43,17 @@ class Streams:
         if input and passable(0):
             self.passed["stdin"] = 0
         if output and passable(1):
+            same = os.path.samestat(os.fstat(1), os.fstat(2))
+            self._merged = same and _is_of_another_user(1)
+            if self._merged:
+                return
             self.passed["stdout"] = 1
-            if os.path.samestat(os.fstat(1), os.fstat(2)):
+            if same:
                 self.passed["stderr"] = 1
 
     @property
     def passes_output(self) -> bool:
         return "stdout" in self.passed
-
-    @property
-    def blind(self) -> bool:
-        return "stderr" in self.passed
 
     @property
     def descriptors(self) -> list[int]:
@@ -61,10 +62,11 @@ class Streams:
     def params(self) -> dict[str, Any]:
         sent = self.descriptors
         fds = {name: sent.index(fd) for name, fd in self.passed.items()}
-        return {"fds": fds} if fds else {}
+        merged = {"stderr": "stdout"} if self._merged else {}
+        return {"fds": fds, **merged} if fds else merged
 
     def let_go(self) -> None:
-        """The command has them: with ours kept, its closing them would not be seen outside."""
+        """Close our copies: otherwise the command's close would not be seen outside."""
         if not self.passed:
             return
         null = os.open(os.devnull, os.O_RDWR)
@@ -72,6 +74,10 @@ class Streams:
             os.dup2(null, fd)
         os.close(null)
         self.passed = {}
+
+
+def _is_of_another_user(fd: int) -> bool:
+    return os.geteuid() not in (0, os.fstat(fd).st_uid)
 
 
 def passable(fd: int) -> bool:

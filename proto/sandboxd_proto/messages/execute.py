@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import builtins
+from binascii import a2b_base64
+from typing import Any, Literal
 
 import msgspec
 
 from sandboxd_proto.denial import Denial
 from sandboxd_proto.manifest import Manifest
 from sandboxd_proto.messages.explanation import Explanation
+from sandboxd_proto.messages.session import OnDenial
 from sandboxd_proto.wire import Reported, WireStruct
 
 Encoding = Literal["utf-8", "base64"]
@@ -16,7 +19,7 @@ StreamName = Literal["stdout", "stderr"]
 Tier = Literal["enforced", "best_effort", "none"]
 Outcome = Literal[
     "exited", "signaled", "timeout", "cancelled", "memory", "cpu", "processes", "file_size",
-    "output_limit", "isolation_lost",
+    "output_limit", "isolation_lost", "budget",
 ]  # fmt: skip
 
 
@@ -25,8 +28,18 @@ class Base64Data(WireStruct, frozen=True, kw_only=True):
 
 
 class PtySize(WireStruct, frozen=True, kw_only=True):
+    """`echo`: whether the terminal shows what is written to it."""
+
     rows: int = 24
     cols: int = 80
+    echo: bool = True
+
+
+class CaptureParams(WireStruct, frozen=True, kw_only=True):
+    """How much of each stream is put into the result, and which end of it."""
+
+    bytes: int
+    keep: Literal["head", "tail", "both"] = "head"
 
 
 class PassedDescriptors(WireStruct, frozen=True, kw_only=True):
@@ -46,7 +59,8 @@ class ExecuteParams(WireStruct, frozen=True, kw_only=True):
     stdin: str | Base64Data | None = None
     stdin_open: bool = False
     stream: bool = False
-    capture: bool | None = None
+    capture: bool | CaptureParams | None = None
+    stderr: Literal["stdout"] | None = None
     pty: PtySize | None = None
     sandbox: str | None = None
     session: str | None = None
@@ -55,15 +69,30 @@ class ExecuteParams(WireStruct, frozen=True, kw_only=True):
     explain: bool = False
     fds: PassedDescriptors | None = None
     execution_id: str | None = None
+    on_denial: OnDenial | None = None
+    approval_wait_secs: float | None = None
 
 
 class Captured(Reported, frozen=True, kw_only=True):
-    """`bytes` counts all that was printed; `data` is empty without capture."""
+    """`bytes` counts all that was printed; `data` is empty without capture. `gap_at`: where in
+    `data` (in characters, or bytes of base64) a middle part is missing, with `keep: "both"`.
+    What is not UTF-8 is base64 in `data`: use `raw` or `text`."""
 
     data: str = ""
     encoding: Encoding = "utf-8"
     bytes: int = 0
     truncated: bool = False
+    gap_at: int | msgspec.UnsetType = msgspec.UNSET
+
+    @property
+    def raw(self) -> builtins.bytes:
+        """What the command wrote, exactly."""
+        return a2b_base64(self.data) if self.encoding == "base64" else self.data.encode()
+
+    @property
+    def text(self) -> str:
+        """The same as text; bytes that are not UTF-8 show as the replacement character."""
+        return self.raw.decode(errors="replace")
 
 
 class Usage(Reported, frozen=True, kw_only=True):
@@ -82,9 +111,31 @@ class HostUsage(Reported, frozen=True, kw_only=True):
     received_bytes: int
 
 
+class Attempt(Reported, frozen=True, kw_only=True):
+    """An earlier run of the same command, before its plan was widened."""
+
+    outcome: Outcome
+    exit_code: int | None
+    duration_ms: float
+    denials: list[Denial]
+
+
+class Widening(Reported, frozen=True, kw_only=True):
+    """The approval that would allow what was denied, and how it was resolved."""
+
+    approval: str
+    add: dict[str, Any]
+    state: str = "pending"
+    choice: str | None = None
+    message: str | None = None
+
+
 class ExecuteResult(Reported, frozen=True, kw_only=True):
     """`network_usage` is filled where the network goes through the gate (allow_hosts),
-    `explanation` with `explain`."""
+    `explanation` with `explain`. `backend` is null if it was cancelled while it waited for an
+    approval. `grants` are those that widened the plan, `approval` is the one that allowed it.
+    `warnings`: what was not protected, what should be looked at before it is used outside, and
+    allowed hosts that could not be reached."""
 
     execution_id: str
     outcome: Outcome
@@ -95,11 +146,20 @@ class ExecuteResult(Reported, frozen=True, kw_only=True):
     stdout: Captured
     stderr: Captured
     denials: list[Denial]
-    backend: str
+    backend: str | None
     enforcement: dict[str, Tier]
     network_usage: list[HostUsage] = msgspec.field(default_factory=list)
     explanation: Explanation | None = None
+    warnings: list[str] = msgspec.field(default_factory=list)
+    session: str | None = None
+    approval: str | None = None
+    grants: list[str] = msgspec.field(default_factory=list)
+    attempts: list[Attempt] = msgspec.field(default_factory=list)
+    widening: Widening | None = None
 
 
 class Detached(Reported, frozen=True, kw_only=True):
+    """`approval`: the one that the execution waits for."""
+
     execution_id: str
+    approval: str | msgspec.UnsetType = msgspec.UNSET

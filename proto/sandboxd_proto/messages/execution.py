@@ -1,8 +1,15 @@
-"""`execution/*`: talk to a command while it runs, list them, wait for a detached one."""
+"""`execution/*`: control a running command, list executions, wait for a detached one."""
 
 from __future__ import annotations
 
+from typing import Literal
+
+import msgspec
+
+from sandboxd_proto.messages.execute import ExecuteResult
 from sandboxd_proto.wire import Reported, WireStruct
+
+State = Literal["pending", "running", "ended"]
 
 
 class Nothing(Reported, frozen=True, kw_only=True):
@@ -11,6 +18,26 @@ class Nothing(Reported, frozen=True, kw_only=True):
 
 class ExecutionRef(WireStruct, frozen=True, kw_only=True):
     execution_id: str
+
+
+class WaitParams(WireStruct, frozen=True, kw_only=True):
+    """`timeout_secs`: after it the answer is the state instead of a result."""
+
+    execution_id: str
+    timeout_secs: float | None = None
+
+
+class StreamPositions(WireStruct, frozen=True, kw_only=True):
+    """The `seq` of the last piece of each stream that is known already."""
+
+    stdout: int = -1
+    stderr: int = -1
+
+
+class AttachParams(WireStruct, frozen=True, kw_only=True):
+    execution_id: str
+    after: StreamPositions | None = None
+    stdin: bool = False
 
 
 class WriteParams(WireStruct, frozen=True, kw_only=True):
@@ -34,6 +61,25 @@ class NoParams(WireStruct, frozen=True, kw_only=True):
     pass
 
 
+class ExecutionStatus(Reported, frozen=True, kw_only=True):
+    """`pty`, `stdin_open`: how it can be attached to."""
+
+    state: State
+    result: ExecuteResult | None = None
+    pty: bool = False
+    stdin_open: bool = False
+
+
+class Attached(Reported, frozen=True, kw_only=True):
+    """`gap`: older output than is kept was asked for. `next_seq`: where each stream stands now."""
+
+    state: State
+    gap: bool = False
+    pty: bool = False
+    stdin_open: bool = False
+    next_seq: dict[str, int] = msgspec.field(default_factory=dict)
+
+
 class ExecutionInfo(Reported, frozen=True, kw_only=True):
     execution_id: str
     argv: list[str]
@@ -41,6 +87,7 @@ class ExecutionInfo(Reported, frozen=True, kw_only=True):
     started_ms: float
     sandbox: str | None
     detached: bool
+    state: State = "running"
 
 
 class ExecutionList(Reported, frozen=True, kw_only=True):

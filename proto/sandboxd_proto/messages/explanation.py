@@ -1,4 +1,4 @@
-"""The answer of explain mode: what the command was refused, and the manifest that would do."""
+"""The answer of explain mode: what was refused, and the manifest that would allow it."""
 
 from __future__ import annotations
 

@@ -2,25 +2,44 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
+import msgspec
+
 from sandboxd_proto.manifest import Manifest
+from sandboxd_proto.messages.session import OnDenial
 from sandboxd_proto.wire import Reported, WireStruct
+
+SandboxScope = Literal["user", "session", "connection"]
 
 
 class SandboxCreateParams(WireStruct, frozen=True, kw_only=True):
+    """`name`: unique for the user while the sandbox lives. `scope`: with what it ends."""
+
     manifest: Manifest | None = None
     preset: str | None = None
     workspace: str | None = None
     backend: str | None = None
     session: str | None = None
     idle_secs: float | None = None
+    name: str | None = None
+    scope: SandboxScope = "user"
+    on_denial: OnDenial | None = None
+    approval_wait_secs: float | None = None
 
 
 class SandboxRef(WireStruct, frozen=True, kw_only=True):
+    """`sandbox`: its id or name."""
+
     sandbox: str
 
 
 class SandboxCreated(Reported, frozen=True, kw_only=True):
     sandbox: str
+    name: str | None = None
+    backend: str | None = None
+    workspace: str | None = None
+    approval: str | None = None
 
 
 class SandboxInfo(Reported, frozen=True, kw_only=True):
@@ -28,6 +47,36 @@ class SandboxInfo(Reported, frozen=True, kw_only=True):
     backend: str
     created_ms: float
     executions: int
+    name: str | None = None
+    scope: SandboxScope = "user"
+    workspace: str | None = None
+    session: str | None = None
+
+
+class Forwarded(Reported, frozen=True, kw_only=True):
+    forward: str
+    endpoint: str
+
+
+class SandboxDetails(SandboxInfo, frozen=True, kw_only=True):
+    """`lost`: its isolation or its init is gone; commands are refused."""
+
+    state: Literal["up", "lost"]
+    forwards: list[Forwarded] = msgspec.field(default_factory=list)
+
+
+class ForwardParams(WireStruct, frozen=True, kw_only=True):
+    """`listen`: a Unix socket in the daemon's own folder, or a port of the host's loopback, which
+    every user of the machine can connect to."""
+
+    sandbox: str
+    port: int
+    listen: Literal["unix", "tcp"] = "unix"
+
+
+class UnforwardParams(WireStruct, frozen=True, kw_only=True):
+    sandbox: str
+    forward: str
 
 
 class SandboxList(Reported, frozen=True, kw_only=True):

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from sandboxd_proto.manifest import Base, Manifest, Network, SyscallPolicy
+from sandboxd_proto.messages.approval import Decision, Effect
 from sandboxd_proto.messages.execute import Tier
 from sandboxd_proto.wire import Reported, WireStruct
 
@@ -25,6 +26,8 @@ class InitializeResult(Reported, frozen=True, kw_only=True):
     protocol: int
     backend: str | None
     presets: list[str]
+    capabilities: dict[str, int] = msgspec.field(default_factory=dict)
+    warnings: list[str] = msgspec.field(default_factory=list)
 
 
 class BackendStatus(Reported, frozen=True, kw_only=True):
@@ -53,6 +56,9 @@ class StatusResult(Reported, frozen=True, kw_only=True):
     landlock_abi: int
     cgroup_version: int
     bwrap_available: bool
+    sessions: int = 0
+    approvals: int = 0
+    approvers: int = 0
 
 
 class CheckParams(WireStruct, frozen=True, kw_only=True):
@@ -61,6 +67,7 @@ class CheckParams(WireStruct, frozen=True, kw_only=True):
     workspace: str | None = None
     cwd: str | None = None
     backend: str | None = None
+    session: str | None = None
 
 
 class ResolvedManifest(Reported, frozen=True, kw_only=True):
@@ -79,6 +86,8 @@ class ResolvedManifest(Reported, frozen=True, kw_only=True):
     max_processes: int | None
     max_file_bytes: int | None
     max_output_bytes: int | None
+    tmp_bytes: int | None = None
+    shm_bytes: int | None = None
     env: list[tuple[str, str]]
     image: str | None
     cwd: str
@@ -90,6 +99,9 @@ class CheckResult(Reported, frozen=True, kw_only=True):
     plan: ResolvedManifest
     enforcement: dict[str, Tier]
     command_line: list[str]
+    effect: Effect | None = None
+    decision: Decision | None = None
+    grant: str | None = None
 
 
 OpenRpc = dict[str, Any]

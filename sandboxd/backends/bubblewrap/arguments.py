@@ -9,11 +9,8 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from sandboxd.policy.layout import Kind, Layout, Place
-from sandboxd.policy.plan import Identity, SandboxSpec
-
-TMP_BYTES = 1 << 30
-SHM_BYTES = 256 << 20
+from sandboxd.policy.mounts.mount_plan import Mount, MountKind, MountPlan
+from sandboxd.policy.plan import SHM_BYTES, TMP_BYTES, Identity, SandboxSpec, SharedTmp
 
 # As root these are writable whatever bwrap does: the files are checked against the real uid 0.
 # A write to core_pattern is host root in one step.
@@ -34,7 +31,7 @@ Token = str | Bind
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class MountSources:
     """Where the daemon keeps what it mounts, and what this bwrap and this host can do."""
 
     etc: str
@@ -43,17 +40,23 @@ class Surroundings:
     empty_dir: str
     disable_userns: bool = True
     kernel_files: tuple[str, ...] = ()
+    tmp_bytes: int = TMP_BYTES
+    shm_bytes: int = SHM_BYTES
+    shared_tmp: SharedTmp | None = None
 
 
-def arguments(spec: SandboxSpec, layout: Layout, around: Surroundings) -> list[Token]:
+def arguments(
+    spec: SandboxSpec, layout: MountPlan, around: MountSources, *, template: bool = False
+) -> list[Token]:
+    """`template`: for a process that sandboxes are cloned from (clones.py)."""
     return [
-        *_isolation(spec, around),
+        *(_template_isolation(spec) if template else _isolation(spec, around)),
         *_mounts(layout, around),
         *_read_only(layout),
     ]
 
 
-def _isolation(spec: SandboxSpec, around: Surroundings) -> list[Token]:
+def _isolation(spec: SandboxSpec, around: MountSources) -> list[Token]:
     tokens: list[Token] = ["--unshare-all", "--unshare-user"]
     if spec.network.kind == "inherit":
         tokens.append("--share-net")
@@ -70,45 +73,78 @@ def _isolation(spec: SandboxSpec, around: Surroundings) -> list[Token]:
     ]  # fmt: skip
 
 
-def _mounts(layout: Layout, around: Surroundings) -> list[Token]:
+def _template_isolation(spec: SandboxSpec) -> list[Token]:
+    """Capabilities over these mounts, which only the owner of the first user namespace has: as
+    another uid than 0 bwrap would enter a second one. Each clone drops them."""
+    return [
+        "--unshare-all", *(["--share-net"] if spec.network.kind == "inherit" else []),
+        "--unshare-user", "--uid", "0", "--gid", "0", "--cap-add", "ALL",
+        "--die-with-parent", "--new-session", "--clearenv", "--as-pid-1",
+    ]  # fmt: skip
+
+
+def _mounts(layout: MountPlan, around: MountSources) -> list[Token]:
     tokens: list[Token] = []
     for place in layout.places:
         tokens += _mount(place, layout, around)
     return tokens
 
 
-def _mount(place: Place, layout: Layout, around: Surroundings) -> list[Token]:
+def _mount(place: Mount, layout: MountPlan, around: MountSources) -> list[Token]:
     path = place.path
     match place.kind:
-        case Kind.ROOT:
+        case MountKind.ROOT:
             return []
-        case Kind.PRIVATE:
-            size = SHM_BYTES if path == "/dev/shm" else TMP_BYTES
+        case MountKind.PRIVATE if path == "/tmp" and around.shared_tmp is not None:
+            shared = around.shared_tmp
+            bind = Bind(shared.path, path, writable=True, identity=shared.identity)
+            return [bind, *_own_mount_points(layout, around)]
+        case MountKind.PRIVATE:
+            size = around.shm_bytes if path == "/dev/shm" else around.tmp_bytes
             return ["--perms", "1777", "--size", str(size), "--tmpfs", path]
-        case Kind.HIDDEN:
+        case MountKind.HIDDEN:
             return ["--perms", "0755", "--tmpfs", path]
-        case Kind.SYSTEM:
+        case MountKind.SYSTEM:
             return ["--ro-bind", path, path]
-        case Kind.CURATED:
+        case MountKind.CURATED:
             source = os.path.join(around.names, place.target) if place.target else around.etc
             return [Bind(source, path)]
-        case Kind.LINK:
+        case MountKind.LINK:
             return ["--symlink", place.target, path]
-        case Kind.WRITE | Kind.READ:
+        case MountKind.READ if path == "/":
+            return ["--ro-bind", path, path]  # always the same inode, and not bound by descriptor
+        case MountKind.WRITE | MountKind.READ:
             identity = place.grant.identity if place.grant else None
-            return [Bind(path, path, place.kind is Kind.WRITE, identity)]
-        case Kind.PROTECTED:
+            return [Bind(path, path, place.kind is MountKind.WRITE, identity)]
+        case MountKind.PROTECTED:
             return [Bind(path, path)]
-        case Kind.MASK:
+        case MountKind.MASK:
             return _mask(place, layout, around)
-        case Kind.PROC:
+        case MountKind.PROC:
             covers = [token for file in around.kernel_files for token in ("--ro-bind", file, file)]
             return ["--proc", path, *covers]
-        case Kind.DEV:
+        case MountKind.DEV:
             return ["--dev", path]
 
 
-def _mask(place: Place, layout: Layout, around: Surroundings) -> list[Token]:
+def _own_mount_points(layout: MountPlan, around: MountSources) -> list[Token]:
+    """Mount points below the shared /tmp are made in a file system of this sandbox's own: they
+    would stay, and later commands would write into them instead of being refused."""
+    size = str(around.tmp_bytes)
+    return [
+        token for folder in folders_in_tmp(layout)
+        for token in ("--perms", "0755", "--size", size, "--tmpfs", folder)
+    ]  # fmt: skip
+
+
+def folders_in_tmp(layout: MountPlan) -> list[str]:
+    """The folders right in /tmp that something is mounted below."""
+    mounted = {place.path for place in layout.places}
+    below = (path.split("/") for path in mounted if path.startswith("/tmp/"))
+    return sorted({f"/tmp/{parts[2]}" for parts in below if len(parts) > 3} - mounted)
+
+
+def _mask(place: Mount, layout: MountPlan, around: MountSources) -> list[Token]:
     if not place.is_dir:
         return [Bind(around.empty_file, place.path)]
     if has_inner(place, layout):
@@ -117,21 +153,31 @@ def _mask(place: Place, layout: Layout, around: Surroundings) -> list[Token]:
     return [Bind(around.empty_dir, place.path)]
 
 
-def has_inner(place: Place, layout: Layout) -> bool:
+def has_inner(place: Mount, layout: MountPlan) -> bool:
     below = place.path.rstrip("/") + "/"
     return any(other.path.startswith(below) for other in layout.places)
 
 
-def _read_only(layout: Layout) -> list[Token]:
+def empty_mounts(layout: MountPlan) -> list[str]:
+    """Where a file system of the sandbox's own covers what the host has there."""
+    return [
+        place.path
+        for place in layout.places
+        if place.kind in (MountKind.PRIVATE, MountKind.HIDDEN)
+        or (place.kind is MountKind.MASK and place.is_dir and has_inner(place, layout))
+    ]
+
+
+def _read_only(layout: MountPlan) -> list[Token]:
     """Last, when every mount point inside exists: nothing can be written to nowhere."""
     tokens: list[Token] = []
     for place in layout.places:
-        made = place.kind is Kind.HIDDEN or (
-            place.kind is Kind.MASK and place.is_dir and has_inner(place, layout)
+        made = place.kind in (MountKind.HIDDEN, MountKind.DEV) or (
+            place.kind is MountKind.MASK and place.is_dir and has_inner(place, layout)
         )
         if made:
             tokens += ["--remount-ro", place.path]
-    if layout.at("/").kind is Kind.ROOT:
+    if layout.at("/").kind is MountKind.ROOT:
         tokens += ["--remount-ro", "/"]
     return tokens
 

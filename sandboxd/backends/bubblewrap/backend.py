@@ -2,277 +2,203 @@
 
 from __future__ import annotations
 
-import os
-import pwd
-import shutil
+import logging
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, asynccontextmanager
+from functools import partial
+
+import anyio.to_thread
 
 from sandboxd.backends.bubblewrap import diagnosis
-from sandboxd.backends.bubblewrap.arguments import (
-    KERNEL_FILES,
-    Bind,
-    Surroundings,
-    Token,
-    arguments,
-    preview,
-)
-from sandboxd.backends.bubblewrap.gated import gated
-from sandboxd.backends.bubblewrap.program import Program, find
-from sandboxd.backends.bubblewrap.unreachable import unreachable
-from sandboxd.backends.interface import Available, Enforcement, Probe, Unavailable
-from sandboxd.backends.support import LinuxSupport
-from sandboxd.backends.tiers import linux_tiers
-from sandboxd.linux import confinement
-from sandboxd.linux import init_wire as wire
-from sandboxd.linux.curated_etc import EtcWish
-from sandboxd.linux.init_binary import sealed
-from sandboxd.linux.landlock import kernel_abi
-from sandboxd.linux.landlock import layers as landlock_layers
-from sandboxd.linux.landlock import missing as landlock_missing
-from sandboxd.linux.launch import Launch, LaunchFailed, launched
-from sandboxd.linux.openat import changed, open_checked, open_path
-from sandboxd.linux.seccomp import FilterSpec
-from sandboxd.policy.layout import Kind, Layout, layout
-from sandboxd.policy.plan import NetworkRule, Plan, RunAs, SandboxSpec
-from sandboxd.sandbox import Command, Sandbox
-from sandboxd_proto.errors import SandboxUnavailable
+from sandboxd.backends.bubblewrap.arguments import Bind
+from sandboxd.backends.bubblewrap.binary import Program, known
+from sandboxd.backends.bubblewrap.bind_errors import unreachable
+from sandboxd.backends.bubblewrap.breaker import TRIAL_S, USUAL_MOUNTS, Breaker
+from sandboxd.backends.bubblewrap.clones import Templates, can_clone
+from sandboxd.backends.bubblewrap.launch_plan import LaunchPlans, root_inside
+from sandboxd.backends.bubblewrap.probe import TRIVIAL, find_program, probe
+from sandboxd.backends.enforcement import linux_tiers
+from sandboxd.backends.gated import open_gated
+from sandboxd.backends.interface import Capabilities, Enforcement, Probe
+from sandboxd.backends.linux_context import LinuxSupport
+from sandboxd.backends.shared_probe import SharedProbe
+from sandboxd.linux.init_client.exec_errors import no_more_processes
+from sandboxd.linux.init_client.launch import READY_TIMEOUT_S, Launch, LaunchFailed, launch
+from sandboxd.linux.openat import changed_error
+from sandboxd.policy.plan import Plan, SandboxSpec
+from sandboxd.types import Sandbox
+from sandboxd_proto.errors import SandboxdError, SandboxUnavailable
 
-_TRIVIAL = SandboxSpec(base="minimal", network=NetworkRule("deny"))
-
-
+log = logging.getLogger(__name__)
+MANY_MOUNTS = 256
+MOST_CLONE_FAILURES = 3  # in a row
 ATTEMPTS = 3  # container engines mount and unmount all the time, and bwrap binds what it has listed
 
 
-class _MountsMoved(SandboxUnavailable):
-    """Worth another attempt: it has nothing to do with this sandbox."""
+class _TryAgain(Exception):
+    """Worth another attempt. `refusal` is the answer when every attempt ends like this."""
+
+    def __init__(self, refusal: SandboxdError) -> None:
+        super().__init__(refusal.message)
+        self.refusal = refusal
 
 
 class Bubblewrap:
     name = "bubblewrap"
-    explains = True
-    mounts = True
+    capabilities = Capabilities(mounts=True, explains=True, files=True, session_tmp=True)
 
-    def __init__(self, support: LinuxSupport) -> None:
+    def __init__(self, support: LinuxSupport, *, clones: bool = True) -> None:
         self._support = support
+        self._plans = LaunchPlans(support)
+        self._clones = clones
+        self._clone_failures = 0
+        self._serving = False
+        self._templates = Templates()
+        self._shared_probe = SharedProbe(self._probe)
+        self._breaker = Breaker()
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[None]:
+        """Templates are kept only in here, where they are ended as well."""
+        self._serving = True
+        try:
+            yield
+        finally:
+            self._serving = False
+            await self._templates.close()
+
+    @property
+    def _may_clone(self) -> bool:
+        return self._clones and self._serving and self._clone_failures < MOST_CLONE_FAILURES
 
     async def probe(self) -> Probe:
-        """The init's "ready" is the probe: every sandbox that comes up has proved itself."""
-        program = find()
-        if program is None:
-            return diagnosis.NOT_INSTALLED
-        try:
-            async with self.open(_TRIVIAL):
-                layers = (*_layers(program), self._support.limits_layer)
-                return Available(layers, _warnings())
-        except SandboxUnavailable as error:
-            return Unavailable(error.message, error.remedy or "")
+        return await self._shared_probe()
+
+    async def _probe(self) -> Probe:
+        return await probe(self._open(TRIVIAL, asked=True), self._support.limits_layer)
 
     def enforcement(self, plan: Plan) -> Enforcement:
-        return linux_tiers(plan, self._support.cgroups)
+        namespace = not root_inside(plan.sandbox)
+        return linux_tiers(plan, self._support.cgroups, counts_processes=namespace)
 
     def command_line(self, plan: Plan) -> list[str]:
-        program = find()
-        tokens = self._tokens(plan.sandbox, self._layout(plan.sandbox), program)
-        name = program.path if program else "bwrap"
-        return [*_drop(plan.sandbox.run_as), name, *preview(tokens), "--", "sandboxd-init"]
+        return self._plans.command_line(plan.sandbox, known())
 
     def open(self, spec: SandboxSpec) -> AbstractAsyncContextManager[Sandbox]:
         return self._open(spec)
 
     @asynccontextmanager
-    async def _open(self, spec: SandboxSpec) -> AsyncIterator[Sandbox]:
-        program = find()
-        if program is None:
-            missing = diagnosis.NOT_INSTALLED
-            raise SandboxUnavailable(missing.reason, remedy=missing.remedy)
+    async def _open(self, spec: SandboxSpec, *, asked: bool = False) -> AsyncIterator[Sandbox]:
+        """`asked`: whether bwrap works is the question, so that it is tried in any case."""
         async with AsyncExitStack() as stack:
-            for attempt in range(ATTEMPTS):
-                try:
-                    sandbox = await stack.enter_async_context(self._attempt(spec, program))
-                    break
-                except _MountsMoved:
-                    if attempt == ATTEMPTS - 1:
-                        raise
+            with self._breaker.attempt(asked=asked):
+                program = await find_program(self._breaker)
+                clone = self._may_clone and not asked
+                sandbox = await self._first_that_works(spec, program, stack, clone=clone)
+                self._breaker.worked()
             yield sandbox
 
+    async def _first_that_works(
+        self, spec: SandboxSpec, program: Program, stack: AsyncExitStack, *, clone: bool
+    ) -> Sandbox:
+        if clone and can_clone(spec, self._plans.layout(spec)):
+            try:
+                sandbox = await self._retry(spec, program, stack, clone=True)
+            except LaunchFailed as failed:
+                self._clone_failed(failed)
+            else:
+                self._clone_failures = 0
+                return sandbox
+        return await self._retry(spec, program, stack, clone=False)
+
+    def _clone_failed(self, failed: LaunchFailed) -> None:
+        self._clone_failures += 1
+        if self._clone_failures == MOST_CLONE_FAILURES:
+            log.warning("sandboxes are not cloned any more, each gets its own bwrap: %s", failed)
+
+    async def _retry(
+        self, spec: SandboxSpec, program: Program, stack: AsyncExitStack, *, clone: bool
+    ) -> Sandbox:
+        for left in reversed(range(ATTEMPTS)):
+            try:
+                attempt = self._attempt(spec, program, clone=clone)
+                return await stack.enter_async_context(attempt)
+            except _TryAgain as failed:
+                if not left:
+                    raise failed.refusal from None
+        raise AssertionError("not reached")
+
     @asynccontextmanager
-    async def _attempt(self, spec: SandboxSpec, program: Program) -> AsyncIterator[Sandbox]:
-        with ExitStack() as held:
+    async def _attempt(
+        self, spec: SandboxSpec, program: Program, *, clone: bool
+    ) -> AsyncIterator[Sandbox]:
+        with ExitStack() as kept:
+            await self._plans.make_etc(spec)
+            held = kept.enter_context(ExitStack())
             sources: dict[str, Bind] = {}
-            plan = self._launch(spec, program, held, sources)
+            if clone:
+                plan = self._clone(spec, program, held, sources)
+            else:
+                kept.enter_context(self._plans.hold_etc(spec))
+                words = spec, program, held, sources, self._ready_s
+                make = partial(self._plans.launch, *words)
+                plan = await anyio.to_thread.run_sync(make) if _is_large(spec) else make()
             try:
                 if spec.network.kind == "allow_hosts":
-                    async with gated(plan, held.close, spec.network, self._support.egress) as inner:
+                    egress = self._support.egress
+                    async with open_gated(plan, held.close, spec.network, egress) as inner:
                         yield inner
                 else:
-                    async with launched(plan, held.close) as sandbox:
+                    async with launch(plan, held.close) as sandbox:
                         yield sandbox
             except LaunchFailed as failed:
-                refusal = unreachable(str(failed), sources, spec.run_as)
-                if refusal is not None:
-                    raise refusal from None
-                if diagnosis.mounts_moved(str(failed)):
-                    raise _MountsMoved(
-                        f"mounts of this host changed while bwrap bound them: {failed}",
-                        remedy="send the request again",
-                    ) from None
-                why = diagnosis.explain(str(failed), program.path)
-                raise SandboxUnavailable(why.reason, remedy=why.remedy) from None
+                self._templates.drop(spec)
+                if failed.no_clone:
+                    raise
+                raise self._refusal(failed, sources, spec, program) from None
 
-    def _launch(
+    def _clone(
         self, spec: SandboxSpec, program: Program, held: ExitStack, sources: dict[str, Bind]
     ) -> Launch:
-        """`sources` gets what is bound, by the name that bwrap has for it."""
-        places = self._layout(spec)
-        for mask in spec.masks:
-            # bwrap would make the missing mount point, and it would stay on the host.
-            if not os.path.lexists(mask.path):
-                raise changed(mask.path, "it is gone")
-        tokens = self._tokens(spec, places, program)
-        args, descriptors, checks = _bound(tokens, program, held, sources)
-        args_fd = _kept(sealed(b"".join(os.fsencode(a) + b"\0" for a in args), "args"), held)
-        init = self._support.init
-        abi = kernel_abi()
-        ruleset = held.enter_context(confinement.ruleset(abi)) if abi else None
-        flags = wire.SetupFlag.WATCH_MOUNTS | wire.SetupFlag.REQUIRE_PID1
-        if spec.network.kind == "deny":
-            # With allow_hosts the gate knows better, and a look at every connection costs
-            # milliseconds: the kernel walks all its sockets to list those of one namespace.
-            flags |= wire.SetupFlag.NOTIFY
-        setup = wire.Setup(
-            flags=flags | (wire.SetupFlag.HAS_RULESET if ruleset else wire.SetupFlag(0)),
-            checks=checks,
-            rules=confinement.rules(places, abi) if ruleset else (),
-        )
-        etc = self._support.etc.stamp()
-        return Launch(
-            argv=[*_drop(spec.run_as), program.path, "--args", str(args_fd), "--",
-                  f"/proc/self/fd/{init}"],
-            inherit=[*descriptors, args_fd, init],
-            setup=setup,
-            ruleset=ruleset.fileno() if ruleset else None,
-            filter_for=lambda command: _filter(spec, command),
-            root=self._root_inside(spec),
-            verify=lambda: self._unchanged(spec, etc),
-            cgroups=self._support.cgroups,
-        )  # fmt: skip
+        kept = self._templates.get(spec)
+        if kept is None:
+            kept = self._plans.make_template(spec, program, sources)
+            self._templates.add(spec, kept)
+        return self._plans.clone(spec, kept, held, self._ready_s)
 
-    def _layout(self, spec: SandboxSpec) -> Layout:
-        return layout(spec, self._support.host)
+    @property
+    def _ready_s(self) -> float:
+        return TRIAL_S if self._breaker.tripped else READY_TIMEOUT_S
 
-    def _tokens(self, spec: SandboxSpec, places: Layout, program: Program | None) -> list[Token]:
-        return arguments(spec, places, self._surroundings(spec, places, program))
-
-    def _surroundings(
-        self, spec: SandboxSpec, places: Layout, program: Program | None
-    ) -> Surroundings:
-        state = self._support.state
-        etc = ""
-        if places.at("/etc").kind is Kind.CURATED:
-            etc = self._support.etc.folder(self._etc_wish(spec, places))
-        kernel = tuple(f for f in KERNEL_FILES if os.path.exists(f))
-        return Surroundings(
-            etc=etc,
-            names=self._support.names(spec.network),
-            empty_file=state.empty_file,
-            empty_dir=state.empty_dir,
-            disable_userns=program is None or program.disable_userns,
-            kernel_files=kernel if self._root_inside(spec) else (),
-        )
-
-    def _etc_wish(self, spec: SandboxSpec, places: Layout) -> EtcWish:
-        inner = tuple(
-            (place.path.removeprefix("/etc/"), place.is_dir)
-            for place in places.places
-            if place.path.startswith("/etc/")
-        )
-        uid, gid = os.getuid(), os.getgid()
-        if spec.run_as:
-            uid, gid = spec.run_as.uid, spec.run_as.gid
-        return EtcWish(uid, gid, network=spec.network.kind == "inherit", mount_points=inner)
-
-    def _root_inside(self, spec: SandboxSpec) -> bool:
-        return os.getuid() == 0 and spec.run_as is None
-
-    def _unchanged(self, spec: SandboxSpec, etc: object) -> bool:
-        """Who asks has just planned, and wants a sandbox of an equal spec: the plan's paths are the
-        same files as when it was made. What is copied into it no plan looks at."""
-        return spec.base == "host" or self._support.etc.stamp() == etc
+    def _refusal(
+        self, failed: LaunchFailed, sources: dict[str, Bind], spec: SandboxSpec, program: Program
+    ) -> SandboxdError | _TryAgain:
+        said = str(failed)
+        if failed.hung:
+            mounts = len(self._plans.layout(spec).places)
+            self._breaker.hung("bwrap hung", mounts=mounts)
+            if mounts > USUAL_MOUNTS:
+                reason = f"bwrap did not make {mounts} mounts in time: {said}"
+                return SandboxUnavailable(reason, remedy="name folders instead of single files")
+            return SandboxUnavailable(f"bwrap hangs: {said}", remedy=diagnosis.HANGS)
+        if failed.no_more_processes or diagnosis.no_more_processes(said):
+            return no_more_processes(f"no sandbox could be made ({said})")
+        refusal = unreachable(said, sources, spec.run_as)
+        if refusal is not None:
+            return refusal
+        if failed.killed:
+            log.warning("bwrap did not come up: %s", said)
+            return _TryAgain(SandboxUnavailable(f"bwrap failed: {said}", remedy=diagnosis.KILLED))
+        if failed.moved is not None:
+            # A rename over a mount point while bwrap mounted: a mask is missing.
+            return _TryAgain(changed_error(failed.moved, "it was replaced"))
+        if diagnosis.mounts_moved(said):
+            reason = f"mounts of this host changed while bwrap bound them: {said}"
+            return _TryAgain(SandboxUnavailable(reason, remedy="send the request again"))
+        why = diagnosis.explain(said, program.path)
+        return SandboxUnavailable(why.reason, remedy=why.remedy)
 
 
-def _bound(
-    tokens: list[Token], program: Program, held: ExitStack, sources: dict[str, Bind]
-) -> tuple[list[str], list[int], list[wire.Check]]:
-    """Each bind by descriptor; where bwrap cannot, by name with a check inside before any exec."""
-    args: list[str] = []
-    descriptors: list[int] = []
-    checks: list[wire.Check] = []
-    for token in tokens:
-        if isinstance(token, str):
-            args.append(token)
-            continue
-        fd = _kept(_open(token), held)
-        if program.bind_fd:
-            descriptors.append(fd)
-            sources[f"/proc/self/fd/{fd}"] = token
-            args += ["--bind-fd" if token.writable else "--ro-bind-fd", str(fd), token.dest]
-        else:
-            status = os.fstat(fd)
-            sources[token.source] = token
-            checks.append(
-                wire.Check(path=token.dest, device=status.st_dev, inode=status.st_ino)
-            )
-            args += ["--bind" if token.writable else "--ro-bind", token.source, token.dest]
-    return args, descriptors, checks
-
-
-def _open(token: Bind) -> int:
-    if token.identity is not None:
-        return open_checked(token.source, token.identity)
-    try:
-        return open_path(token.source)
-    except OSError as error:
-        raise changed(token.source, os.strerror(error.errno or 0)) from None
-
-
-def _kept(fd: int, held: ExitStack) -> int:
-    held.callback(os.close, fd)
-    return fd
-
-
-def _filter(spec: SandboxSpec, command: Command) -> FilterSpec:
-    return FilterSpec(
-        level=command.syscall_policy, restrict_families=spec.network.kind != "inherit"
-    )
-
-
-def _drop(run_as: RunAs | None) -> list[str]:
-    """bwrap started as the workspace's owner: in a user namespace of root its files are EACCES."""
-    if run_as is None:
-        return []
-    setpriv = shutil.which("setpriv") or "/usr/bin/setpriv"
-    try:
-        pwd.getpwuid(run_as.uid)
-        groups = "--init-groups"
-    except KeyError:
-        groups = "--clear-groups"
-    return [setpriv, "--reuid", str(run_as.uid), "--regid", str(run_as.gid), groups,
-            "--inh-caps", "-all", "--"]  # fmt: skip
-
-
-def _layers(program: Program) -> tuple[str, ...]:
-    abi = kernel_abi()
-    namespaces = f"namespaces and mounts by bubblewrap {program.version}"
-    confined = [layer for layer in landlock_layers(abi) if not layer.startswith("TCP")]
-    landlock = (f"Landlock ABI {abi}: {', '.join(confined)}",) if abi else ()
-    return (namespaces, *landlock, "seccomp filters")
-
-
-def _warnings() -> tuple[str, ...]:
-    found = list(landlock_missing(kernel_abi()))
-    if os.getuid() == 0:
-        found.append(
-            "sandboxd runs as root: commands in workspaces of root stay root (without capabilities)"
-        )
-    return tuple(found)
+def _is_large(spec: SandboxSpec) -> bool:
+    """Whether opening all that is bound takes too long for the event loop."""
+    return len(spec.grants) + len(spec.masks) > MANY_MOUNTS

@@ -5,13 +5,29 @@ The facts come first: bwrap's own words often name a sysctl that is not to blame
 
 from __future__ import annotations
 
-from sandboxd.backends.bubblewrap.host_facts import HostFacts
+import errno
+import os
+import stat
+from dataclasses import dataclass
+
 from sandboxd.backends.interface import Unavailable
 
+_CONTAINER_MARKS = ("/.dockerenv", "/run/.containerenv")
+_SECCOMP_FILTER = "2"
 NOT_INSTALLED = Unavailable(
     "bwrap is not installed",
     "install bubblewrap: apt-get install bubblewrap, dnf install bubblewrap or "
     "pacman -S bubblewrap; or set SANDBOXD_BACKEND=docker",
+)
+
+HANGS = (
+    "run `bwrap --ro-bind / / true` to see where it stops (a mount that does not answer, a wrapper "
+    "named bwrap in PATH), or use the landlock or docker backend"
+)
+
+KILLED = (
+    "send the request again; if it stays, look for what kills processes here (dmesg, a memory "
+    "limit of the unit or container around the daemon)"
 )
 
 APPARMOR_PROFILE = """\
@@ -33,6 +49,7 @@ _NO_NAMESPACE = (
     "loopback: Failed",
     "user namespace",
 )
+_NO_FORK = ("Creating new namespace failed", "creating new namespace", "fork", "clone")
 _TOO_MANY = ("ENOSPC", "No space left on device", "max_*_namespaces")
 _NO_KERNEL_SUPPORT = (
     "does not support user namespaces",
@@ -51,14 +68,44 @@ _NO_MOUNT = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class UsernsFacts:
+    """A sysctl is None where the kernel does not have it. `filtered`: a filter is around us."""
+
+    apparmor_restricts: bool = False
+    max_user_namespaces: int | None = None
+    userns_clone: int | None = None
+    setuid: bool = False
+    root: bool = False
+    container: bool = False
+    filtered: bool = False
+
+    @classmethod
+    def current(cls, bwrap: str | None) -> UsernsFacts:
+        return cls(
+            apparmor_restricts=_sysctl("kernel.apparmor_restrict_unprivileged_userns") == 1,
+            max_user_namespaces=_sysctl("user.max_user_namespaces"),
+            userns_clone=_sysctl("kernel.unprivileged_userns_clone"),
+            setuid=bwrap is not None and _is_setuid(bwrap),
+            root=os.getuid() == 0,
+            container=any(os.path.exists(mark) for mark in _CONTAINER_MARKS),
+            filtered=_status("Seccomp") == _SECCOMP_FILTER,
+        )
+
+
 def mounts_moved(said: str) -> bool:
     """A mount of the host was gone when bwrap came to it."""
     return "Unable to apply mount flags" in said and "No such file or directory" in said
 
 
-def explain(said: str, bwrap: str | None = None, facts: HostFacts | None = None) -> Unavailable:
+def no_more_processes(said: str) -> bool:
+    """EAGAIN of clone: a limit of the number of processes, and nothing that forbids namespaces."""
+    return any(words in said for words in _NO_FORK) and os.strerror(errno.EAGAIN) in said
+
+
+def explain(said: str, bwrap: str | None = None, facts: UsernsFacts | None = None) -> Unavailable:
     """`said`: what bwrap wrote to stderr, or what the init reported."""
-    facts = facts or HostFacts.current(bwrap)
+    facts = facts or UsernsFacts.current(bwrap)
     said = said.strip() or "bwrap ended without a word"
     if any(words in said for words in _NO_KERNEL_SUPPORT):
         return Unavailable(
@@ -82,7 +129,7 @@ def explain(said: str, bwrap: str | None = None, facts: HostFacts | None = None)
     )
 
 
-def _no_namespace(said: str, bwrap: str, facts: HostFacts) -> Unavailable:
+def _no_namespace(said: str, bwrap: str, facts: UsernsFacts) -> Unavailable:
     cannot = f"bwrap cannot create a user namespace: {said}"
     if facts.apparmor_restricts and not facts.root:
         return Unavailable(
@@ -131,7 +178,7 @@ def _setuid(said: str) -> Unavailable:
     )
 
 
-def _no_mount(said: str, facts: HostFacts) -> Unavailable:
+def _no_mount(said: str, facts: UsernsFacts) -> Unavailable:
     where = "this container" if facts.container else "this container or sandbox"
     what = "mount /proc" if "proc on" in said or "overflowuid" in said else "mount"
     return Unavailable(
@@ -140,3 +187,27 @@ def _no_mount(said: str, facts: HostFacts) -> Unavailable:
         "container with --security-opt systempaths=unconfined and profiles of seccomp and AppArmor "
         "that allow mount",
     )
+
+
+def _sysctl(name: str) -> int | None:
+    try:
+        with open(os.path.join("/proc/sys", *name.split(".")), encoding="ascii") as file:
+            return int(file.read())
+    except (OSError, ValueError):
+        return None
+
+
+def _is_setuid(path: str) -> bool:
+    try:
+        return bool(os.stat(path).st_mode & stat.S_ISUID)
+    except OSError:
+        return False
+
+
+def _status(field: str) -> str | None:
+    try:
+        with open("/proc/self/status", encoding="ascii", errors="replace") as file:
+            lines = dict(line.split(":", 1) for line in file)
+    except (OSError, ValueError):
+        return None
+    return lines.get(field, "").strip()

@@ -1,8 +1,8 @@
 """The Docker backend: one container for each sandbox, on a local or a remote engine.
 
-Two ways, one behaviour. Where the engine shares this machine's files, our init is the entry point
-(with_init.py); elsewhere the engine's attach API carries the command (attached.py). Which way works
-is found out by trying, once for each engine.
+There are two ways with the same behaviour. Where the engine shares this machine's files, our init
+is the entry point (with_init/); elsewhere the command runs over the engine's attach API (attach/).
+The backend finds out which way works by trying, once for each engine.
 """
 
 from __future__ import annotations
@@ -16,31 +16,37 @@ from dataclasses import replace
 import anyio
 
 from sandboxd.backends.docker import diagnosis
-from sandboxd.backends.docker.attached import ENTRY as ATTACHED_ENTRY
-from sandboxd.backends.docker.attached import Attached
-from sandboxd.backends.docker.container import Entry, Frame, command_line, create_body
-from sandboxd.backends.docker.dial import ENTRY
+from sandboxd.backends.docker.attach.sandbox import ENTRY as ATTACHED_ENTRY
+from sandboxd.backends.docker.attach.sandbox import Attached
+from sandboxd.backends.docker.containers import Containers
 from sandboxd.backends.docker.endpoint import find
-from sandboxd.backends.docker.engine import Engine, EngineError, Facts
-from sandboxd.backends.docker.hollows import Hollows
-from sandboxd.backends.docker.lifetime import Containers, supervisor_identity
+from sandboxd.backends.docker.enforcement import Way, container_tiers, no_gate
+from sandboxd.backends.docker.engine import Engine, EngineError, EngineInfo
+from sandboxd.backends.docker.mountpoints import Mountpoints
 from sandboxd.backends.docker.mounts import (
-    Mount,
-    Surroundings,
-    container_layout,
+    ContainerMount,
+    ContainerMountSources,
+    container_mount_plan,
     mounts,
 )
-from sandboxd.backends.docker.submounts import mount_points
-from sandboxd.backends.docker.tiers import Way, container_tiers, no_gate
-from sandboxd.backends.docker.with_init import Making, WithInit
-from sandboxd.backends.interface import Available, Enforcement, Probe, Unavailable
-from sandboxd.backends.support import LinuxSupport
-from sandboxd.config import Docker as DockerConfig
+from sandboxd.backends.docker.spec import (
+    ContainerContext,
+    ContainerEntry,
+    command_line,
+    create_body,
+)
+from sandboxd.backends.docker.with_init.handshake import ENTRY
+from sandboxd.backends.docker.with_init.sandbox import Making, WithInit
+from sandboxd.backends.interface import Available, Capabilities, Enforcement, Probe, Unavailable
+from sandboxd.backends.linux_context import LinuxSupport, root_warnings
+from sandboxd.backends.owner_identity import supervisor_identity
+from sandboxd.config import DockerConfig as DockerConfig
+from sandboxd.linux.init_client.launch import LaunchFailed
 from sandboxd.linux.landlock import kernel_abi
-from sandboxd.linux.launch import LaunchFailed
-from sandboxd.policy.layout import Kind, Layout, Place
+from sandboxd.linux.mountinfo import mount_points
+from sandboxd.policy.mounts.mount_plan import Mount, MountKind, MountPlan
 from sandboxd.policy.plan import Limits, NetworkRule, Plan, RunAs, SandboxSpec
-from sandboxd.sandbox import Sandbox
+from sandboxd.types import Sandbox
 from sandboxd_proto.errors import SandboxdError
 
 log = logging.getLogger(__name__)
@@ -50,12 +56,11 @@ CLOSE_S = 10.0
 
 class Docker:
     name = "docker"
-    mounts = True
 
     def __init__(
         self, support: LinuxSupport, config: DockerConfig, *, socket_path: str, expected: bool
     ) -> None:
-        """`expected`: the config names docker, so the engine is met when the daemon starts."""
+        """`expected`: the config names docker, so the engine is contacted at the start."""
         self._support = support
         self._config = config
         self._expected = expected
@@ -63,20 +68,21 @@ class Docker:
         self._containers = Containers(self._engine, supervisor_identity(socket_path))
         self._with_init = WithInit(self._containers, support)
         self._attached = Attached(self._containers)
-        self._hollows = Hollows(support.state)
-        self._facts: Facts | None = None
+        self._hollows = Mountpoints(support.state)
+        self._facts: EngineInfo | None = None
         self._identity = ""
         self._way: Way | None = None if config.way == "auto" else config.way
         self._landlock_abi = kernel_abi()
         self._first = anyio.Lock()
+        self._pulling: dict[str, anyio.Lock] = {}
 
     # the life of the daemon
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
-        """What an earlier daemon left is removed at the start, what is left of this one at the end.
+        """Removes containers of an earlier daemon at the start, and its own at the end.
 
-        The engine is not asked for anything before somebody wants docker.
+        The engine is not contacted before the first request for docker.
         """
         try:
             async with anyio.create_task_group() as tasks:
@@ -92,19 +98,19 @@ class Docker:
                 await self._engine.close()
 
     async def _acquaint(self) -> None:
-        """Which way it is decides what can be enforced: better known before the first request."""
+        """Find the way before the first request: it decides what can be enforced."""
         try:
             await self._met()
-            with diagnosis.in_words(self._engine, self._config.image):
+            with diagnosis.in_words(self._config.image):
                 await self._find_way()
         except SandboxdError as error:
             log.info("docker: %s", error.message)
 
-    async def _met(self) -> Facts:
-        """The engine's facts; at a meeting, what an earlier daemon left there is removed."""
+    async def _met(self) -> EngineInfo:
+        """The engine's facts. On the first contact, containers of an earlier daemon are removed."""
         async with self._first:
             if self._facts is None:
-                with diagnosis.in_words(self._engine, self._config.image):
+                with diagnosis.in_words(self._config.image):
                     facts = await self._engine.facts()
                     await self._containers.reap()
                 if facts.identity != self._identity and self._config.way == "auto":
@@ -112,12 +118,15 @@ class Docker:
                 self._facts, self._identity = facts, facts.identity
             return self._facts
 
-    # what every backend has
+    # the backend interface
 
     @property
-    def explains(self) -> bool:
-        """What the init notices on the way is too much for an engine's streams."""
-        return self._likely_way() == "init"
+    def capabilities(self) -> Capabilities:
+        """What the init records is too much for an engine's streams."""
+        init = self._likely_way() == "init"
+        return Capabilities(
+            mounts=True, explains=init, files=init, session_tmp=init, limits_sandbox=True
+        )
 
     async def probe(self) -> Probe:
         try:
@@ -133,7 +142,7 @@ class Docker:
     def command_line(self, plan: Plan) -> list[str]:
         spec = plan.sandbox
         places = self._layout(spec)
-        entry = Entry(ENTRY if self._likely_way() == "init" else ATTACHED_ENTRY)
+        entry = ContainerEntry(ENTRY if self._likely_way() == "init" else ATTACHED_ENTRY)
         made = self._mounts(spec, places)
         return command_line(create_body(spec, made, entry, self._frame(spec)))
 
@@ -145,14 +154,14 @@ class Docker:
         await self._met()
         if self._containers.left:
             await self._containers.sweep()
-        with diagnosis.in_words(self._engine, self._image(spec)):
-            if self._config.pull and not await self._engine.has_image(self._image(spec)):
-                await self._engine.pull(self._image(spec))
+        with diagnosis.in_words(self._image(spec)):
+            if self._config.pull:
+                await self._pull(self._image(spec))
             if self._way is None:
                 await self._find_way()
             if self._way == "attach":
                 if spec.network.kind == "allow_hosts":
-                    raise no_gate()  # it was not known yet when the plan was looked at
+                    raise no_gate()  # the way was not known yet when the plan was checked
                 places = self._layout(replace(spec, base="minimal"))
                 made = self._mounts(spec, places)
                 async with self._attached.sandbox(spec, made, self._frame(spec)) as sandbox:
@@ -160,6 +169,18 @@ class Docker:
                 return
             async with self._opened(spec) as sandbox:
                 yield sandbox
+
+    async def _pull(self, image: str) -> None:
+        """Once for all that wait for the same image."""
+        if await self._engine.has_image(image):
+            return
+        lock = self._pulling.setdefault(image, anyio.Lock())
+        try:
+            async with lock:
+                if not await self._engine.has_image(image):
+                    await self._engine.pull(image)
+        finally:
+            self._pulling.pop(image, None)
 
     @asynccontextmanager
     async def _opened(self, spec: SandboxSpec) -> AsyncIterator[Sandbox]:
@@ -172,7 +193,7 @@ class Docker:
             yield sandbox
 
     async def _find_way(self) -> None:
-        """Bring one up with the init; where that fails for want of shared files, attach."""
+        """Try a container with the init; if the engine does not share our files, use attach."""
         async with self._first:
             if self._way is not None:
                 return
@@ -202,17 +223,19 @@ class Docker:
     def _image(self, spec: SandboxSpec) -> str:
         return spec.image or self._config.image
 
-    def _layout(self, spec: SandboxSpec) -> Layout:
+    def _layout(self, spec: SandboxSpec) -> MountPlan:
         """The engine's socket never shows, whatever a caller allows: it is the host's root."""
-        places = container_layout(spec, self._support.host)
+        places = container_mount_plan(spec, self._support.host)
         socket = self._engine.endpoint.socket
         if socket is not None and places.shows_host(os.path.realpath(socket)):
-            mask = Place(os.path.realpath(socket), Kind.MASK, is_dir=False)
-            return Layout([*places.places, mask]) if os.path.exists(mask.path) else places
+            mask = Mount(os.path.realpath(socket), MountKind.MASK, is_dir=False)
+            return MountPlan([*places.places, mask]) if os.path.exists(mask.path) else places
         return places
 
-    def _mounts(self, spec: SandboxSpec, places: Layout) -> list[Mount]:
-        around = Surroundings(
+    def _mounts(self, spec: SandboxSpec, places: MountPlan) -> list[ContainerMount]:
+        around = ContainerMountSources(
+            # An engine elsewhere does not have this machine's files: there /tmp is fresh.
+            shared_tmp=spec.shared_tmp if self._likely_way() == "init" else None,
             empty_file=self._support.state.empty_file,
             empty_dir=self._support.state.empty_dir,
             hollow=self._hollows,
@@ -223,13 +246,13 @@ class Docker:
         )
         return mounts(places, around)
 
-    def _frame(self, spec: SandboxSpec) -> Frame:
+    def _frame(self, spec: SandboxSpec) -> ContainerContext:
         owner = self._owner(spec)
         facts = self._facts
         rootless = facts is not None and facts.rootless
-        return Frame(
+        return ContainerContext(
             image=self._image(spec),
-            # A rootless engine maps its root to its user: whoever else is nobody here.
+            # A rootless engine maps its root to its user; other users do not exist there.
             user=RunAs(0, 0) if rootless else owner,
             rootless=rootless,
             podman=facts is not None and facts.podman,
@@ -246,7 +269,7 @@ class Docker:
         if any("seccomp" in option for option in self._facts.security):
             found.append("the engine's seccomp profile")
         if self._way == "attach":
-            return (*found, "our init inside, carried by the engine", "seccomp filters")
+            return (*found, "our init inside, over the engine's attach API", "seccomp filters")
         found += ["our init inside", "seccomp filters"]
         return (*found, f"Landlock ABI {self._landlock_abi}") if self._landlock_abi else (*found,)
 
@@ -257,9 +280,4 @@ class Docker:
                 "docker: this engine does not share this machine's sockets: no warm or persistent "
                 "sandboxes, no allow_hosts, no explain"
             )
-        if os.getuid() == 0:
-            found.append(
-                "sandboxd runs as root: commands in workspaces of root stay root "
-                "(without capabilities)"
-            )
-        return tuple(found)
+        return (*found, *root_warnings())

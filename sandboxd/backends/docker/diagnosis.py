@@ -1,4 +1,4 @@
-"""What an engine's refusal means, and what to do about it."""
+"""Explain an engine's refusal, with a remedy."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sandboxd.backends.docker.engine import Engine, EngineError
-from sandboxd.linux.launch import LaunchFailed
+from sandboxd.backends.docker.engine import EngineError
+from sandboxd.linux.init_client.launch import LaunchFailed
 from sandboxd_proto.errors import PathDenied, PolicyNotSupported, SandboxdError, SandboxUnavailable
 
 DEFAULT_IMAGE = "sandboxd/base:local"
@@ -15,8 +15,8 @@ _NO_SOURCE = re.compile(r"bind source path does not exist: ?(.*)")
 
 
 @contextmanager
-def in_words(engine: Engine, image: str) -> Iterator[None]:
-    """Errors of the engine and of the init become ours."""
+def in_words(image: str) -> Iterator[None]:
+    """Map errors of the engine and of the init to protocol errors."""
     try:
         yield
     except EngineError as error:
@@ -45,7 +45,7 @@ def explained(error: EngineError, image: str) -> SandboxdError:
 
 
 def is_foreign(error: EngineError) -> bool:
-    """Whether it says that the engine has other files, or another processor, than this machine."""
+    """Whether the engine has other files, or another processor, than this machine."""
     words = ("bind source path", "mounts denied", "exec format error", "no such file or directory")
     return any(word in error.message for word in words)
 

@@ -1,6 +1,6 @@
-"""Where the engine is: the config's word, DOCKER_HOST, or the first socket that exists.
+"""Find the engine: from the config, DOCKER_HOST, or the first socket that exists.
 
-One place, so that what `status` names and what is connected to are the same.
+The only place that decides it, so that `status` names the engine that is used.
 """
 
 from __future__ import annotations
@@ -8,10 +8,11 @@ from __future__ import annotations
 import os
 import ssl
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-DEFAULT = "unix:///var/run/docker.sock"
+from sandboxd_proto.locations import DEFAULT_ENGINE, engine_sockets
+
 _SCHEMES = ("unix", "tcp", "http", "https")
 
 
@@ -33,7 +34,7 @@ class Endpoint:
 
     @property
     def base_url(self) -> str:
-        """What requests are addressed to; the connector knows the way to a socket."""
+        """The base URL of requests; for a socket the connector has its path."""
         if self.socket is not None:
             return "unix://localhost"
         scheme = "https" if self.certificates else "http"
@@ -51,11 +52,11 @@ class Endpoint:
 
 
 def find(configured: str, env: Mapping[str, str]) -> Endpoint:
-    """The engine to use; with nothing named and no socket there, the usual place."""
+    """The engine to use; without a setting and a socket, the default place."""
     url = configured or env.get("DOCKER_HOST") or ""
     if not url:
-        found = next((path for path in _sockets(env) if _is_socket(path)), None)
-        return Endpoint(f"unix://{found}" if found else DEFAULT)
+        found = next((path for path in engine_sockets(env) if _is_socket(path)), None)
+        return Endpoint(f"unix://{found}" if found else DEFAULT_ENGINE)
     if url.startswith("unix://"):
         return Endpoint(url)
     return Endpoint(url, _certificates(env))
@@ -65,19 +66,6 @@ def _certificates(env: Mapping[str, str]) -> str | None:
     if not env.get("DOCKER_TLS_VERIFY"):
         return None
     return env.get("DOCKER_CERT_PATH") or os.path.join(env.get("HOME") or "/", ".docker")
-
-
-def _sockets(env: Mapping[str, str]) -> Iterator[str]:
-    yield "/var/run/docker.sock"
-    home, runtime = env.get("HOME"), env.get("XDG_RUNTIME_DIR")
-    if runtime:
-        yield f"{runtime}/docker.sock"  # rootless Docker
-    if home:
-        yield f"{home}/.docker/run/docker.sock"  # Docker Desktop on macOS
-        yield f"{home}/.docker/desktop/docker.sock"  # Docker Desktop on Linux
-    yield "/run/podman/podman.sock"
-    if runtime:
-        yield f"{runtime}/podman/podman.sock"
 
 
 def _is_socket(path: str) -> bool:

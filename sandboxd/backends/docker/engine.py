@@ -1,11 +1,12 @@
-"""The engine's API, as far as this backend needs it: every call bounded, every error in our words.
+"""The calls of the engine's API that this backend needs, with time limits and mapped errors.
 
-It hides aiodocker. The connector has no limit: a run in attach mode holds two connections, and
-with aiodocker's default of a hundred as many runs as that wait for each other for ever.
+Uses aiodocker. The connector has no limit: a run in attach mode holds two connections, so with
+aiodocker's default of a hundred connections a hundred runs would deadlock.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import anyio
 
 from sandboxd.backends.docker.endpoint import Endpoint
+from sandboxd.backends.docker.pulling import PullProgress
 from sandboxd_proto.errors import SandboxUnavailable
 
 if TYPE_CHECKING:
@@ -20,20 +22,24 @@ if TYPE_CHECKING:
     import aiohttp
     from aiodocker.stream import Stream
 
-CALL_S = 60.0  # making and starting, on an engine that does a lot at once
-SHORT_S = 10.0  # everything on the way to a container's end
+log = logging.getLogger(__name__)
+CALL_S = 60.0  # create and start, on a busy engine
+# runc's words when its first process in a container ended without an error of its own.
+_LOST_INIT = ("error during container init: %!w(<nil>)", "cannot start a stopped process")
+SHORT_S = 10.0  # the calls that end a container
 NO_CONNECTION = 900  # aiodocker's number for it; not HTTP's
 T = TypeVar("T")
 Body = dict[str, Any]
 
 NOT_INSTALLED = SandboxUnavailable(
     "the docker backend needs the Python package aiodocker, which is not installed",
-    remedy="install it: pip install 'sandboxd[docker]'",
+    remedy="install sandboxd with it, in the checkout: uv tool install --force '.[docker]' (or "
+    "pipx install --force '.[docker]', or pip install '.[docker]')",
 )
 
 
 class EngineError(Exception):
-    """The engine answered with an error: its status code and its words."""
+    """The engine answered with an error: status code and message."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -42,8 +48,8 @@ class EngineError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
-    """What an engine says about itself. `identity` changes when it is another one.
+class EngineInfo:
+    """What an engine reports about itself. `identity` differs for another engine.
 
     `podman`: it is Podman behind its compatible API, which takes other options here and there."""
 
@@ -64,15 +70,15 @@ class Engine:
         self._client: aiodocker.Docker | None = None
         self._connector: aiohttp.BaseConnector | None = None
 
-    # what is asked of it
+    # calls
 
-    async def facts(self) -> Facts:
+    async def facts(self) -> EngineInfo:
         said = await self._call(lambda docker: docker.system.info(), SHORT_S)
         security = tuple(str(option) for option in said.get("SecurityOptions") or ())
         podman = "BuildahVersion" in said
         data_root = str(said.get("DockerRootDir") or "")
-        return Facts(
-            # Podman makes a new one up for every answer.
+        return EngineInfo(
+            # Podman generates a new one for every answer.
             identity=data_root if podman else str(said.get("ID") or ""),
             version=str(said.get("ServerVersion") or "?"),
             rootless=any("rootless" in option for option in security),
@@ -88,6 +94,19 @@ class Engine:
         return str(made.id)
 
     async def start(self, container: str) -> None:
+        """Once more where runc's own first process was killed and runc cannot say why."""
+        try:
+            await self._start(container)
+        except EngineError as error:
+            if not any(words in error.message for words in _LOST_INIT):
+                raise
+            log.warning("a container is started again: %s", error.message)
+            try:
+                await self._start(container)
+            except EngineError:
+                raise error from None
+
+    async def _start(self, container: str) -> None:
         await self._call(lambda docker: docker.containers.container(container).start())
 
     async def inspect(self, container: str) -> Body:
@@ -99,7 +118,7 @@ class Engine:
         )
 
     async def remove(self, container: str) -> None:
-        """Gone with its volumes, running or not; one that is not there is no error."""
+        """Remove it with its volumes, running or not. A missing container is no error."""
         try:
             await self._call(
                 lambda docker: docker.containers.container(container).delete(force=True, v=True),
@@ -115,16 +134,16 @@ class Engine:
         )
 
     async def wait(self, container: str) -> int:
-        """The exit code, however long it takes."""
+        """The exit code; waits without a time limit."""
         said = await self._call(lambda docker: docker.containers.container(container).wait(), None)
         return int(said["StatusCode"])
 
     async def attach(
         self, container: str, which: Literal["input", "output"], *, tty: bool
     ) -> Stream:
-        """One direction of its streams, connected before it is started: nothing is missed.
+        """One direction of its streams, connected before the start, so no output is lost.
 
-        They are apart because the end of input is the end of its connection: TLS knows no other.
+        Two connections: the end of input is the end of its connection, TLS has no half-close.
         """
 
         async def connect(docker: aiodocker.Docker) -> Stream:
@@ -137,7 +156,7 @@ class Engine:
         return await self._call(connect)
 
     async def put(self, container: str, folder: str, tar: bytes) -> None:
-        """Files into a container that is not started yet."""
+        """Copy files into a container that is not started yet."""
 
         async def put(docker: aiodocker.Docker) -> None:
             handle = docker.containers.container(container)
@@ -163,7 +182,13 @@ class Engine:
         return True
 
     async def pull(self, image: str) -> None:
-        await self._call(lambda docker: docker.images.pull(image), None)
+        async def pull(docker: aiodocker.Docker) -> None:
+            seen = PullProgress()
+            async for line in docker.images.pull(image, stream=True):
+                seen.add(line)
+            seen.finish()
+
+        await self._call(pull, None)
 
     async def close(self) -> None:
         client, self._client = self._client, None
@@ -173,7 +198,7 @@ class Engine:
         if connector is not None:
             await connector.close()
 
-    # how
+    # transport
 
     async def _call(
         self, ask: Callable[[aiodocker.Docker], Awaitable[T]], timeout_s: float | None = CALL_S
@@ -215,7 +240,7 @@ class Engine:
                 "and set DOCKER_HOST=unix:///path/engine.sock",
             )
         if self.endpoint.socket is not None:
-            # A connection for each call: one that was kept is broken after the engine restarted.
+            # One connection per call: a kept one is broken after the engine restarts.
             return aiohttp.UnixConnector(self.endpoint.socket, limit=0, force_close=True)
         try:
             tls = self.endpoint.tls()
@@ -232,5 +257,5 @@ class Engine:
 
 
 def _why(said: str) -> str:
-    """aiodocker and aiohttp each put their own words around the fact, in brackets."""
+    """Strip the text that aiodocker and aiohttp add around the message."""
     return said.replace("]", "").rpartition("[")[2] or said

@@ -1,11 +1,10 @@
-"""What stands where in a container: a layout to the engine's mounts. Pure but for `Hollows`.
+"""Turn the mount plan into the engine's mounts. Pure except for the mount point folders.
 
-The root is the image's, except with `base: host`: then the host's own folders are bound over it,
-read-only, one by one. Everything else follows the layout that every backend shares, with two
-differences of engines. There is no way to make a symlink in a read-only root, so a caller's own
-spelling of a path is bound a second time, with everything that lies in it. And a read-only bind
-leaves the mounts below it writable on engines before 25, so read-only binds are not recursive, and
-what is mounted below them is bound by itself.
+The root is the image's, except with `base: host`: then the host's folders are bound over it,
+read-only, one by one. Everything else follows the mount plan of all backends, with two differences.
+A symlink cannot be made in a read-only root, so the caller's spelling of a path is bound a second
+time with all mounts below it. And a read-only bind leaves the mounts below it writable on engines
+before 25, so read-only binds are not recursive, and the mounts below are bound separately.
 """
 
 from __future__ import annotations
@@ -14,17 +13,24 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from sandboxd.policy.layout import HOST_CONTENT, Host, Kind, Layout, Place, layout
-from sandboxd.policy.plan import Identity, SandboxSpec
+from sandboxd.policy.mounts.mount_plan import (
+    HOST_CONTENT,
+    Host,
+    Mount,
+    MountKind,
+    MountPlan,
+    mount_plan,
+)
+from sandboxd.policy.paths.within import is_below, within
+from sandboxd.policy.plan import Identity, SandboxSpec, SharedTmp
 from sandboxd_proto.errors import PathDenied, PolicyNotSupported
 
-TMP_BYTES = 1 << 30
-# The engine's own, or the sandbox's: never the host's.
+# Mounted by the engine or the sandbox, never from the host.
 _NOT_FROM_ROOT = frozenset({"/proc", "/dev", "/sys", "/tmp"})
 
 
 @dataclass(frozen=True, slots=True)
-class Bind:
+class ContainerBind:
     """A host path at `dest`. With an identity, it must be exactly that inode.
 
     `checked`: what is at `dest` inside is compared with it.
@@ -42,52 +48,54 @@ class Tmpfs:
     dest: str
 
 
-Mount = Bind | Tmpfs
+ContainerMount = ContainerBind | Tmpfs
 # (path inside, places right in it) → a folder of the daemon that has their mount points
-Hollow = Callable[[str, tuple[Place, ...]], str]
+Hollow = Callable[[str, tuple[Mount, ...]], str]
 
 
 def shows_host_root(spec: SandboxSpec) -> bool:
     return spec.base == "host" and spec.image is None
 
 
-def container_layout(spec: SandboxSpec, host: Host) -> Layout:
-    """The layout inside. Links that only a bind can stand for have become places of their own."""
-    whole = layout(spec, host) if shows_host_root(spec) else _on_image(spec, host)
-    links = [p for p in whole.places if p.kind is Kind.LINK and not _in_hollow(p, whole)]
+def container_mount_plan(spec: SandboxSpec, host: Host) -> MountPlan:
+    """The mount plan inside. Links that cannot be made as symlinks have become binds."""
+    whole = mount_plan(spec, host) if shows_host_root(spec) else _on_image(spec, host)
+    links = [p for p in whole.places if p.kind is MountKind.LINK and not _in_hollow(p, whole)]
     doubled = [place for link in links for place in _doubled(link, whole)]
     kept = [p for p in whole.places if p not in links]
-    return Layout([*kept, *doubled])
+    return MountPlan([*kept, *doubled])
 
 
-def _on_image(spec: SandboxSpec, host: Host) -> Layout:
-    """Masks and protected paths of the host's root have no meaning where an image is the root."""
+def _on_image(spec: SandboxSpec, host: Host) -> MountPlan:
+    """Leave out masks and protected paths of the host's root where an image is the root."""
     image = Host(system=(), homes=(), name_files=host.name_files)
     bare = replace(spec, base="minimal", masks=(), protected=())
-    granted = layout(bare, image)
-    return layout(
+    granted = mount_plan(bare, image)
+    return mount_plan(
         replace(
             bare,
             masks=tuple(m for m in spec.masks if granted.shows_host(m.path)),
             protected=tuple(
-                p for p in spec.protected if granted.at(p.path).kind in (Kind.WRITE, Kind.READ)
+                p
+                for p in spec.protected
+                if granted.at(p.path).kind in (MountKind.WRITE, MountKind.READ)
             ),
         ),
         image,
     )
 
 
-def _in_hollow(place: Place, whole: Layout) -> bool:
-    """Whether the daemon makes the folder that a link lies in: there it can be a symlink."""
+def _in_hollow(place: Mount, whole: MountPlan) -> bool:
+    """Whether the daemon makes the folder that holds a link: there it can be a symlink."""
     around = whole.at(os.path.dirname(place.path))
-    return around.kind in (Kind.HIDDEN, Kind.MASK)
+    return around.kind in (MountKind.HIDDEN, MountKind.MASK)
 
 
-def _doubled(link: Place, whole: Layout) -> Iterator[Place]:
+def _doubled(link: Mount, whole: MountPlan) -> Iterator[Mount]:
     target = os.path.normpath(os.path.join(os.path.dirname(link.path), link.target))
     ruling = whole.at(target)
-    if ruling.kind is Kind.PRIVATE:
-        yield Place(link.path, Kind.PRIVATE)
+    if ruling.kind is MountKind.PRIVATE:
+        yield Mount(link.path, MountKind.PRIVATE)
     if ruling.kind not in HOST_CONTENT:
         return
     real = os.path.realpath(target)
@@ -99,13 +107,12 @@ def _doubled(link: Place, whole: Layout) -> Iterator[Place]:
             yield replace(place, path=inside, target=place.target or place.path)
 
 
-def _below(path: str, whole: Layout) -> list[Place]:
-    start = path.rstrip("/") + "/"
-    return [place for place in whole.places if place.path.startswith(start)]
+def _below(path: str, whole: MountPlan) -> list[Mount]:
+    return [place for place in whole.places if is_below(place.path, path)]
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class ContainerMountSources:
     """`submounts`: where the host has file systems mounted. `root`: the names in its root.
     `engine_root`: the engine's own files. `names`: the folder with the files that say which hosts
     exist, where only named ones do."""
@@ -117,62 +124,68 @@ class Surroundings:
     submounts: tuple[str, ...] = ()
     engine_root: str = ""
     names: str = ""
+    shared_tmp: SharedTmp | None = None
 
 
-def mounts(places: Layout, around: Surroundings) -> list[Mount]:
+def mounts(places: MountPlan, around: ContainerMountSources) -> list[ContainerMount]:
     """In the order of the layout; the engine sorts by depth, too."""
-    found: dict[str, Mount] = {}
+    found: dict[str, ContainerMount] = {}
     for place in places.places:
         for mount in _mounts_of(place, places, around):
             found[mount.dest] = mount
     return list(found.values())
 
 
-def _mounts_of(place: Place, whole: Layout, around: Surroundings) -> Iterable[Mount]:
+def _mounts_of(
+    place: Mount, whole: MountPlan, around: ContainerMountSources
+) -> Iterable[ContainerMount]:
     path = place.path
     if path == "/":
         return _root(place, whole, around)
     match place.kind:
-        case Kind.PRIVATE:
+        case MountKind.PRIVATE if path == "/tmp" and around.shared_tmp is not None:
+            shared = around.shared_tmp
+            return [ContainerBind(shared.path, path, True, shared.identity)]
+        case MountKind.PRIVATE:
             return [] if path == "/dev/shm" else [Tmpfs(path)]
-        case Kind.HIDDEN:
-            return [Bind(around.hollow(path, _right_in(place, whole)), path)]
-        case Kind.WRITE | Kind.READ | Kind.SYSTEM | Kind.PROTECTED:
+        case MountKind.HIDDEN:
+            return [ContainerBind(around.hollow(path, _right_in(place, whole)), path)]
+        case MountKind.WRITE | MountKind.READ | MountKind.SYSTEM | MountKind.PROTECTED:
             return _host(place, whole, around)
-        case Kind.CURATED if place.target:
-            return [Bind(os.path.join(around.names, place.target), path)]
-        case Kind.MASK:
-            return [Bind(_mask_source(place, whole, around), path)]
+        case MountKind.CURATED if place.target:
+            return [ContainerBind(os.path.join(around.names, place.target), path)]
+        case MountKind.MASK:
+            return [ContainerBind(_mask_source(place, whole, around), path)]
         case _:
             return []
 
 
-def _host(place: Place, whole: Layout, around: Surroundings) -> Iterator[Bind]:
+def _host(place: Mount, whole: MountPlan, around: ContainerMountSources) -> Iterator[ContainerBind]:
     source = place.target or place.path
-    writable = place.kind is Kind.WRITE
+    writable = place.kind is MountKind.WRITE
     identity = place.grant.identity if place.grant else None
-    if around.engine_root and f"{around.engine_root}/".startswith(f"{source}/"):
+    if around.engine_root and within(around.engine_root, source):
         yield from _around_engine(place, source, whole, around)
         return
-    yield Bind(source, place.path, writable, identity)
+    yield ContainerBind(source, place.path, writable, identity)
     if writable or not place.is_dir:
         return
     for inner in around.submounts:
-        if inner.startswith(source.rstrip("/") + "/"):
+        if is_below(inner, source):
             dest = place.path.rstrip("/") + inner[len(source.rstrip("/")) :]
             if whole.at(dest) is place:
-                yield Bind(inner, dest)
+                yield ContainerBind(inner, dest)
 
 
 def _around_engine(
-    place: Place, source: str, whole: Layout, around: Surroundings
-) -> Iterator[Bind]:
-    """An engine binds a folder that holds its own files only so that every new mount of the host
-    shows in it, too. What is beside them is bound one by one instead."""
-    if place.kind is Kind.WRITE or source == around.engine_root:
+    place: Mount, source: str, whole: MountPlan, around: ContainerMountSources
+) -> Iterator[ContainerBind]:
+    """A bind of a folder that holds the engine's own files would show every new mount of the
+    host. So the folders beside them are bound one by one instead."""
+    if place.kind is MountKind.WRITE or source == around.engine_root:
         raise PathDenied(
             f"{source} cannot be allowed: it holds the engine's own files ({around.engine_root})",
-            field="fs_write_allow" if place.kind is Kind.WRITE else "fs_read_allow",
+            field="fs_write_allow" if place.kind is MountKind.WRITE else "fs_read_allow",
             remedy="name the folders beside them",
         )
     for name in sorted(_names(source)):
@@ -182,10 +195,10 @@ def _around_engine(
             continue
         if real != inner:
             if whole.at(real).kind in HOST_CONTENT and not real.startswith(around.engine_root):
-                yield Bind(real, dest, checked=False)
+                yield ContainerBind(real, dest, checked=False)
         elif os.path.isdir(inner) or os.path.isfile(inner):
-            entry = Place(dest, Kind.SYSTEM, os.path.isdir(inner), target=inner)
-            yield from _host(entry, Layout([*whole.places, entry]), around)
+            entry = Mount(dest, MountKind.SYSTEM, os.path.isdir(inner), target=inner)
+            yield from _host(entry, MountPlan([*whole.places, entry]), around)
 
 
 def _names(folder: str) -> list[str]:
@@ -195,8 +208,8 @@ def _names(folder: str) -> list[str]:
         return []
 
 
-def _root(place: Place, whole: Layout, around: Surroundings) -> Iterator[Bind]:
-    if place.kind is Kind.WRITE:
+def _root(place: Mount, whole: MountPlan, around: ContainerMountSources) -> Iterator[ContainerBind]:
+    if place.kind is MountKind.WRITE:
         raise PolicyNotSupported(
             "a container cannot have the host's whole root writable",
             field="fs_write_allow",
@@ -211,21 +224,21 @@ def _root(place: Place, whole: Layout, around: Surroundings) -> Iterator[Bind]:
             continue
         source = os.path.realpath(path)
         if source != path:
-            # The image may have the same link, and then nothing stands at this very path.
-            yield Bind(source, path, checked=False)
+            # The image may have the same link; then nothing is mounted at this path.
+            yield ContainerBind(source, path, checked=False)
         else:
-            entry = Place(path, Kind.SYSTEM, os.path.isdir(path))
-            yield from _host(entry, Layout([*whole.places, entry]), around)
+            entry = Mount(path, MountKind.SYSTEM, os.path.isdir(path))
+            yield from _host(entry, MountPlan([*whole.places, entry]), around)
 
 
-def _right_in(place: Place, whole: Layout) -> tuple[Place, ...]:
+def _right_in(place: Mount, whole: MountPlan) -> tuple[Mount, ...]:
     return tuple(
         inner for inner in _below(place.path, whole)
         if whole.at(os.path.dirname(inner.path)) is place
     )  # fmt: skip
 
 
-def _mask_source(place: Place, whole: Layout, around: Surroundings) -> str:
+def _mask_source(place: Mount, whole: MountPlan, around: ContainerMountSources) -> str:
     if not place.is_dir:
         return around.empty_file
     inner = _right_in(place, whole)

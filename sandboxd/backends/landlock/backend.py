@@ -10,20 +10,23 @@ import logging
 import os
 import time
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, suppress
 
 import anyio
 
-from sandboxd.backends.bubblewrap.program import find as find_bwrap
-from sandboxd.backends.interface import Available, Enforcement, Probe, Unavailable
-from sandboxd.backends.landlock import refused
-from sandboxd.backends.landlock.probing import confines
-from sandboxd.backends.landlock.rules import PathRule, Rules, Surroundings, TooManyRules, rules
-from sandboxd.backends.landlock.sandbox import LandlockSandbox, ProtectedFiles
-from sandboxd.backends.support import LinuxSupport
-from sandboxd.backends.tiers import landlock_tiers
-from sandboxd.linux import init_wire as wire
-from sandboxd.linux.identity import dropped
+from sandboxd.backends.enforcement import landlock_tiers
+from sandboxd.backends.interface import Available, Capabilities, Enforcement, Probe, Unavailable
+from sandboxd.backends.landlock import diagnosis
+from sandboxd.backends.landlock.masked import MaskedFiles
+from sandboxd.backends.landlock.probe import confines
+from sandboxd.backends.landlock.protected_files import ProtectedFiles
+from sandboxd.backends.landlock.rules import PathRule, RuleContext, Rules, TooManyRules, rules
+from sandboxd.backends.landlock.sandbox import LandlockSandbox
+from sandboxd.backends.linux_context import LinuxSupport, paths_hold, root_warnings
+from sandboxd.backends.shared_probe import SharedProbe
+from sandboxd.linux.init_client import messages as wire
+from sandboxd.linux.init_client.exec_errors import no_more_processes
+from sandboxd.linux.init_client.launch import Launch, LaunchFailed, launch
 from sandboxd.linux.landlock import (
     Ruleset,
     RulesetSpec,
@@ -33,16 +36,15 @@ from sandboxd.linux.landlock import (
     layers,
     missing,
 )
-from sandboxd.linux.launch import Launch, LaunchFailed, launched
-from sandboxd.linux.openat import open_checked, open_path, unchanged
-from sandboxd.linux.private_folder import PrivateFolder, remove_stale
+from sandboxd.linux.openat import open_checked, open_path
+from sandboxd.linux.pty import Terminal, open_terminal
+from sandboxd.linux.rootfs.private_folder import PrivateFolder
 from sandboxd.linux.seccomp import FilterSpec
-from sandboxd.linux.terminal import Terminal, open_terminal
-from sandboxd.policy.layout import layout
-from sandboxd.policy.own import OwnPaths
+from sandboxd.linux.setpriv import account_stamp, drop_privileges
+from sandboxd.policy.mounts.mount_plan import mount_plan
 from sandboxd.policy.plan import NetworkRule, Plan, SandboxSpec
-from sandboxd.sandbox import Command, Sandbox
-from sandboxd_proto.errors import PolicyNotSupported, SandboxUnavailable
+from sandboxd.types import Command, Sandbox
+from sandboxd_proto.errors import Busy, PolicyNotSupported, SandboxUnavailable
 
 log = logging.getLogger(__name__)
 FRESH_S = 1.0
@@ -54,26 +56,27 @@ _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"
 
 class Landlock:
     name = "landlock"
-    explains = True
-    mounts = False
+    capabilities = Capabilities(explains=True, files=True, session_tmp=True)
 
     def __init__(self, support: LinuxSupport) -> None:
         self._support = support
-        bwrap = find_bwrap()
-        own = OwnPaths.current((), [bwrap.path] if bwrap else [])
-        self._own_code = frozenset(own.read_only)
+        self._shared_probe = SharedProbe(self._probe)
+        self._own_code = frozenset(support.own_code)
         self._used = False
         self._known: dict[SandboxSpec, tuple[float, Rules]] = {}
 
     async def probe(self) -> Probe:
+        return await self._shared_probe()
+
+    async def _probe(self) -> Probe:
         """A command that must be refused a write, and must not be refused another."""
         if not kernel_abi():
-            return refused.why_missing()
+            return diagnosis.why_missing()
         try:
             async with self.open(_TRIVIAL) as sandbox:
                 if not await confines(sandbox, self._support.state.path):
-                    return refused.NOT_CONFINED
-        except SandboxUnavailable as error:
+                    return diagnosis.NOT_CONFINED
+        except (SandboxUnavailable, Busy) as error:
             return Unavailable(error.message, error.remedy or "")
         return Available((*_layers(), self._support.limits_layer), _warnings())
 
@@ -88,7 +91,7 @@ class Landlock:
         return landlock_tiers(plan, self._support.cgroups)
 
     def command_line(self, plan: Plan) -> list[str]:
-        words = [*dropped(plan.sandbox.run_as), "sandboxd-init"]
+        words = [*drop_privileges(plan.sandbox.run_as), "sandboxd-init"]
         for rule in self._rules(plan.sandbox).paths:
             words += ["--write" if rule.writable else "--read", rule.path]
         return words
@@ -100,40 +103,50 @@ class Landlock:
     async def _open(self, spec: SandboxSpec) -> AsyncIterator[Sandbox]:
         abi = kernel_abi()
         if not abi:
-            why = refused.why_missing()
+            why = diagnosis.why_missing()
             raise SandboxUnavailable(why.reason, remedy=why.remedy)
-        await self._first_time(abi)
+        self._first_time(abi)
+        if spec.shared_tmp is not None:
+            async with self._opened(spec, abi, spec.shared_tmp.path) as sandbox:
+                yield sandbox
+            return
         folder = PrivateFolder(spec.run_as)
         try:
             async with self._opened(spec, abi, folder.path) as sandbox:
                 yield sandbox
         finally:
             with anyio.CancelScope(shield=True):
-                await anyio.to_thread.run_sync(folder.remove)
+                with suppress(RuntimeError):  # no more threads: it is a leftover for the next start
+                    await anyio.to_thread.run_sync(folder.remove)
 
     @asynccontextmanager
     async def _opened(self, spec: SandboxSpec, abi: int, folder: str) -> AsyncIterator[Sandbox]:
         terminal = open_terminal(spec.run_as)
         kept = tuple(p for p in spec.protected if p.present and p.path not in self._own_code)
-        protected = ProtectedFiles(kept)
+        protected = ProtectedFiles(kept, tuple(spec.paths("write")))
+        masked = MaskedFiles(spec)
         try:
             with ExitStack() as held:
-                plan = self._launch(spec, abi, (folder, terminal), held)
-                async with launched(plan, held.close) as inner:
+                plan = self._launch(spec, abi, (folder, terminal), held, masked)
+                async with launch(plan, held.close) as inner:
+                    masked.refuse_replaced()
                     yield LandlockSandbox(
                         inner, folder=folder, terminal=terminal, run_as=spec.run_as,
-                        protected=protected,
+                        protected=protected, masked=masked,
                     )  # fmt: skip
         except LaunchFailed as failed:
-            why = refused.failed(str(failed))
+            if failed.no_more_processes:
+                raise no_more_processes(f"no sandbox could be made ({failed})") from None
+            why = diagnosis.explain_failure(str(failed))
             raise SandboxUnavailable(why.reason, remedy=why.remedy) from None
         finally:
             terminal.close()
             protected.close()
 
     def _launch(
-        self, spec: SandboxSpec, abi: int, own: tuple[str, Terminal], held: ExitStack
-    ) -> Launch:
+        self, spec: SandboxSpec, abi: int, own: tuple[str, Terminal], held: ExitStack,
+        masked: MaskedFiles,
+    ) -> Launch:  # fmt: skip
         folder, terminal = own
         granted = self._rules(spec)
         ruleset = held.enter_context(
@@ -149,16 +162,22 @@ class Landlock:
             )
         )
         for rule in granted.paths:
-            _grant(ruleset, rule)
+            _grant(ruleset, rule, masked)
         init = self._support.init
+        accounts = account_stamp(spec.run_as)
         return Launch(
-            argv=[*dropped(spec.run_as), f"/proc/self/fd/{init}"],
+            argv=[*drop_privileges(spec.run_as), f"/proc/self/fd/{init}"],
             inherit=[init],
-            setup=wire.Setup(flags=wire.SetupFlag.HAS_RULESET | wire.SetupFlag.GUARD),
+            setup=wire.Setup(flags=_setup_flags(spec)),
             ruleset=ruleset.fileno(),
             filter_for=lambda command: _filter(spec, command),
-            root=True,  # RLIMIT_NPROC would count everything that the user runs on the host
-            verify=lambda: _unchanged(spec, granted),
+            counts="root" if os.getuid() == 0 and spec.run_as is None else "user",
+            verify=lambda: (
+                account_stamp(spec.run_as) == accounts
+                and masked.exposed() is None
+                and paths_hold(spec)
+                and granted.unchanged()
+            ),
             cgroups=self._support.cgroups,
             always_cgroup=True,
         )
@@ -176,13 +195,13 @@ class Landlock:
         return made
 
     def _made_rules(self, spec: SandboxSpec) -> Rules:
-        around = Surroundings(
+        around = RuleContext(
             own_code=self._own_code,
             root=os.getuid() == 0 and spec.run_as is None,
             network=spec.network.kind == "inherit",
         )
         try:
-            return rules(layout(spec, self._support.host), max(kernel_abi(), 1), around)
+            return rules(mount_plan(spec, self._support.host), max(kernel_abi(), 1), around)
         except TooManyRules as many:
             raise PolicyNotSupported(
                 f"Landlock cannot leave one path out of {many}: it would need a rule for each of "
@@ -191,15 +210,14 @@ class Landlock:
                 remedy="allow narrower folders, or use a host where bubblewrap works",
             ) from None
 
-    async def _first_time(self, abi: int) -> None:
+    def _first_time(self, abi: int) -> None:
         if not self._used:
             self._used = True
             for sentence in missing(abi):
                 log.warning("Landlock: %s", sentence)
-            await anyio.to_thread.run_sync(remove_stale)
 
 
-def _grant(ruleset: Ruleset, rule: PathRule) -> None:
+def _grant(ruleset: Ruleset, rule: PathRule, masked: MaskedFiles) -> None:
     """What vanished since it was listed is not granted, nor what no rule can name.
 
     The kernel answers EBADFD for files of its own (sockets, namespaces) and ENOMSG for a rule that
@@ -211,6 +229,7 @@ def _grant(ruleset: Ruleset, rule: PathRule) -> None:
         return
     try:
         add_path(ruleset, fd, rule.access)
+        masked.grant(os.fstat(fd))
     except OSError as error:
         if error.errno not in (errno.EBADFD, errno.ENOMSG):
             raise
@@ -218,20 +237,21 @@ def _grant(ruleset: Ruleset, rule: PathRule) -> None:
         os.close(fd)
 
 
+def _setup_flags(spec: SandboxSpec) -> wire.SetupFlag:
+    flags = wire.SetupFlag.HAS_RULESET | wire.SetupFlag.GUARD | wire.SetupFlag.SET_GID
+    return flags | wire.SetupFlag.NO_INET if _is_closed(spec) else flags
+
+
+def _is_closed(spec: SandboxSpec) -> bool:
+    return spec.network.kind != "inherit"
+
+
 def _filter(spec: SandboxSpec, command: Command) -> FilterSpec:
-    denied = spec.network.kind != "inherit"
+    denied = _is_closed(spec)
     return FilterSpec(
         level=command.syscall_policy, restrict_families=denied, no_namespaces=True,
-        deny_inet=denied,
+        deny_inet=denied, inet_refused_by_init=denied,
     )  # fmt: skip
-
-
-def _unchanged(spec: SandboxSpec, granted: Rules) -> bool:
-    return (
-        all(unchanged(grant.path, grant.identity) for grant in spec.grants)
-        and all(os.path.lexists(mask.path) for mask in spec.masks)
-        and granted.unchanged()
-    )
 
 
 def _layers() -> tuple[str, ...]:
@@ -239,13 +259,9 @@ def _layers() -> tuple[str, ...]:
 
 
 def _warnings() -> tuple[str, ...]:
-    found = [
+    return (
         "without namespaces: names, sizes and owners of files and the command lines of processes "
         "show; /tmp is the host's and closed (TMPDIR leads to a private folder)",
         *missing(kernel_abi()),
-    ]
-    if os.getuid() == 0:
-        found.append(
-            "sandboxd runs as root: commands in workspaces of root stay root (without capabilities)"
-        )
-    return tuple(found)
+        *root_warnings(),
+    )

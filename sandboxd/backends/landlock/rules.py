@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 
 from landlock.plumbing import FSAccess
 
-from sandboxd.linux.etc_data import COPIED
 from sandboxd.linux.landlock import access_read, access_write
-from sandboxd.policy.layout import Kind, Layout, Place
+from sandboxd.linux.rootfs.etc_data import COPIED
+from sandboxd.policy.mounts.mount_plan import Mount, MountKind, MountPlan
 from sandboxd.policy.plan import Identity
 
 MAX_RULES = 4096
@@ -71,10 +71,10 @@ def entries(folder: str) -> list[tuple[str, bool]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class RuleContext:
     """`own_code`: protected paths that must really be read-only, because they are the daemon's.
 
-    `root`: the command is uid 0, which owns files that nobody else may read.
+    `root`: the command is uid 0, which owns files that no other user may read.
     """
 
     own_code: frozenset[str] = frozenset()
@@ -82,13 +82,15 @@ class Surroundings:
     network: bool = False
 
 
-def rules(layout: Layout, abi: int, around: Surroundings, list_entries: Entries = entries) -> Rules:
+def rules(
+    layout: MountPlan, abi: int, around: RuleContext, list_entries: Entries = entries
+) -> Rules:
     """TooManyRules if the layout cannot be expressed within MAX_RULES."""
     return _Builder(abi, around, list_entries).build(layout)
 
 
 class _Builder:
-    def __init__(self, abi: int, around: Surroundings, list_entries: Entries) -> None:
+    def __init__(self, abi: int, around: RuleContext, list_entries: Entries) -> None:
         self._read = access_read(abi)
         # A device node in a granted folder is not the command's to control.
         self._write = access_write(abi) & ~int(FSAccess.IOCTL_DEV)
@@ -96,9 +98,9 @@ class _Builder:
         self._entries = list_entries
         self._rules = Rules()
 
-    def build(self, layout: Layout) -> Rules:
+    def build(self, layout: MountPlan) -> Rules:
         places = [p for p in layout.places if self._rights(p) is not None]
-        if layout.at("/etc").kind is Kind.CURATED:
+        if layout.at("/etc").kind is MountKind.CURATED:
             places += self._etc({p.path for p in places})
         places.sort(key=lambda place: place.path.split("/"))
         root = layout.at("/")
@@ -106,26 +108,26 @@ class _Builder:
         self._walk(root, self._rights(root) or 0, 0, below)
         return self._rules
 
-    def _rights(self, place: Place) -> int | None:
+    def _rights(self, place: Mount) -> int | None:
         """None: the place changes nothing here."""
         match place.kind:
-            case Kind.SYSTEM | Kind.READ | Kind.PROC:
+            case MountKind.SYSTEM | MountKind.READ | MountKind.PROC:
                 return self._read
-            case Kind.WRITE:
+            case MountKind.WRITE:
                 return self._write
-            case Kind.PROTECTED:
+            case MountKind.PROTECTED:
                 # In a writable folder nothing can be withheld without closing the folder to new
                 # files: protected files are checked after the run instead.
                 return self._read if place.path in self._around.own_code else None
-            case Kind.LINK:
+            case MountKind.LINK:
                 return None
-            case Kind.MASK:
+            case MountKind.MASK:
                 # Listing the folder of a masked file does not show what is in the file.
                 return 0 if place.is_dir else _LIST
             case _:
                 return 0
 
-    def _etc(self, known: set[str]) -> Iterator[Place]:
+    def _etc(self, known: set[str]) -> Iterator[Mount]:
         names = [*_ETC, "resolv.conf"] if self._around.network else _ETC
         for name in names:
             path = os.path.join("/etc", name)
@@ -136,11 +138,11 @@ class _Builder:
                 if path in known or path.startswith("/usr/"):
                     continue
             known.add(path)
-            yield Place(path, Kind.SYSTEM, os.path.isdir(path))
+            yield Mount(path, MountKind.SYSTEM, os.path.isdir(path))
             if self._around.root:
-                yield from (Place(p, Kind.MASK, os.path.isdir(p)) for p in _private(path))
+                yield from (Mount(p, MountKind.MASK, os.path.isdir(p)) for p in _private(path))
 
-    def _walk(self, place: Place, rights: int, covered: int, below: Sequence[Place]) -> None:
+    def _walk(self, place: Mount, rights: int, covered: int, below: Sequence[Mount]) -> None:
         """`rights` are those at the place itself, `covered` what rules above it give already."""
         path = place.path
         groups = _by_entry(path, below)
@@ -156,18 +158,16 @@ class _Builder:
             if inner[0].path == child:
                 self._walk(inner[0], self._rights(inner[0]) or 0, covered, inner[1:])
             else:
-                self._walk(Place(child, place.kind), rights, covered, inner)
+                self._walk(Mount(child, place.kind), rights, covered, inner)
 
-    def _split(
-        self, path: str, rights: int, covered: int, groups: dict[str, list[Place]]
-    ) -> None:
+    def _split(self, path: str, rights: int, covered: int, groups: dict[str, list[Mount]]) -> None:
         self._rules.split[path] = _changed_at(path)
         for name, is_link in self._entries(path):
             if name not in groups and not is_link:
-                self._add(Place(os.path.join(path, name), Kind.SYSTEM), rights, covered)
+                self._add(Mount(os.path.join(path, name), MountKind.SYSTEM), rights, covered)
 
-    def _add(self, place: Place, access: int, covered: int) -> None:
-        if place.kind is Kind.MASK or (not access & ~covered and place.grant is None):
+    def _add(self, place: Mount, access: int, covered: int) -> None:
+        if place.kind is MountKind.MASK or (not access & ~covered and place.grant is None):
             return
         if len(self._rules.paths) >= MAX_RULES:
             raise TooManyRules(os.path.dirname(place.path))
@@ -175,10 +175,10 @@ class _Builder:
         self._rules.paths.append(PathRule(place.path, access, identity))
 
 
-def _by_entry(path: str, below: Sequence[Place]) -> dict[str, list[Place]]:
+def _by_entry(path: str, below: Sequence[Mount]) -> dict[str, list[Mount]]:
     """The places below `path` by the entry of it that they are in, the outermost first."""
     start = len(path.rstrip("/")) + 1
-    groups: dict[str, list[Place]] = {}
+    groups: dict[str, list[Mount]] = {}
     for place in below:
         groups.setdefault(place.path[start:].partition("/")[0], []).append(place)
     return groups
@@ -192,7 +192,7 @@ def _changed_at(path: str) -> int:
 
 
 def _private(path: str) -> Iterator[str]:
-    """What in a folder of the curated /etc is not for everybody (keys beside certificates)."""
+    """What in a folder of the curated /etc is not world-readable (keys beside certificates)."""
     try:
         with os.scandir(path) as found:
             inner = [entry for entry in found if not entry.is_symlink()]

@@ -6,79 +6,35 @@ protected in the workspace is noted before a command and put right after it.
 
 from __future__ import annotations
 
-import logging
 from dataclasses import replace
 
-from sandboxd.linux.limited import Spawner
-from sandboxd.linux.protected_snapshot import ProtectedSnapshot
-from sandboxd.linux.terminal import Terminal, open_terminal
-from sandboxd.policy.plan import Protected, RunAs
-from sandboxd.sandbox import Command, ExitReport, Process, Stdio
+from sandboxd.backends.landlock.masked import MaskedFiles
+from sandboxd.backends.landlock.protected_files import ProtectedFiles
+from sandboxd.linux.cgroup.limited import Spawner
+from sandboxd.linux.pty import Terminal, open_terminal
+from sandboxd.policy.plan import RunAs
+from sandboxd.types import Command, ExitReport, Process, Stdio
+from sandboxd.wrappers import WrappedProcess, WrappedSandbox
 from sandboxd_proto.errors import ExecFailed
 
-log = logging.getLogger(__name__)
 
-
-class ProtectedFiles:
-    """Keeps the protected files of one sandbox while commands of it run.
-
-    Noted when the first command starts, not when the sandbox is made: what the user changes while
-    nothing runs is theirs.
-    """
-
-    def __init__(self, protected: tuple[Protected, ...]) -> None:
-        self._protected = protected
-        self._noted: ProtectedSnapshot | None = None
-        self._running = 0
-
-    def begin(self) -> None:
-        if self._noted is None and self._protected:
-            self._noted = ProtectedSnapshot(self._protected)
-            for path in self._noted.unverified:
-                log.warning("%s is too large to be checked after the command", path)
-        self._running += 1
-
-    def put_right(self) -> tuple[tuple[str, str | None], ...]:
-        """What had been changed: (path, where the changed version is now)."""
-        if self._noted is None:
-            return ()
-        changed = self._noted.verify()
-        for one in changed:
-            log.warning("a command changed %s, which is protected", one.path)
-        return tuple((one.path, one.moved_to) for one in changed)
-
-    def end(self, *, all_gone: bool) -> None:
-        """Called for each `begin`. Without `all_gone` something may still run."""
-        self._running -= 1
-        if self._running == 0 and all_gone:
-            self.close()
-
-    def close(self) -> None:
-        if self._noted is not None:
-            self.put_right()
-            self._noted.close()
-            self._noted = None
-
-
-class LandlockSandbox:
+class LandlockSandbox(WrappedSandbox[Spawner]):
     """`terminal` is the one whose slave the ruleset knows; the first command with a pty gets it."""
 
     def __init__(
         self, inner: Spawner, *, folder: str, terminal: Terminal, run_as: RunAs | None,
-        protected: ProtectedFiles,
+        protected: ProtectedFiles, masked: MaskedFiles,
     ) -> None:  # fmt: skip
-        self._inner = inner
+        super().__init__(inner)
         self._folder = folder
         self._terminal: Terminal | None = terminal
         self._run_as = run_as
         self._protected = protected
+        self._masked = masked
 
     @property
     def alive(self) -> bool:
-        return self._inner.alive
-
-    def verify(self) -> bool:
-        return self._inner.verify()
+        return self._inner.alive and not self._protected.violated
 
     def spawn_now(self, command: Command, stdio: Stdio | None) -> Process | None:
         if command.pty is not None:
@@ -92,7 +48,9 @@ class LandlockSandbox:
         if process is None:
             self._protected.end(all_gone=True)
             return None
-        return LandlockProcess(process, self._protected)
+        if command.keep_background:
+            self._protected.watch()
+        return LandlockProcess(process, self._protected, self._masked)
 
     async def spawn(self, command: Command, stdio: Stdio | None) -> LandlockProcess:
         command = self._told(command)
@@ -105,7 +63,9 @@ class LandlockSandbox:
         except BaseException:
             self._protected.end(all_gone=True)
             raise
-        return LandlockProcess(process, self._protected)
+        if command.keep_background:
+            self._protected.watch()
+        return LandlockProcess(process, self._protected, self._masked)
 
     def _told(self, command: Command) -> Command:
         return replace(command, env=_with_folder(command.env, self._folder))
@@ -114,7 +74,7 @@ class LandlockSandbox:
         assert command.pty is not None
         terminal, self._terminal = self._terminal or open_terminal(self._run_as), None
         try:
-            terminal.resize(command.pty)
+            terminal.prepare(command.pty)
             process = await self._inner.spawn(command, None, terminal)
             try:
                 await process.started()  # it takes the terminal's master
@@ -125,29 +85,15 @@ class LandlockSandbox:
         finally:
             terminal.close()
 
-    def close(self) -> None:
-        """When everything in it is dead."""
-        if self._terminal is not None:
-            self._terminal.close()
-        self._protected.close()
 
-
-class LandlockProcess:
-    def __init__(self, inner: Process, protected: ProtectedFiles) -> None:
-        self._inner = inner
+class LandlockProcess(WrappedProcess):
+    def __init__(self, inner: Process, protected: ProtectedFiles, masked: MaskedFiles) -> None:
+        super().__init__(inner)
         self._protected = protected
+        self._masked = masked
         self._changed: tuple[tuple[str, str | None], ...] = ()
         self._gone = False
-        self.signal = inner.signal
-        self.kill = inner.kill
-
-    @property
-    def pty(self) -> int | None:
-        return self._inner.pty
-
-    @property
-    def filter_loaded(self) -> bool:
-        return self._inner.filter_loaded
+        protected.started(inner.kill)
 
     async def started(self) -> None:
         try:
@@ -160,17 +106,18 @@ class LandlockProcess:
         await self.started()
         report = await self._inner.wait(tree=tree)
         self._gone = tree
-        self._changed += self._protected.put_right()
-        return replace(report, protected=self._changed)
+        self._changed += await self._protected.put_right()
+        exposed = self._masked.exposed()
+        lost = report.lost or (exposed and f"{exposed} was replaced by a file that is readable")
+        return replace(report, protected=self._changed, lost=lost)
 
     def close(self) -> None:
+        self._protected.ended(self._inner.kill)
         self._inner.close()
         self._protected.end(all_gone=self._gone)
 
 
-def _with_folder(
-    env: tuple[tuple[str, str], ...], folder: str
-) -> tuple[tuple[str, str], ...]:
+def _with_folder(env: tuple[tuple[str, str], ...], folder: str) -> tuple[tuple[str, str], ...]:
     """TMPDIR leads to the folder: /tmp is the host's, and closed. A caller's own one stays."""
     shared = ("", "/tmp", "/var/tmp")
     given = dict(env)

@@ -1,12 +1,15 @@
 /*
- * The init of a sandbox: it starts commands for the daemon and ends everything with it.
+ * The init of a sandbox: it starts commands for the daemon, and ends the sandbox with the daemon.
  *
  * Usually PID 1 of a pid namespace (`bwrap --as-pid-1`); where there is none it is an ordinary
  * process, and kills its tree itself before it exits. The control socket is the descriptor named by
- * argv[1], else 3, or comes from `--connect PATH` or `--carried FOLDER`; when the daemon closes it,
+ * argv[1], else 3, or comes from `--connect PATH`, `--carried FOLDER` or a `--template`; when the daemon closes it,
  * or dies, the sandbox dies.
  */
 #include "init.h"
+#include "command/command.h"
+#include "process_tree/process_tree.h"
+#include "notify/notify.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -21,6 +24,8 @@
 #include <unistd.h>
 
 #define KILL_PAUSE_US 5000
+/* The kernel reports no event for a mount point that is renamed. */
+#define MOUNT_CHECK_MS 500
 
 struct init {
     int control;
@@ -29,7 +34,10 @@ struct init {
     int listener;
     bool ready;
     pid_t parent;
+    uint64_t next_check_ms;
 };
+
+static struct init self;
 
 void kill_everything(void)
 {
@@ -57,7 +65,7 @@ static void stop_everything(void)
     free(all.at);
 }
 
-/* Everybody stands still before the daemon is told, and it is told before the channels close. */
+/* Stop all processes before the report to the daemon, and report before the channels close. */
 static noreturn void end(const struct init *init, uint8_t type, const char *text, int code)
 {
     struct writer writer;
@@ -85,11 +93,33 @@ static noreturn void setup_failed(const struct init *init, const struct setup_fa
     _exit(INIT_SETUP_FAILED);
 }
 
+static noreturn void isolation_lost(const char *what)
+{
+    end(&self, MESSAGE_ISOLATION_LOST, what, INIT_LOST);
+}
+
+/* First, so that every later change is noticed. */
 static void watch_mounts(struct init *init)
 {
-    if (init->mountinfo >= 0 && mounts_snapshot(init->mountinfo))
+    init->mountinfo = mounts_open();
+    if (init->mountinfo >= 0 && mount_check_begin(init->mountinfo, isolation_lost))
         return;
     struct setup_failure failure = {SETUP_STAGE_MOUNTS, errno, "/proc/self/mountinfo"};
+    setup_failed(init, &failure);
+}
+
+/* After the init's own setup. For evidence alone, a kernel without support is no failure. */
+static void listen_for_calls(struct init *init, const struct setup_request *request)
+{
+    bool evidence = request->flags & SETUP_NOTIFY, peers = request->flags & SETUP_UNIX_PEERS;
+    bool shared = request->flags & SETUP_SHARED_NETWORK, set_gid = request->flags & SETUP_SET_GID;
+    struct notify_wish wish = {evidence, peers, set_gid, request->flags & SETUP_NO_INET};
+    if (!evidence && !peers && !set_gid && !wish.no_inet)
+        return;
+    if (unix_peers_set_up(request->sockets, request->socket_count, shared) &&
+        notify_listen(&wish, &init->listener))
+        return;
+    struct setup_failure failure = {SETUP_STAGE_UNIX_PEERS, errno, "seccomp"};
     setup_failed(init, &failure);
 }
 
@@ -101,7 +131,15 @@ static void on_setup(struct init *init, struct message *message)
     const char *wrong = init->ready ? "second SETUP" : decode_setup(message, &request);
     if (wrong != NULL)
         protocol_error(init, wrong);
-    /* Before the Landlock domain closes in: the guard stays out of it. */
+    /* First, so that every later fork is counted. */
+    if (request.cgroup >= 0) {
+        if (write(request.cgroup, "0", 1) != 1) {
+            failure = (struct setup_failure){SETUP_STAGE_CGROUP, errno, ""};
+            setup_failed(init, &failure);
+        }
+        close(request.cgroup);
+    }
+    /* Before the Landlock domain is applied: the watchdog stays outside it. */
     if (request.flags & SETUP_GUARD) {
         if (!guard_stay_behind(init->control, init->signals)) {
             failure = (struct setup_failure){SETUP_STAGE_GUARD, errno, ""};
@@ -109,20 +147,16 @@ static void on_setup(struct init *init, struct message *message)
         }
         init->parent = getppid();
     }
-    /* Opened before the Landlock domain closes in. */
-    if (request.flags & SETUP_WATCH_MOUNTS)
-        init->mountinfo = mounts_open();
-    if (!setup_apply(&request, &failure))
-        setup_failed(init, &failure);
+    /* Opened before the Landlock domain is applied. */
     if (request.flags & SETUP_WATCH_MOUNTS)
         watch_mounts(init);
+    if (!setup_apply(&request, &failure))
+        setup_failed(init, &failure);
     if (request.ruleset >= 0)
         close(request.ruleset);
-    /* After our own steps; evidence only, so a kernel that cannot is no failure. */
-    if (request.flags & SETUP_NOTIFY)
-        init->listener = notify_listen();
-    if (request.flags & SETUP_SPARE)
-        spare_permit(request.filter);
+    listen_for_calls(init, &request);
+    if (request.flags & SETUP_PREFORK)
+        prefork_permit(request.filter);
     else if (request.filter >= 0)
         close(request.filter);
     free_setup(&request);
@@ -131,20 +165,24 @@ static void on_setup(struct init *init, struct message *message)
     put_u32(&writer, WIRE_VERSION);
     put_u32(&writer, (uint32_t)getpid());
     wire_send(init->control, MESSAGE_READY, writer.bytes, writer.length, -1, true);
-    spare_make(init->signals);
+    prefork_make(init->signals);
 }
 
 static void on_exec(struct init *init, struct message *message)
 {
     struct exec_request request;
-    /* Decoding writes into the message, and a spare gets it as it came. */
-    uint8_t *copy = spare_waiting() != NULL && message->owned == NULL ? malloc(message->length + 1)
+    /* Decoding writes into the message, and a prefork needs the original. */
+    uint8_t *copy = prefork_waiting() != NULL && message->owned == NULL ? malloc(message->length + 1)
                                                                       : NULL;
     if (copy != NULL)
         memcpy(copy, message->payload, message->length);
     const char *wrong = init->ready ? decode_exec(message, &request) : "EXEC before SETUP";
     if (wrong != NULL)
         protocol_error(init, wrong);
+    const char *hole = mount_check_hole();
+    if (hole != NULL)
+        isolation_lost(hole);
+    init->next_check_ms = now_ms() + MOUNT_CHECK_MS;
     commands_start(&request, copy, message->length, init->signals);
     free_exec(&request);
     free(copy);
@@ -186,7 +224,12 @@ static void on_signals(const struct init *init)
             _exit(INIT_DONE);
         }
     }
-    const char *wrong = commands_reap();
+    bool hole = false;
+    const char *wrong = commands_reap(&hole);
+    if (hole) {
+        const char *what = mount_check_hole();
+        isolation_lost(what != NULL ? what : "a mount point");
+    }
     if (wrong != NULL)
         protocol_error(init, wrong);
 }
@@ -195,20 +238,39 @@ static void on_mounts(const struct init *init)
 {
     const char *what = mounts_changed(init->mountinfo);
     if (what != NULL)
-        end(init, MESSAGE_ISOLATION_LOST, what, INIT_LOST);
+        isolation_lost(what);
 }
 
-static void on_adopted(const struct init *init, const struct pollfd *fds, size_t count)
+/* While a command runs; an idle sandbox is checked when it gets one. */
+static int mount_check_timeout_ms(const struct init *init)
+{
+    if (init->mountinfo < 0 || commands_first() == NULL)
+        return -1;
+    uint64_t now = now_ms();
+    return init->next_check_ms > now ? (int)(init->next_check_ms - now) : 0;
+}
+
+static void check_mounts(struct init *init)
+{
+    if (mount_check_timeout_ms(init) != 0)
+        return;
+    const char *hole = mount_check_hole();
+    if (hole != NULL)
+        isolation_lost(hole);
+    init->next_check_ms = now_ms() + MOUNT_CHECK_MS;
+}
+
+static void on_orphaned(const struct init *init, const struct pollfd *fds, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         struct command *command = commands_first();
-        while (command != NULL && (!command->adopted || command->channel != fds[i].fd))
+        while (command != NULL && (!command->orphaned || command->channel != fds[i].fd))
             command = command->next;
-        const char *wrong = fds[i].revents != 0 && command != NULL ? adopted_receive(command) : NULL;
+        const char *wrong = fds[i].revents != 0 && command != NULL ? orphans_receive(command) : NULL;
         if (wrong != NULL)
             protocol_error(init, wrong);
     }
-    adopted_advance();
+    orphans_advance();
 }
 
 static void serve(struct init *init)
@@ -220,12 +282,13 @@ static void serve(struct init *init)
     fds[2] = (struct pollfd){.fd = init->mountinfo, .events = POLLPRI};
     fds[3] = (struct pollfd){.fd = init->listener, .events = POLLIN};
     for (struct command *command = commands_first(); command != NULL; command = command->next)
-        if (command->adopted && !command->channel_ended)
+        if (command->orphaned && !command->channel_ended)
             fds[count++] = (struct pollfd){.fd = command->channel, .events = POLLIN};
-    if (poll(fds, count, sooner(adopted_timeout_ms(), spare_timeout_ms())) < 0) {
+    int timeout = sooner(orphans_timeout_ms(), prefork_timeout_ms());
+    if (poll(fds, count, sooner(timeout, mount_check_timeout_ms(init))) < 0) {
         if (errno == EINTR)
             return;
-        /* A command took our limits away: nothing could be heard any more. */
+        /* A command lowered the init's rlimits: nothing could be received any more. */
         kill_everything();
         _exit(INIT_LOST);
     }
@@ -237,9 +300,10 @@ static void serve(struct init *init)
         notify_serve(init->listener);
     if (fds[0].revents != 0)
         on_control(init);
-    on_adopted(init, fds + 4, count - 4);
-    if (spare_timeout_ms() == 0)
-        spare_make(init->signals);
+    on_orphaned(init, fds + 4, count - 4);
+    check_mounts(init);
+    if (prefork_timeout_ms() == 0)
+        prefork_make(init->signals);
 }
 
 /* Dispositions as a fresh process has them, whatever the daemon ignores: commands inherit them.
@@ -251,7 +315,7 @@ static void default_dispositions(void)
         syscall(SYS_rt_sigaction, number, action, NULL, 8);
 }
 
-/* Every signal is blocked, and those that matter are read: no handler ever runs. */
+/* Every signal is blocked, and the needed ones are read from a signalfd: no handler ever runs. */
 static int open_signals(void)
 {
     sigset_t signals;
@@ -264,8 +328,8 @@ static int open_signals(void)
     return signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-/* A descriptor that is something else, or closed (the next open would take its number), is a
- * mistake of whoever started us: without the daemon's end nothing would ever end the sandbox. */
+/* A closed descriptor (the next open would get its number) or one of another type is a mistake of the
+ * program that started the init: without the daemon's end nothing would end the sandbox. */
 static bool is_control_socket(int fd)
 {
     int type = 0;
@@ -276,26 +340,25 @@ static bool is_control_socket(int fd)
 
 int main(int argc, char **argv)
 {
-    /* First of all: from now on no process of this uid can take the socket or the memory. */
+    /* First: from now on no process of this uid can take the socket or read the memory. */
     if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
         prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0)
         return INIT_SETUP_FAILED;
-    struct init init = {.control = control_open(argc, argv), .mountinfo = -1,
-                        .listener = -1};
-    if (!is_control_socket(init.control))
+    self = (struct init){.control = control_open(argc, argv), .mountinfo = -1, .listener = -1};
+    if (!is_control_socket(self.control))
         return INIT_SETUP_FAILED;
-    int keep[] = {init.control};
+    int keep[] = {self.control};
     close_all_but(keep, 1);
     stdio_to_null();
     setsid();
     prctl(PR_SET_NAME, "sandboxd-init", 0, 0, 0);
-    init.parent = getppid();
+    self.parent = getppid();
     default_dispositions();
-    init.signals = open_signals();
-    if (init.signals < 0)
+    self.signals = open_signals();
+    if (self.signals < 0)
         return INIT_SETUP_FAILED;
     if (getpid() == 1)
         procs_prefer_scan();
     for (;;)
-        serve(&init);
+        serve(&self);
 }

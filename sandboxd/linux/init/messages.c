@@ -1,5 +1,5 @@
 /*
- * What the daemon asks for, decoded and checked in full before anything is done.
+ * Decodes the daemon's requests, and checks them in full before anything is done.
  *
  * Decoded strings point into the message, which must outlive the request.
  */
@@ -14,7 +14,7 @@ static struct cursor cursor_over(struct message *message)
     return (struct cursor){.at = message->payload, .end = message->payload + message->length};
 }
 
-/* Ownership of the next descriptor passes to the request; what is left is closed with the message. */
+/* Ownership of the next descriptor passes to the request; the rest is closed with the message. */
 static int take_descriptor(struct message *message)
 {
     if (message->fd_count == 0)
@@ -33,16 +33,26 @@ static void *allocate(struct cursor *cursor, size_t count, size_t size)
     return items;
 }
 
-static void take_checks(struct cursor *cursor, struct setup_request *request)
+/* Paths of the file systems in memory that are this sandbox's own. */
+static void take_scratch(struct cursor *cursor, struct setup_request *request)
 {
-    uint32_t count = take_count(cursor, 20);
-    request->checks = allocate(cursor, count, sizeof *request->checks);
-    for (uint32_t i = 0; i < count && !cursor->bad; i++) {
-        request->checks[i].device = take_u64(cursor);
-        request->checks[i].inode = take_u64(cursor);
-        request->checks[i].path = take_string(cursor);
+    uint32_t count = take_count(cursor, 4);
+    request->scratch = allocate(cursor, count, sizeof *request->scratch);
+    for (uint32_t i = 0; i < count && !cursor->bad; i++)
+        request->scratch[i] = take_string(cursor);
+    request->scratch_count = count;
+}
+
+static struct inode_check *take_checks(struct cursor *cursor, uint32_t *count)
+{
+    *count = take_count(cursor, 20);
+    struct inode_check *checks = allocate(cursor, *count, sizeof *checks);
+    for (uint32_t i = 0; i < *count && !cursor->bad; i++) {
+        checks[i].device = take_u64(cursor);
+        checks[i].inode = take_u64(cursor);
+        checks[i].path = take_string(cursor);
     }
-    request->check_count = count;
+    return checks;
 }
 
 static void take_rules(struct cursor *cursor, struct setup_request *request)
@@ -60,15 +70,18 @@ const char *decode_setup(struct message *message, struct setup_request *request)
 {
     struct cursor cursor = cursor_over(message);
     memset(request, 0, sizeof *request);
-    request->ruleset = request->filter = -1;
+    request->ruleset = request->filter = request->cgroup = -1;
     request->flags = take_u32(&cursor);
-    take_checks(&cursor, request);
+    request->checks = take_checks(&cursor, &request->check_count);
     take_rules(&cursor, request);
+    take_scratch(&cursor, request);
+    request->sockets = take_checks(&cursor, &request->socket_count);
     if (!cursor_done(&cursor))
         return "malformed SETUP";
     if (request->flags & ~(uint32_t)(SETUP_WATCH_MOUNTS | SETUP_HAS_RULESET | SETUP_REQUIRE_PID1 |
                                      SETUP_GUARD | SETUP_NOTIFY | SETUP_HAS_FILTER |
-                                     SETUP_SPARE))
+                                     SETUP_PREFORK | SETUP_HAS_CGROUP | SETUP_UNIX_PEERS |
+                                     SETUP_SHARED_NETWORK | SETUP_SET_GID | SETUP_NO_INET))
         return "unknown flag in SETUP";
     if ((request->flags & SETUP_HAS_RULESET) == 0 && request->rule_count > 0)
         return "rules without a ruleset in SETUP";
@@ -76,6 +89,8 @@ const char *decode_setup(struct message *message, struct setup_request *request)
         return "no ruleset with SETUP";
     if ((request->flags & SETUP_HAS_FILTER) && (request->filter = take_descriptor(message)) < 0)
         return "no filter with SETUP";
+    if ((request->flags & SETUP_HAS_CGROUP) && (request->cgroup = take_descriptor(message)) < 0)
+        return "no cgroup with SETUP";
     return NULL;
 }
 
@@ -83,7 +98,10 @@ void free_setup(struct setup_request *request)
 {
     free(request->checks);
     free(request->rules);
-    request->checks = NULL;
+    free(request->scratch);
+    free(request->sockets);
+    request->scratch = NULL;
+    request->checks = request->sockets = NULL;
     request->rules = NULL;
 }
 
@@ -150,6 +168,7 @@ static void take_exec_fields(struct cursor *cursor, struct exec_request *request
     request->limits.memory_bytes = take_u64(cursor);
     request->limits.cpu_us = take_u64(cursor);
     request->limits.processes = take_u32(cursor);
+    request->limits.wall_ms = take_u64(cursor);
 }
 
 const char *decode_exec(struct message *message, struct exec_request *request)
@@ -163,7 +182,7 @@ const char *decode_exec(struct message *message, struct exec_request *request)
         return "malformed EXEC";
     if (request->flags & ~(uint32_t)(EXEC_PTY | EXEC_HAS_FILTER | EXEC_KEEP_BACKGROUND |
                                      EXEC_HAS_CGROUP | EXEC_HAS_TERMINAL | EXEC_EXPLAIN |
-                                     EXEC_FILTER_AHEAD))
+                                     EXEC_FILTER_AHEAD | EXEC_FILES | EXEC_NO_ECHO))
         return "unknown flag in EXEC";
     if ((request->flags & EXEC_HAS_TERMINAL) && (request->flags & EXEC_PTY) == 0)
         return "terminal without PTY in EXEC";

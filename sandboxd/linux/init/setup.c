@@ -1,10 +1,11 @@
 /*
- * The once-only part: is this the sandbox that was meant, then Landlock.
+ * Setup, done once: check that the sandbox is the planned one, then apply Landlock.
  *
- * The domain is applied by the init to itself, and so to everything that it will ever fork. It must
- * happen here, after bwrap's mounts: a Landlock domain that handles files forbids mount(2).
+ * The init applies the domain to itself, and so to all processes that it forks. It must happen here,
+ * after bwrap's mounts: a Landlock domain that handles files forbids mount(2).
  */
 #include "init.h"
+#include "process_tree/process_tree.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -51,6 +52,11 @@ static int open_path(const char *path, struct stat *status)
     return -1;
 }
 
+static bool check_mount(const struct inode_check *check, struct setup_failure *failure)
+{
+    return mount_check_add(check) || fail(failure, SETUP_STAGE_CHECK, errno, check->path);
+}
+
 static bool check_inode(const struct inode_check *check, struct setup_failure *failure)
 {
     struct stat status;
@@ -91,8 +97,8 @@ static bool restrict_self(const struct setup_request *request, struct setup_fail
     return true;
 }
 
-/* Killing a tree reads /proc: one that is missing, of another namespace or closed by the ruleset
- * must be noticed now and not then. */
+/* Killing a tree reads /proc. A /proc that is missing, of another namespace or not readable under the
+ * ruleset must be noticed now. */
 static bool check_proc(struct setup_failure *failure)
 {
     char text[1024];
@@ -115,10 +121,15 @@ bool setup_apply(const struct setup_request *request, struct setup_failure *fail
 {
     if ((request->flags & SETUP_REQUIRE_PID1) && getpid() != 1)
         return fail(failure, SETUP_STAGE_PID1, EINVAL, "not PID 1");
-    for (uint32_t i = 0; i < request->check_count; i++)
-        if (!check_inode(&request->checks[i], failure))
-            return false;
+    shm_set_up(request->scratch, request->scratch_count);
     if ((request->flags & SETUP_HAS_RULESET) && !restrict_self(request, failure))
         return false;
+    bool mounts = request->flags & SETUP_WATCH_MOUNTS;
+    for (uint32_t i = 0; i < request->check_count; i++)
+        if (!(mounts ? check_mount : check_inode)(&request->checks[i], failure))
+            return false;
+    const char *hole = mounts ? mount_check_hole() : NULL;
+    if (hole != NULL)
+        return fail(failure, SETUP_STAGE_CHECK, ESTALE, hole);
     return check_proc(failure);
 }

@@ -1,8 +1,8 @@
 /*
  * One message in, one message out.
  *
- * Whatever arrives is copied into memory of our own before it is looked at, and every field is
- * taken through a cursor that knows its end: nothing that the other side still shares is parsed.
+ * A received message is copied into private memory before it is parsed, and every field is read through
+ * a cursor that knows its end: memory that the other side still shares is never parsed.
  */
 #include "init.h"
 
@@ -14,7 +14,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Static, so that a waiting init has no page of it that no message has touched. */
+/* Static, so that an idle init holds only the pages that a message has touched. */
 static uint8_t inbox[WIRE_MESSAGE_MAX + 1];
 
 static void collect_descriptors(struct msghdr *header, struct message *message)
@@ -48,7 +48,7 @@ static bool read_whole(int fd, uint8_t *buffer, uint32_t length)
     return true;
 }
 
-/* Takes the payload from the first descriptor, which is then gone from the list. */
+/* Reads the payload from the first descriptor, and removes it from the list. */
 static bool fetch_payload(struct message *message)
 {
     if (message->fd_count == 0 || message->length > WIRE_PAYLOAD_MAX)

@@ -1,7 +1,7 @@
 /*
  * The numbers of the wire between sandboxd and the init.
  *
- * Both sides of the wire state them once: here, and in sandboxd/linux/init_wire.py. A test parses
+ * Both sides of the wire state them once: here, and in sandboxd/linux/init_client/codec.py. A test parses
  * this file and compares.
  *
  * SOCK_SEQPACKET, little-endian. A message is a header (u8 type, u8 flags, u16 zero, u32 payload
@@ -28,15 +28,19 @@ enum message_type {
     /* daemon to init, on the control socket */
     MESSAGE_SETUP = 1,
     MESSAGE_EXEC = 2,
-    /* daemon to keeper, on a command's channel */
+    /* daemon to reaper, on a command's channel */
     MESSAGE_SIGNAL = 3,
     MESSAGE_KILL = 4,
+    /* daemon to template */
+    MESSAGE_CLONE = 5,
     /* init to daemon, on the control socket */
     MESSAGE_READY = 65,
     MESSAGE_SETUP_FAILED = 66,
     MESSAGE_ISOLATION_LOST = 67,
     MESSAGE_PROTOCOL_ERROR = 68,
-    /* keeper to daemon, on a command's channel */
+    /* template to daemon, with the pidfd of the new init */
+    MESSAGE_CLONED = 69,
+    /* reaper to daemon, on a command's channel */
     MESSAGE_STARTED = 80,
     MESSAGE_EXEC_FAILED = 81,
     MESSAGE_EXITED = 82,
@@ -45,9 +49,13 @@ enum message_type {
     /* init to daemon, on a command's channel, at any time before GONE */
     MESSAGE_NOTIFIED = 85,
     MESSAGE_LOOKED_UP = 86,
-    /* keeper to daemon, in explain mode */
+    MESSAGE_REFUSED_PEER = 90,
+    MESSAGE_REFUSED_SOCKET = 91,
+    /* reaper to daemon, in explain mode */
     MESSAGE_REFUSED = 87,
     MESSAGE_KILLED_CALL = 88,
+    /* reaper to daemon, before EXITED: a private file system is full */
+    MESSAGE_NO_SPACE = 89,
 };
 
 enum setup_flag {
@@ -57,7 +65,12 @@ enum setup_flag {
     SETUP_GUARD = 8,
     SETUP_NOTIFY = 16,
     SETUP_HAS_FILTER = 32,
-    SETUP_SPARE = 64,
+    SETUP_PREFORK = 64,
+    SETUP_HAS_CGROUP = 128,
+    SETUP_UNIX_PEERS = 256,
+    SETUP_SHARED_NETWORK = 512,
+    SETUP_SET_GID = 1024,
+    SETUP_NO_INET = 2048,
 };
 
 enum exec_flag {
@@ -68,6 +81,8 @@ enum exec_flag {
     EXEC_HAS_TERMINAL = 16,
     EXEC_EXPLAIN = 32,
     EXEC_FILTER_AHEAD = 64,
+    EXEC_FILES = 128,
+    EXEC_NO_ECHO = 256,
 };
 
 /* What a command wanted of a path. PROBE: it asked whether it may write. */
@@ -93,6 +108,7 @@ enum limit_kind {
     LIMIT_MEMORY = 1,
     LIMIT_CPU = 2,
     LIMIT_PROCESSES = 3,
+    LIMIT_TIMEOUT = 4,
 };
 
 enum setup_stage {
@@ -103,6 +119,9 @@ enum setup_stage {
     SETUP_STAGE_PROC = 5,
     SETUP_STAGE_MOUNTS = 6,
     SETUP_STAGE_GUARD = 7,
+    SETUP_STAGE_CGROUP = 8,
+    SETUP_STAGE_UNIX_PEERS = 9,
+    SETUP_STAGE_TEMPLATE = 10,
 };
 
 /* In the order in which a command goes through them; CGROUP comes first in the child,

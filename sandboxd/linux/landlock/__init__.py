@@ -22,19 +22,7 @@ from sandboxd.linux.landlock.access import (
 from sandboxd.linux.landlock.ruleset import Ruleset, RulesetSpec, add_path, build_ruleset
 
 __all__ = [
-    "FEATURES",
-    "NEWEST_KNOWN_ABI",
-    "Feature",
-    "Ruleset",
-    "RulesetSpec",
-    "access_dev",
-    "access_handled",
-    "access_read",
-    "access_write",
-    "add_path",
-    "build_ruleset",
-    "kernel_abi",
-    "layers",
-    "missing",
-    "on_file",
-]
+    "FEATURES", "NEWEST_KNOWN_ABI", "Feature", "Ruleset", "RulesetSpec", "access_dev",
+    "access_handled", "access_read", "access_write", "add_path", "build_ruleset", "kernel_abi",
+    "layers", "missing", "on_file",
+]  # fmt: skip

@@ -26,7 +26,7 @@ _MAKE = int(
     | FSAccess.MAKE_SYM
 )
 _REMOVE = int(FSAccess.REMOVE_DIR | FSAccess.REMOVE_FILE)
-# Handled and granted nowhere: a device node of one's own is the disk or the memory of the machine.
+# Handled and never granted: a new device node gives access to the machine's disk or memory.
 _MAKE_DEVICE = int(FSAccess.MAKE_CHAR | FSAccess.MAKE_BLOCK)
 _FILE = int(
     FSAccess.EXECUTE
@@ -50,12 +50,12 @@ def _known(abi: int) -> int:
 
 
 def access_handled(abi: int) -> int:
-    """What a ruleset takes away where no rule gives it back: all that the ABI knows."""
+    """The rights that a ruleset handles: all that the ABI knows."""
     return _known(abi)
 
 
 def access_read(abi: int) -> int:
-    """Read, list, execute. What the init grants on /proc: as root a write there is a way out."""
+    """Read, list, execute. Granted on /proc, where a write as root would be an escape."""
     return _READ & _known(abi)
 
 

@@ -1,8 +1,7 @@
 """Building a ruleset: the descriptor that the init applies to itself.
 
-It hides the kernel's structures and their growth by ABI. Rules are tied to inodes when they are
-made, so a path that is swapped afterwards widens nothing, and a ruleset made from host paths
-holds inside a sandbox where the same inodes are bound elsewhere.
+Rules are tied to inodes when they are made, so a path that is swapped afterwards widens nothing,
+and a ruleset made from host paths holds inside a sandbox where the same inodes are bound elsewhere.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import stat
 import sys
 from dataclasses import dataclass
 from errno import ENOSYS
-from types import TracebackType
 from typing import Self
 
 from sandboxd.linux.landlock import abi as features
@@ -76,7 +74,7 @@ class RulesetSpec:
 
 
 class Ruleset:
-    """An open ruleset, close-on-exec. Closing it takes nothing from those who applied it."""
+    """An open ruleset, close-on-exec. Processes stay confined after it is closed."""
 
     def __init__(self, fd: int, *, handled_fs: int, missing: tuple[str, ...]) -> None:
         self._fd = fd
@@ -96,19 +94,14 @@ class Ruleset:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 
 def build_ruleset(spec: RulesetSpec, abi: int) -> Ruleset:
     """Build with the rights of `abi` (that of the kernel, or a lower one).
 
-    FileNotFoundError names a path that vanished. Nothing stays open on failure.
+    FileNotFoundError names a path that was removed. Nothing stays open on failure.
     """
     known = min(abi, features.NEWEST_KNOWN_ABI)
     if known <= 0:
@@ -154,7 +147,7 @@ def add_path(ruleset: Ruleset, path: str | int, rights: int) -> None:
     """Grant `rights`, as far as the ruleset handles them, on a path and what lies below it."""
     if sys.platform != "linux":
         raise OSError("Landlock exists on Linux only")
-    # The caller resolved the path: a link that took its place since must not be followed.
+    # The caller resolved the path: a symlink that replaced it must not be followed.
     flags = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
     fd = path if isinstance(path, int) else os.open(path, flags)
     try:

@@ -15,7 +15,6 @@ from landlock.plumbing import (
     CREATE_RULESET_VERSION,
     SYSCALL_ADD_RULE,
     SYSCALL_CREATE_RULESET,
-    SYSCALL_RESTRICT_SELF,
     PathBeneathAttr,
 )
 
@@ -92,15 +91,5 @@ def _add_rule(ruleset: int, kind: int, attr: Any) -> None:
         ctypes.c_int(ruleset),
         ctypes.c_uint(kind),
         ctypes.byref(attr),
-        ctypes.c_uint32(0),
-    )
-
-
-def restrict_self(ruleset: int) -> None:
-    """Confine the calling thread for good. It must have no_new_privs or CAP_SYS_ADMIN."""
-    _call(
-        "landlock_restrict_self",
-        SYSCALL_RESTRICT_SELF,
-        ctypes.c_int(ruleset),
         ctypes.c_uint32(0),
     )

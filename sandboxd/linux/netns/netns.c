@@ -28,7 +28,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { WISHES_MAX = 4096, BACKLOG = 128, FAILED = 1 };
+enum { WISHES_MAX = 4096, BACKLOG = 128, FAILED = 1, RAW = 2 };
 
 enum wish_flag {
     WISH_ADD_ADDRESS = 1, /* the address is not one of the loopback device yet */
@@ -37,7 +37,7 @@ enum wish_flag {
 
 struct wish {
     uint8_t family; /* 4 or 6 */
-    uint8_t stream; /* 1: TCP, listening; 0: UDP */
+    uint8_t stream; /* 1: TCP, listening; 0: UDP; 2: raw, all packets of TCP */
     uint16_t port;
     uint32_t flags;
     uint8_t address[16];
@@ -98,7 +98,7 @@ static int add_address(const struct wish *wish)
     request.header.nlmsg_type = RTM_NEWADDR;
     request.address.ifa_family = wish->family == 4 ? AF_INET : AF_INET6;
     request.address.ifa_prefixlen = wish->family == 4 ? 32 : 128;
-    /* Usable at once: nobody else is on this wire who could have the same address. */
+    /* Usable at once: no other host on this link could have the same address. */
     request.address.ifa_flags = IFA_F_NODAD;
     request.address.ifa_index = if_nametoindex("lo");
     put_attribute(&request.header, IFA_LOCAL, wish->address, size);
@@ -108,7 +108,7 @@ static int add_address(const struct wish *wish)
 }
 
 /* Whether the loopback device is the only one in use: otherwise this is no sandbox's namespace, and
- * the route below would cut somebody off. */
+ * the route below would cut off its connections. */
 static int alone(void)
 {
     struct if_nameindex *all = if_nameindex();
@@ -168,6 +168,22 @@ static int bound(int fd, const struct wish *wish)
     return bind(fd, (struct sockaddr *)&v6, sizeof v6);
 }
 
+/* Sees the packets of connections that are attempted, and answers them: with an IP header of its own. */
+static int make_raw(int *made)
+{
+    int one = 1;
+    int fd = socket(AF_INET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, IPPROTO_TCP);
+    if (fd < 0)
+        return errno;
+    if (setsockopt(fd, IPPROTO_IP, IP_HDRINCL, &one, sizeof one) != 0) {
+        int error = errno;
+        close(fd);
+        return error;
+    }
+    *made = fd;
+    return 0;
+}
+
 static int make(const struct wish *wish, int *made)
 {
     int one = 1, error = 0;
@@ -177,6 +193,8 @@ static int make(const struct wish *wish, int *made)
         return route_all();
     if ((wish->flags & WISH_ADD_ADDRESS) && (error = add_address(wish)) != 0)
         return error;
+    if (wish->stream == RAW)
+        return make_raw(made);
     int fd = socket(family, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return errno;

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from errno import ENOSYS, EPERM
 
-from sandboxd.linux.seccomp.rules import Group
+from sandboxd.linux.seccomp.rules import RuleGroup
 
 
-def _deny(name: str, reason: str, calls: str) -> Group:
-    return Group(name, reason, tuple(calls.split()), EPERM)
+def _deny(name: str, reason: str, calls: str) -> RuleGroup:
+    return RuleGroup(name, reason, tuple(calls.split()), EPERM)
 
 
 IO_URING = _deny(
@@ -28,7 +28,7 @@ KEYRINGS = _deny(
     "add_key request_key keyctl",
 )
 
-DENIED: tuple[Group, ...] = (
+DENIED: tuple[RuleGroup, ...] = (
     _deny(
         "kernel modules",
         "code in the kernel",
@@ -88,7 +88,7 @@ DENIED: tuple[Group, ...] = (
         "lookup_dcookie nfsservctl uselib _sysctl sysfs ustat modify_ldt vm86 vm86old",
     ),
     _deny("module attributes", "changes the label that security modules see", "lsm_set_self_attr"),
-    Group(
+    RuleGroup(
         "clone3",
         "its flags lie behind a pointer where a filter cannot look; glibc, Go and Rust use clone "
         "when it answers ENOSYS",

@@ -1,7 +1,6 @@
 """FilterSpec → rules → the BPF program that the init loads.
 
-It hides libseccomp: nothing else knows how a program is assembled, and none of it runs on a
-request's path twice, since a program is compiled once for each spec.
+The only module that uses libseccomp to build a program. A program is compiled once for each spec.
 """
 
 from __future__ import annotations
@@ -14,14 +13,14 @@ from errno import ENOSYS
 from functools import cache
 from types import ModuleType
 
-from sandboxd.linux.seccomp import baseline, gates, namespaceless, strict
+from sandboxd.linux.seccomp import baseline, gates, library, namespaceless, set_id_files, strict
 from sandboxd.linux.seccomp.numbers import FUTURE_CALLS, NEW_CALLS
-from sandboxd.linux.seccomp.rules import ALLOW, KILL, Gate, Group, Rule
+from sandboxd.linux.seccomp.rules import ALLOW, KILL, ArgumentRule, RuleGroup, SyscallRule
 from sandboxd.linux.seccomp.sockets import socket_gates
 from sandboxd.linux.seccomp.spec import FilterSpec
 
-# seccomp_syscall_resolve_name's answer for a name that it has never heard of. Names that exist on
-# another architecture get other negative numbers, which libseccomp skips by itself.
+# What seccomp_syscall_resolve_name returns for an unknown name. Names that exist on another
+# architecture get other negative numbers, which libseccomp skips by itself.
 UNKNOWN_CALL = -1
 
 _libseccomp = threading.Lock()
@@ -34,7 +33,7 @@ def compile_filter(spec: FilterSpec) -> bytes | None:
     Entry for another architecture (int 0x80, x32, 32-bit arm) kills the process under every
     program: its numbers mean other calls, and a filter on `socket` alone would be passed by it.
     """
-    return None if spec.is_empty else assemble(rules_for(spec), default=default_answer(spec))
+    return None if spec.unconfined else assemble(rules_for(spec), default=default_answer(spec))
 
 
 def default_answer(spec: FilterSpec) -> int:
@@ -42,32 +41,32 @@ def default_answer(spec: FilterSpec) -> int:
     return KILL if spec.level == "strict" else ALLOW
 
 
-def rules_for(spec: FilterSpec) -> tuple[Rule, ...]:
+def rules_for(spec: FilterSpec) -> tuple[SyscallRule, ...]:
     """Every rule of the filter; those of one call are disjoint or give the same answer."""
-    calls: dict[str | int, tuple[Rule, ...]] = {}
+    calls: dict[str | int, tuple[SyscallRule, ...]] = {}
     for group in _groups(spec):
-        calls |= {call: (Rule(call, group.answer),) for call in group.calls}
+        calls |= {call: (SyscallRule(call, group.answer),) for call in group.calls}
     default = default_answer(spec)
     calls |= {gate.call: tuple(gate.rules(default=default)) for gate in _gates(spec)}
     for group in namespaceless.REFUSED if spec.no_namespaces else ():
-        calls |= {call: (Rule(call, group.answer),) for call in group.calls}
+        calls |= {call: (SyscallRule(call, group.answer),) for call in group.calls}
     if spec.level == "strict":
-        # A kernel newer than this list: its programs probe, and go on with what they had before.
-        calls |= {number: (Rule(number, ENOSYS),) for number in FUTURE_CALLS}
+        # Calls newer than this list: programs probe for them and fall back.
+        calls |= {number: (SyscallRule(number, ENOSYS),) for number in FUTURE_CALLS}
     return tuple(rule for rules in calls.values() for rule in rules if rule.answer != default)
 
 
-def _groups(spec: FilterSpec) -> tuple[Group, ...]:
+def _groups(spec: FilterSpec) -> tuple[RuleGroup, ...]:
     if spec.level == "strict":
         return strict.ALLOWED + strict.REFUSED
     if spec.level == "baseline":
-        return baseline.DENIED
-    # io_uring makes sockets without passing a filter.
-    return (baseline.IO_URING,)
+        return (*baseline.DENIED, set_id_files.OPENAT2)
+    # io_uring makes sockets and files without passing a filter.
+    return (baseline.IO_URING, set_id_files.OPENAT2)
 
 
-def _gates(spec: FilterSpec) -> tuple[Gate, ...]:
-    chosen = socket_gates(spec)
+def _gates(spec: FilterSpec) -> tuple[ArgumentRule, ...]:
+    chosen = socket_gates(spec) + set_id_files.GATES
     if spec.level != "inherit":
         chosen += (gates.CLONE, gates.UNSHARE, gates.IOCTL, gates.PERSONALITY)
     if spec.level == "baseline":
@@ -77,13 +76,11 @@ def _gates(spec: FilterSpec) -> tuple[Gate, ...]:
     return chosen
 
 
-def assemble(rules: Iterable[Rule], *, default: int, arch: int = 0) -> bytes:
+def assemble(rules: Iterable[SyscallRule], *, default: int, arch: int = 0) -> bytes:
     """Compile for `arch` (an AUDIT_ARCH number; 0: this machine's)."""
     if sys.platform != "linux":
         raise OSError("seccomp filters exist on Linux only")
-    # Imported late: it looks for libseccomp.so.2 by running ldconfig, and fails without it.
-    import pyseccomp
-
+    pyseccomp = library.pyseccomp()  # late: it fails where there is no libseccomp
     with _libseccomp:
         program = pyseccomp.SyscallFilter(_action(pyseccomp, default))
         program.set_attr(pyseccomp.Attr.ACT_BADARCH, pyseccomp.KILL_PROCESS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from errno import EPERM
 
-from sandboxd.linux.seccomp.rules import Gate, Match, int_is, int_outside
+from sandboxd.linux.seccomp.rules import ArgumentMatch, ArgumentRule, int_is, int_outside
 
 # CLONE_NEW*: mnt, cgroup, uts, ipc, user, pid, net.
 NEW_NAMESPACES = (
@@ -22,17 +22,17 @@ READ_IMPLIES_EXEC, MMAP_PAGE_ZERO = 0x0040_0000, 0x0010_0000
 QUERY_BIT = 0x8000_0000
 
 
-def _without_flags(call: str, reason: str, flags: tuple[int, ...]) -> Gate:
-    return Gate(
+def _without_flags(call: str, reason: str, flags: tuple[int, ...]) -> ArgumentRule:
+    return ArgumentRule(
         call,
         reason,
-        refuse=tuple((EPERM, (Match(0, flag, flag),)) for flag in flags),
-        allow=((Match(0, sum(flags), 0),),),
+        refuse=tuple((EPERM, (ArgumentMatch(0, flag, flag),)) for flag in flags),
+        allow=((ArgumentMatch(0, sum(flags), 0),),),
     )
 
 
-def _never(call: str, reason: str, arg: int, values: tuple[int, ...]) -> Gate:
-    return Gate(
+def _never(call: str, reason: str, arg: int, values: tuple[int, ...]) -> ArgumentRule:
+    return ArgumentRule(
         call,
         reason,
         refuse=tuple((EPERM, (int_is(arg, value),)) for value in values),
@@ -40,8 +40,8 @@ def _never(call: str, reason: str, arg: int, values: tuple[int, ...]) -> Gate:
     )
 
 
-def _only(call: str, reason: str, arg: int, value: int) -> Gate:
-    return Gate(
+def _only(call: str, reason: str, arg: int, value: int) -> ArgumentRule:
+    return ArgumentRule(
         call,
         reason,
         refuse=tuple((EPERM, (match,)) for match in int_outside(arg, {value})),
@@ -73,16 +73,17 @@ PTRACE = _never(
     (PTRACE_ATTACH, PTRACE_SEIZE),
 )
 
-PERSONALITY = Gate(
+PERSONALITY = ArgumentRule(
     "personality",
     "READ_IMPLIES_EXEC and MMAP_PAGE_ZERO undo memory protection; gdb's and SBCL's "
     "ADDR_NO_RANDOMIZE and setarch's linux32 stay",
     refuse=tuple(
-        (EPERM, (Match(0, QUERY_BIT | flag, flag),)) for flag in (READ_IMPLIES_EXEC, MMAP_PAGE_ZERO)
+        (EPERM, (ArgumentMatch(0, QUERY_BIT | flag, flag),))
+        for flag in (READ_IMPLIES_EXEC, MMAP_PAGE_ZERO)
     ),
     allow=(
-        (Match(0, QUERY_BIT, QUERY_BIT),),
-        (Match(0, QUERY_BIT | READ_IMPLIES_EXEC | MMAP_PAGE_ZERO, 0),),
+        (ArgumentMatch(0, QUERY_BIT, QUERY_BIT),),
+        (ArgumentMatch(0, QUERY_BIT | READ_IMPLIES_EXEC | MMAP_PAGE_ZERO, 0),),
     ),
 )
 
@@ -98,7 +99,7 @@ OTHER_PROCESSES = (
     _only("sched_setattr", _OTHERS, 0, 0),
     _only("sched_setparam", _OTHERS, 0, 0),
     _only("sched_setscheduler", _OTHERS, 0, 0),
-    Gate(
+    ArgumentRule(
         "setpriority",
         "PRIO_PGRP and PRIO_USER reach all processes of the user; " + _OTHERS,
         refuse=(
@@ -107,7 +108,7 @@ OTHER_PROCESSES = (
         ),
         allow=((int_is(0, 0), int_is(1, 0)),),
     ),
-    Gate(
+    ArgumentRule(
         "ioprio_set",
         "IOPRIO_WHO_PGRP and _USER reach all processes of the user; " + _OTHERS,
         refuse=(

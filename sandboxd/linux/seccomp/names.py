@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from functools import cache
 
-from sandboxd.linux.seccomp import strict
+from sandboxd.linux.seccomp import library, strict
 from sandboxd.linux.seccomp.numbers import NEW_CALLS
 
 
 @cache
 def call_name(number: int) -> str:
     """The name on this machine's architecture; the number in words for one without a name."""
-    # Imported late: it looks for libseccomp.so.2 by running ldconfig.
-    import pyseccomp
-
+    pyseccomp = library.pyseccomp()
     try:
         name = pyseccomp.resolve_syscall(pyseccomp.Arch.NATIVE, number)
     except (ValueError, OSError):

@@ -10,7 +10,7 @@ from errno import ENOSYS, EPERM
 
 from sandboxd.linux.seccomp.baseline import IO_URING, KEYRINGS
 from sandboxd.linux.seccomp.gates import CLONE, IOCTL, OTHER_PROCESSES, UNSHARE
-from sandboxd.linux.seccomp.rules import Gate, Group
+from sandboxd.linux.seccomp.rules import ArgumentRule, RuleGroup
 
 _SYSTEM_V = (
     "shmget", "shmat", "shmctl", "shmdt",
@@ -18,28 +18,28 @@ _SYSTEM_V = (
     "semget", "semop", "semtimedop", "semctl",
 )  # fmt: skip
 
-REFUSED: tuple[Group, ...] = (
+REFUSED: tuple[RuleGroup, ...] = (
     IO_URING,
     KEYRINGS,
-    Group(
+    RuleGroup(
         "System V objects",
         "shared memory, queues and semaphores of the user's other programs, found by number",
         _SYSTEM_V,
         EPERM,
     ),
-    Group(
+    RuleGroup(
         "message queues",
         "opened by name on a mount of the kernel's own, where Landlock has no rules",
         ("mq_open", "mq_unlink"),
         EPERM,
     ),
-    Group(
+    RuleGroup(
         "file handles",
         "opens a file by number, past every path",
         ("open_by_handle_at",),
         EPERM,
     ),
-    Group(
+    RuleGroup(
         "clone3",
         "could make a user namespace: its flags lie behind a pointer; clone is used instead",
         ("clone3",),
@@ -48,4 +48,4 @@ REFUSED: tuple[Group, ...] = (
 )
 
 # A nested user namespace would have capabilities; bubblewrap forbids it with --disable-userns.
-GATES: tuple[Gate, ...] = (*OTHER_PROCESSES, IOCTL, CLONE, UNSHARE)
+GATES: tuple[ArgumentRule, ...] = (*OTHER_PROCESSES, IOCTL, CLONE, UNSHARE)

@@ -1,9 +1,9 @@
 """The vocabulary of a filter: which answer a system call gets, on which arguments.
 
-It hides one decision: arguments are only ever compared as masked equality. The kernel takes an
-`int` argument from the low 32 bits of a register and ignores the rest, so a plain 64-bit
-comparison is passed by setting an upper bit, and garbage up there would refuse an honest call.
-What is not an equality ("any family but these") is spelled as disjoint blocks of values.
+Arguments are compared only as masked equality. The kernel takes an `int` argument from the low 32
+bits of a register and ignores the rest, so a plain 64-bit comparison could be bypassed by setting
+an upper bit, and garbage there would refuse a valid call. Other conditions ("any family but these")
+are written as disjoint blocks of values.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ KILL = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Match:
+class ArgumentMatch:
     """True for a call whose argument number `arg`, under `mask`, is `value`."""
 
     arg: int
@@ -28,16 +28,16 @@ class Match:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class SyscallRule:
     """`call` gets `answer` when every one of `matches` holds; without matches, always."""
 
     call: str | int
     answer: int
-    matches: tuple[Match, ...] = ()
+    matches: tuple[ArgumentMatch, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class RuleGroup:
     """Calls that share one answer, and the reason for it."""
 
     name: str
@@ -47,7 +47,7 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Gate:
+class ArgumentRule:
     """A call whose answer depends on its arguments.
 
     `refuse` and `allow` are disjoint and together cover every argument, so that the same gate
@@ -56,31 +56,31 @@ class Gate:
 
     call: str
     reason: str
-    refuse: tuple[tuple[int, tuple[Match, ...]], ...]
-    allow: tuple[tuple[Match, ...], ...] = field(default=())
+    refuse: tuple[tuple[int, tuple[ArgumentMatch, ...]], ...]
+    allow: tuple[tuple[ArgumentMatch, ...], ...] = field(default=())
 
-    def rules(self, *, default: int) -> Iterator[Rule]:
+    def rules(self, *, default: int) -> Iterator[SyscallRule]:
         for answer, matches in self.refuse:
-            yield Rule(self.call, answer, matches)
+            yield SyscallRule(self.call, answer, matches)
         if default != ALLOW:
             for matches in self.allow:
-                yield Rule(self.call, ALLOW, matches)
+                yield SyscallRule(self.call, ALLOW, matches)
 
 
-def int_is(arg: int, value: int) -> Match:
+def int_is(arg: int, value: int) -> ArgumentMatch:
     """An `int` argument equals `value`."""
-    return Match(arg, INT_MASK, value)
+    return ArgumentMatch(arg, INT_MASK, value)
 
 
-def int_outside(arg: int, values: Iterable[int], *, bits: int = 32) -> tuple[Match, ...]:
+def int_outside(arg: int, values: Iterable[int], *, bits: int = 32) -> tuple[ArgumentMatch, ...]:
     """Disjoint matches that together hold for every `bits` wide value not in `values`."""
     kept = frozenset(values)
     full = (1 << bits) - 1
 
-    def walk(prefix: int, depth: int) -> Iterator[Match]:
+    def walk(prefix: int, depth: int) -> Iterator[ArgumentMatch]:
         rest = bits - depth
         if not any(value >> rest == prefix for value in kept):
-            yield Match(arg, full >> rest << rest, prefix << rest)
+            yield ArgumentMatch(arg, full >> rest << rest, prefix << rest)
         elif rest:
             yield from walk(prefix << 1, depth + 1)
             yield from walk(prefix << 1 | 1, depth + 1)

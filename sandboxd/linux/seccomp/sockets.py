@@ -1,14 +1,14 @@
 """Which sockets can be made: the gates on socket() and socketpair().
 
 Families and protocols are compared, never addresses: those lie behind a pointer. What a socket of
-an allowed family can reach is the business of the network namespace and of Landlock.
+an allowed family can reach is decided by the network namespace and Landlock.
 """
 
 from __future__ import annotations
 
 from errno import EAFNOSUPPORT, EPERM, EPROTONOSUPPORT
 
-from sandboxd.linux.seccomp.rules import Gate, Match, int_is, int_outside
+from sandboxd.linux.seccomp.rules import ArgumentMatch, ArgumentRule, int_is, int_outside
 from sandboxd.linux.seccomp.spec import FilterSpec
 
 AF_UNIX, AF_INET, AF_INET6, AF_NETLINK = 1, 2, 10, 16
@@ -21,7 +21,7 @@ TYPE_BITS = 4
 TYPE_MASK = (1 << TYPE_BITS) - 1
 SOCK_DGRAM, SOCK_RAW, SOCK_PACKET = 2, 3, 10
 
-Case = tuple[Match, ...]
+Case = tuple[ArgumentMatch, ...]
 Refusal = tuple[int, Case]
 
 REASON = (
@@ -34,15 +34,15 @@ PAIR_REASON = (
 )
 
 
-def socket_gates(spec: FilterSpec) -> tuple[Gate, ...]:
+def socket_gates(spec: FilterSpec) -> tuple[ArgumentRule, ...]:
     return _socket(spec), _socketpair(spec)
 
 
-def _kind(kind: int) -> Match:
-    return Match(TYPE, TYPE_MASK, kind)
+def _kind(kind: int) -> ArgumentMatch:
+    return ArgumentMatch(TYPE, TYPE_MASK, kind)
 
 
-def _socket(spec: FilterSpec) -> Gate:
+def _socket(spec: FilterSpec) -> ArgumentRule:
     refuse: list[Refusal] = []
     allow: list[Case] = []
     for refused, cases in (
@@ -54,7 +54,7 @@ def _socket(spec: FilterSpec) -> Gate:
     ):
         refuse += refused
         allow += cases
-    return Gate("socket", REASON, tuple(refuse), tuple(allow))
+    return ArgumentRule("socket", REASON, tuple(refuse), tuple(allow))
 
 
 def _unix(spec: FilterSpec) -> tuple[list[Refusal], list[Case]]:
@@ -66,7 +66,7 @@ def _unix(spec: FilterSpec) -> tuple[list[Refusal], list[Case]]:
 def _inet(spec: FilterSpec, family: int) -> tuple[list[Refusal], list[Case]]:
     domain = int_is(DOMAIN, family)
     if spec.deny_inet:
-        return [(EPERM, (domain,))], []
+        return ([], [(domain,)]) if spec.inet_refused_by_init else ([(EPERM, (domain,))], [])
     if family != AF_INET:
         return [], [(domain,)]
     # The kernel turns (AF_INET, SOCK_PACKET) into AF_PACKET.
@@ -97,7 +97,7 @@ def _other_families(spec: FilterSpec) -> tuple[list[Refusal], list[Case]]:
     return [(EAFNOSUPPORT, match) for match in others], []
 
 
-def _socketpair(spec: FilterSpec) -> Gate:
+def _socketpair(spec: FilterSpec) -> ArgumentRule:
     unix = int_is(DOMAIN, AF_UNIX)
     refuse: list[Refusal] = [(EPERM, (match,)) for match in int_outside(DOMAIN, {AF_UNIX})]
     allow: list[Case] = [(unix,)]
@@ -107,4 +107,4 @@ def _socketpair(spec: FilterSpec) -> Gate:
         kinds = (SOCK_DGRAM, SOCK_RAW)
         refuse += [(EPERM, (_kind(kind),)) for kind in kinds]
         allow = [(unix, match) for match in int_outside(TYPE, kinds, bits=TYPE_BITS)]
-    return Gate("socketpair", PAIR_REASON, tuple(refuse), tuple(allow))
+    return ArgumentRule("socketpair", PAIR_REASON, tuple(refuse), tuple(allow))

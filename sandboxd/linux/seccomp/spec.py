@@ -1,4 +1,4 @@
-"""What a caller says about the filter that it wants; the key under which programs are cached."""
+"""The description of a filter; the key under which compiled programs are cached."""
 
 from __future__ import annotations
 
@@ -20,15 +20,14 @@ class FilterSpec:
         are in reach: what Landlock does not cover is refused here.
     deny_inet: network is denied and there is no network namespace to do it: no socket but
         AF_UNIX can be made.
+    inet_refused_by_init: with deny_inet, the filter that the init has loaded refuses Internet
+        sockets (NO_INET in its setup), and reports them.
+    unconfined: no filter at all, for commands that run without a sandbox.
     """
 
     level: Level
     restrict_families: bool
     no_namespaces: bool = False
     deny_inet: bool = False
-
-    @property
-    def is_empty(self) -> bool:
-        """Nothing to load: the command keeps the system calls that the daemon has."""
-        flags = self.restrict_families or self.no_namespaces or self.deny_inet
-        return self.level == "inherit" and not flags
+    unconfined: bool = False
+    inet_refused_by_init: bool = False

@@ -13,18 +13,19 @@ from __future__ import annotations
 
 from errno import ENOSYS, EPERM
 
-from sandboxd.linux.seccomp.rules import ALLOW, Group
+from sandboxd.linux.seccomp.rules import ALLOW, RuleGroup
+from sandboxd.linux.seccomp.set_id_files import OPENAT2
 
 
-def _allow(name: str, reason: str, calls: str) -> Group:
-    return Group(name, reason, tuple(calls.split()), ALLOW)
+def _allow(name: str, reason: str, calls: str) -> RuleGroup:
+    return RuleGroup(name, reason, tuple(calls.split()), ALLOW)
 
 
-def _refuse(name: str, reason: str, calls: str, answer: int) -> Group:
-    return Group(name, reason, tuple(calls.split()), answer)
+def _refuse(name: str, reason: str, calls: str, answer: int) -> RuleGroup:
+    return RuleGroup(name, reason, tuple(calls.split()), answer)
 
 
-ALLOWED: tuple[Group, ...] = (
+ALLOWED: tuple[RuleGroup, ...] = (
     _allow(
         "file contents",
         "every program; splice, tee and copy_file_range: cp, cat, tar, go's io.Copy",
@@ -35,16 +36,16 @@ ALLOWED: tuple[Group, ...] = (
     _allow(
         "names and folders",
         "every program; what a name leads to is for the mounts and Landlock to decide. "
-        "mknod: named pipes (devices need a capability)",
-        "open openat openat2 creat close close_range access faccessat faccessat2 stat fstat "
+        "open, mknod and their kind are gated by mode (set_id_files)",
+        "close close_range access faccessat faccessat2 stat fstat "
         "lstat newfstatat statx readlink readlinkat getdents getdents64 getcwd chdir fchdir "
         "mkdir mkdirat rmdir rename renameat renameat2 link linkat unlink unlinkat symlink "
-        "symlinkat mknod mknodat statfs fstatfs umask",
+        "symlinkat statfs fstatfs umask",
     ),
     _allow(
         "attributes",
-        "tar, cp -a, git, make: modes, owners, times, extended attributes",
-        "chmod fchmod fchmodat fchmodat2 chown fchown lchown fchownat utime utimes futimesat "
+        "tar, cp -a, git, make: owners, times, extended attributes; chmod is gated (set_id_files)",
+        "chown fchown lchown fchownat utime utimes futimesat "
         "utimensat setxattr lsetxattr fsetxattr setxattrat getxattr lgetxattr fgetxattr "
         "getxattrat listxattr llistxattr flistxattr listxattrat removexattr lremovexattr "
         "fremovexattr removexattrat file_getattr file_setattr",
@@ -145,7 +146,7 @@ ALLOWED: tuple[Group, ...] = (
     ),
 )
 
-REFUSED: tuple[Group, ...] = (
+REFUSED: tuple[RuleGroup, ...] = (
     _refuse(
         "clone3",
         "its flags lie behind a pointer where a filter cannot look; glibc, Go and Rust use clone "
@@ -159,6 +160,7 @@ REFUSED: tuple[Group, ...] = (
         "io_uring_setup io_uring_enter io_uring_register",
         ENOSYS,
     ),
+    OPENAT2,
     _refuse(
         "newer than the program needs",
         "util-linux, coreutils and systemd's library ask, and read /proc instead; "

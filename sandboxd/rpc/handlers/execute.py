@@ -2,45 +2,117 @@
 
 from __future__ import annotations
 
-from sandboxd.denials import Asked
+import posixpath
+from contextlib import suppress
+from dataclasses import replace
+
+from sandboxd.denials import ExplainRequest
+from sandboxd.platform.current import commands, files
+from sandboxd.policy.narrowing import narrow
 from sandboxd.policy.plan import Plan
-from sandboxd.policy.resolve import moved
-from sandboxd.rpc.call import Call
-from sandboxd.rpc.dispatch import Later
-from sandboxd.rpc.notices import ClientListener
-from sandboxd.rpc.passed import passed
-from sandboxd.rpc.wishes import wish_of
-from sandboxd.sandbox import PtyRequest
-from sandboxd.supervisor.pipes import Passed
-from sandboxd.supervisor.request import NOTHING_PASSED, ExecuteRequest
-from sandboxd.supervisor.text import decode_base64
-from sandboxd_proto.errors import InvalidParams, NotFound, PolicyNotSupported
+from sandboxd.policy.plan_cache import has_many_paths
+from sandboxd.policy.request import PolicyRequest
+from sandboxd.policy.resolve import move_to
+from sandboxd.rpc.dispatch import Again, Later
+from sandboxd.rpc.fd_passing import check_passed
+from sandboxd.rpc.following import follow
+from sandboxd.rpc.handlers.admitting import (
+    find_sandbox,
+    hold_and_run,
+    hold_detached,
+    judged,
+    widened,
+    with_session_defaults,
+    within_budget,
+)
+from sandboxd.rpc.handlers.mount_answers import wait_for_plan, wait_for_sandbox
+from sandboxd.rpc.notifications import ClientListener
+from sandboxd.rpc.policy_request import policy_request_of
+from sandboxd.rpc.request_context import RequestContext
+from sandboxd.supervisor.approvals.admission import Judged
+from sandboxd.supervisor.execution.execution import Execution
+from sandboxd.supervisor.execution.output_log import OutputLog
+from sandboxd.supervisor.execution.stdio.output import CAPTURE_LIMIT, WHOLE_HEAD, Capture
+from sandboxd.supervisor.execution.stdio.pipes import Passed
+from sandboxd.supervisor.execution.stdio.text import decode_base64
+from sandboxd.supervisor.hanging_mount_checks import Wait
+from sandboxd.supervisor.request import NOTHING_PASSED, ExecuteRequest, OutputListener
+from sandboxd.supervisor.sandboxes.persistent import PersistentSandbox
+from sandboxd.supervisor.sessions.session import Session
+from sandboxd.types import PtyRequest
+from sandboxd_proto.errors import (
+    ApprovalDenied,
+    BudgetExceeded,
+    CeilingExceeded,
+    InvalidParams,
+    PathDenied,
+    PolicyNotSupported,
+    SandboxdError,
+)
 from sandboxd_proto.manifest import manifest_to_dict
-from sandboxd_proto.messages.execute import Base64Data, Detached, ExecuteParams
+from sandboxd_proto.messages.execute import Base64Data, CaptureParams, Detached, ExecuteParams
+from sandboxd_proto.messages.session import OnDenial
 
-MAX_ARGUMENT = 128 * 1024 - 1  # the kernel's MAX_ARG_STRLEN
+# Refusals that are recorded; malformed requests are not.
+RECORDED = (ApprovalDenied, BudgetExceeded, CeilingExceeded, PathDenied, PolicyNotSupported)
 
 
-def execute(call: Call, params: ExecuteParams) -> Later | Detached:
+def execute(call: RequestContext, params: ExecuteParams) -> Later | Detached | Again:
     """Returns when the execution has its id: the client's next message may use it."""
     supervisor = call.service.supervisor
-    request = _request(call, params)
+    wait = _wait_for_plan(call, params)
+    if wait is not None:
+        return Again(wait)
     try:
-        execution = supervisor.accept(request)
-    except BaseException:
-        request.passed.close()
+        request, found = _request(call, params)
+    except RECORDED as error:
+        _record_refusal(call, params, error)
         raise
+    try:
+        request = within_budget(call, request)
+        execution = supervisor.accept(request)
+    except BaseException as error:
+        request.passed.close()
+        if isinstance(error, RECORDED):
+            _record_refusal(call, params, error)
+        raise
+    supervisor.join_session(execution)
+    if not params.detach:
+        call.runs(execution)
+    if params.detach and params.stream:
+        _follow(call, execution)
+    if found.decision == "ask" or (request.session and request.session.widenings):
+        return _hold(call, params, execution, found)
+    supervisor.start_clock(execution)
     if params.detach:
         supervisor.detach(execution)
         return Detached(execution_id=execution.id)
-    call.runs(execution)
     supervisor.begin(execution)
     return Later(lambda: supervisor.perform(execution))
 
 
-def _request(call: Call, params: ExecuteParams) -> ExecuteRequest:
+def _record_refusal(call: RequestContext, params: ExecuteParams, error: SandboxdError) -> None:
+    with suppress(SandboxdError):
+        session = call.session(params.session).id
+        given = params.manifest.env if params.manifest is not None else None
+        env = list(given.items()) if isinstance(given, dict) else list(given or ())
+        call.service.admission.recorder.refused(session, call.requester, params.argv, env, error)
+
+
+def _hold(
+    call: RequestContext, params: ExecuteParams, execution: Execution, found: Judged
+) -> Later:
+    """Wait for the decision before anything starts; a detached request is answered at once."""
+    wait_secs = params.approval_wait_secs
+    if not params.detach:
+        return Later(lambda: hold_and_run(call, execution, found, wait_secs))
+    return Later(lambda: hold_detached(call, execution, found))
+
+
+def _request(call: RequestContext, params: ExecuteParams) -> tuple[ExecuteRequest, Judged]:
+    """The request, and how it was judged."""
     received = call.descriptors() if params.fds is not None else ()
-    taken = passed(params.fds, received) if params.fds is not None else NOTHING_PASSED
+    taken = check_passed(params.fds, received) if params.fds is not None else NOTHING_PASSED
     try:
         return _checked(call, params, taken)
     except BaseException:
@@ -48,60 +120,145 @@ def _request(call: Call, params: ExecuteParams) -> ExecuteRequest:
         raise
 
 
-def _checked(call: Call, params: ExecuteParams, taken: Passed) -> ExecuteRequest:
+def _checked(
+    call: RequestContext, params: ExecuteParams, taken: Passed
+) -> tuple[ExecuteRequest, Judged]:
     _check_argv(params.argv)
-    _check_later(params)
-    plan = _plan(call, params)
-    _check_passed(params, plan)
-    return ExecuteRequest(
+    if params.approval_wait_secs is not None and not 0 <= params.approval_wait_secs <= 86400:
+        raise InvalidParams("approval_wait_secs must be 0 to 86400", field="approval_wait_secs")
+    session = call.session(params.session)
+    sent, wish, place = _plan(call, params, session)
+    _check_passed(params)
+    found = judged(call, session, sent, place.session if place is not None else None)
+    plan = sent
+    grants: tuple[str, ...] = ()
+    if wish is not None:
+        plan, wish, grants = widened(call, session, wish, sent)
+        tmps = call.service.admission.sessions.tmps
+        if session.tmp is not None and tmps is not None:
+            plan = tmps.plan_with(session, plan)
+    on_denial = params.on_denial or session.on_denial
+    request = ExecuteRequest(
         argv=tuple(params.argv),
         plan=plan,
         owner=call.connection,
         stdin=_stdin(params),
         stdin_open=params.stdin_open,
-        capture=not params.stream if params.capture is None else params.capture,
+        capture=_capture(params),
+        merge=params.stderr == "stdout",
         pty=_pty(params),
         detach=params.detach,
-        listener=ClientListener(call.connection.channel) if params.stream else None,
+        listener=_listener(call, params, on_denial),
         execution_id=params.execution_id,
-        sandbox=params.sandbox,
+        sandbox=place.id if place is not None else None,
         passed=taken,
         explain=_asked(params, plan) if params.explain else None,
+        session=session,
+        client=call.requester,
+        grants=grants,
+        on_denial=on_denial,
+        wish=wish,
+        sent=sent,
+        effect=found.effect,
+        had_fds=params.fds is not None,
     )
+    if plan.sandbox.network.kind == "allow_hosts":
+        request = replace(request, ask_egress=call.service.egress_questions.asker(request))
+    return request, found
 
 
-def _asked(params: ExecuteParams, plan: Plan) -> Asked:
+def _wait_for_plan(call: RequestContext, params: ExecuteParams) -> Wait | None:
+    mounts = call.service.supervisor.mounts
+    if mounts.none and (params.manifest is None or not has_many_paths(params.manifest)):
+        return None
+    if params.sandbox is not None:
+        return wait_for_sandbox(call, params.sandbox)
+    return wait_for_plan(call, _wish(call, params, call.session(params.session)))
+
+
+def _listener(
+    call: RequestContext, params: ExecuteParams, on_denial: OnDenial
+) -> OutputListener | None:
+    """A detached execution keeps the end of its output for clients that attach."""
+    if params.detach:
+        return OutputLog()
+    if not params.stream:
+        return None
+    connection = call.connection
+    attempt = 1 if on_denial == "retry" else None
+    return ClientListener(connection.channel, connection.notify, attempt)
+
+
+def _follow(call: RequestContext, execution: Execution) -> None:
+    """Stream a detached execution to the connection that started it, if it asked for that."""
+    output, send = execution.request.listener, call.connection.send_notice
+    if isinstance(output, OutputLog):
+        call.connection.follow(lambda: follow(output, {}, send))
+
+
+def _capture(params: ExecuteParams) -> Capture | None:
+    given = params.capture
+    if isinstance(given, CaptureParams):
+        if not 0 <= given.bytes <= CAPTURE_LIMIT:
+            raise InvalidParams(
+                f"capture.bytes must be 0 to {CAPTURE_LIMIT}", field="capture.bytes"
+            )
+        return Capture(given.bytes, given.keep)
+    wanted = not params.stream if given is None else given
+    return WHOLE_HEAD if wanted else None
+
+
+def _asked(params: ExecuteParams, plan: Plan) -> ExplainRequest:
     manifest = manifest_to_dict(params.manifest) if params.manifest is not None else {}
-    return Asked(manifest, plan.preset, plan.workspace)
+    return ExplainRequest(manifest, plan.preset, plan.workspace)
 
 
-def _plan(call: Call, params: ExecuteParams) -> Plan:
+def _plan(
+    call: RequestContext, params: ExecuteParams, session: Session
+) -> tuple[Plan, PolicyRequest | None, PersistentSandbox | None]:
+    """The plan, and the request that it came from or the sandbox that it belongs to."""
     if params.sandbox is None:
-        return call.service.plans.plan_for(wish_of(params))
-    for field in ("manifest", "preset", "workspace", "backend"):
+        wish = _wish(call, params, session)
+        return call.service.plans.plan_for(wish), wish, None
+    for field in ("preset", "workspace", "backend"):
         if getattr(params, field) is not None:
             raise InvalidParams(
                 f"a command in an existing sandbox has no {field} of its own", field=field,
                 remedy="give it to sandbox/create",
             )  # fmt: skip
-    found = call.service.supervisor.sandboxes.find(params.sandbox).plan
-    return moved(found, params.cwd) if params.cwd is not None else found
+    place = find_sandbox(call, params.sandbox)
+    plan = place.plan if params.manifest is None else narrow(place.plan, params.manifest)
+    if params.cwd is not None:
+        plan = move_to(plan, absolute_cwd(params.cwd, plan.workspace))
+    return plan, None, place
 
 
-def _check_passed(params: ExecuteParams, plan: Plan) -> None:
+def _wish(call: RequestContext, params: ExecuteParams, session: Session) -> PolicyRequest:
+    wish = with_session_defaults(call, session, policy_request_of(params))
+    if wish.cwd is None:
+        return wish
+    return replace(wish, cwd=absolute_cwd(wish.cwd, wish.workspace))
+
+
+def absolute_cwd(cwd: str, workspace: str | None) -> str:
+    """A relative one is relative to the workspace."""
+    if not cwd or files.spelling_problem(cwd) is None:
+        return cwd
+    if workspace is None:
+        raise InvalidParams(
+            f"the working directory {cwd!r} is relative, and there is no workspace", field="cwd",
+            remedy="give an absolute path",
+        )  # fmt: skip
+    return posixpath.normpath(posixpath.join(files.internal(workspace), files.internal(cwd)))
+
+
+def _check_passed(params: ExecuteParams) -> None:
     if params.fds is None:
         return
     if params.pty is not None:
         raise InvalidParams("fds and pty exclude each other", field="fds")
     if params.fds.stdin is not None and (params.stdin is not None or params.stdin_open):
         raise InvalidParams("fds.stdin and stdin exclude each other", field="fds.stdin")
-    if plan.limits.output_bytes is not None and (
-        params.fds.stdout is not None or params.fds.stderr is not None
-    ):
-        raise PolicyNotSupported(
-            "output that goes to a passed descriptor cannot be counted", field="max_output_bytes",
-            remedy="leave out fds or max_output_bytes",
-        )  # fmt: skip
 
 
 def _check_argv(argv: list[str]) -> None:
@@ -112,17 +269,9 @@ def _check_argv(argv: list[str]) -> None:
     for index, argument in enumerate(argv):
         if "\0" in argument:
             raise InvalidParams("an argument has NUL in it", field=f"argv[{index}]")
-        if len(argument.encode()) > MAX_ARGUMENT:
-            raise InvalidParams(
-                f"an argument is longer than {MAX_ARGUMENT} bytes, the kernel's limit",
-                field=f"argv[{index}]", remedy="pass it through stdin or a file",
-            )  # fmt: skip
-
-
-def _check_later(params: ExecuteParams) -> None:
-    """What the contract names and this daemon does not serve is refused, never ignored."""
-    if params.session is not None:
-        raise NotFound(f"there is no session {params.session!r}", field="session")
+    problem = commands.too_long(argv)
+    if problem is not None:
+        raise InvalidParams(problem[1], field=problem[0], remedy="pass it through stdin or a file")
 
 
 def _stdin(params: ExecuteParams) -> bytes:
@@ -135,7 +284,7 @@ def _pty(params: ExecuteParams) -> PtyRequest | None:
     if params.pty is None:
         return None
     check_size(params.pty.rows, params.pty.cols, "pty.")
-    return PtyRequest(params.pty.rows, params.pty.cols)
+    return PtyRequest(params.pty.rows, params.pty.cols, params.pty.echo)
 
 
 def check_size(rows: int, cols: int, prefix: str = "") -> None:

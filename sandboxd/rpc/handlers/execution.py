@@ -1,86 +1,89 @@
-"""`execution/*`: talk to a command while it runs."""
+"""`execution/*`: control a command while it runs."""
 
 from __future__ import annotations
 
-import signal as signals
+import math
 
-from sandboxd.rpc.call import Call
+import anyio
+
+from sandboxd.platform.current import commands
 from sandboxd.rpc.dispatch import later
+from sandboxd.rpc.following import follow
 from sandboxd.rpc.handlers.execute import check_size
-from sandboxd.supervisor.execution import Execution
-from sandboxd.supervisor.text import decode_base64
+from sandboxd.rpc.request_context import RequestContext
+from sandboxd.supervisor.execution.execution import Execution
+from sandboxd.supervisor.execution.output_log import OutputLog
+from sandboxd.supervisor.execution.stdio.text import decode_base64
 from sandboxd_proto.errors import InternalError, InvalidParams
-from sandboxd_proto.messages.execute import ExecuteResult
+from sandboxd_proto.messages.execute import ExecuteResult, StreamName
 from sandboxd_proto.messages.execution import (
+    Attached,
+    AttachParams,
     ExecutionInfo,
     ExecutionList,
     ExecutionRef,
+    ExecutionStatus,
     NoParams,
     Nothing,
     ResizeParams,
     SignalParams,
+    WaitParams,
     WriteParams,
 )
 
 NOTHING = Nothing()
-_BY_NAME = {s.name: s.value for s in signals.Signals}
 
 
-def _find(call: Call, execution_id: str) -> Execution:
-    return call.service.supervisor.executions.find(execution_id, call.connection)
+def _find(call: RequestContext, execution_id: str) -> Execution:
+    return call.service.supervisor.executions.find(execution_id, call.reader)
 
 
 @later
-async def write(call: Call, params: WriteParams) -> Nothing:
+async def write(call: RequestContext, params: WriteParams) -> Nothing:
     if (params.data is None) == (params.base64 is None):
         raise InvalidParams("give either data or base64", field="data")
     if params.base64 is not None:
         data = decode_base64(params.base64, "base64")
     else:
         data = (params.data or "").encode()
-    await _find(call, params.execution_id).write(data)
+    await _find(call, params.execution_id).control.write(data)
     return NOTHING
 
 
 @later
-async def close_stdin(call: Call, params: ExecutionRef) -> Nothing:
-    await _find(call, params.execution_id).close_stdin()
+async def close_stdin(call: RequestContext, params: ExecutionRef) -> Nothing:
+    await _find(call, params.execution_id).control.close_stdin()
     return NOTHING
 
 
-def signal(call: Call, params: SignalParams) -> Nothing:
+def signal(call: RequestContext, params: SignalParams) -> Nothing:
     number = _number(params.signal)
-    _find(call, params.execution_id).send_signal(number)
+    _find(call, params.execution_id).control.send_signal(number)
     return NOTHING
 
 
 def _number(given: int | str) -> int:
-    if isinstance(given, str):
-        name = given.upper()
-        found = _BY_NAME.get(name) or _BY_NAME.get(f"SIG{name}")
-        if found is None:
-            raise InvalidParams(
-                f"there is no signal {given!r}", field="signal", remedy='for example "SIGINT" or 2'
-            )
-        return found
-    if not 0 < given <= 64:
-        raise InvalidParams("a signal is a number from 1 to 64, or a name", field="signal")
-    return given
+    found = commands.signal_number(given)
+    if found is None:
+        raise InvalidParams(
+            f"there is no signal {given!r}", field="signal", remedy=commands.SIGNALS_HELP
+        )
+    return found
 
 
-def resize(call: Call, params: ResizeParams) -> Nothing:
+def resize(call: RequestContext, params: ResizeParams) -> Nothing:
     check_size(params.rows, params.cols)
-    _find(call, params.execution_id).resize(params.rows, params.cols)
+    _find(call, params.execution_id).control.resize(params.rows, params.cols)
     return NOTHING
 
 
-def cancel(call: Call, params: ExecutionRef) -> Nothing:
+def cancel(call: RequestContext, params: ExecutionRef) -> Nothing:
     _find(call, params.execution_id).cancel()
     return NOTHING
 
 
-def list_(call: Call, params: NoParams) -> ExecutionList:
-    usable = call.service.supervisor.executions.usable(call.connection)
+def list_(call: RequestContext, params: NoParams) -> ExecutionList:
+    usable = call.service.supervisor.executions.usable(call.reader)
     return ExecutionList(
         executions=[
             ExecutionInfo(
@@ -90,6 +93,7 @@ def list_(call: Call, params: NoParams) -> ExecutionList:
                 started_ms=round(e.started_at * 1000, 3),
                 sandbox=e.sandbox_id,
                 detached=e.request.detach,
+                state=e.state,
             )
             for e in usable
         ]
@@ -97,12 +101,63 @@ def list_(call: Call, params: NoParams) -> ExecutionList:
 
 
 @later
-async def wait(call: Call, params: ExecutionRef) -> ExecuteResult:
+async def wait(call: RequestContext, params: WaitParams) -> ExecuteResult | ExecutionStatus:
     executions = call.service.supervisor.executions
-    execution = executions.find_or_ended(params.execution_id, call.connection)
-    await execution.finished()
+    execution = executions.find_or_ended(params.execution_id, call.reader)
+    limit_s = params.timeout_secs
+    if limit_s is not None and not 0 <= limit_s < math.inf:
+        raise InvalidParams("timeout_secs must not be negative", field="timeout_secs")
+    with anyio.move_on_after(limit_s):
+        await execution.finished()
+        return _result(execution)
+    return ExecutionStatus(state=execution.state)
+
+
+def _result(execution: Execution) -> ExecuteResult:
     if execution.error is not None:
         raise execution.error
     if execution.result is None:
         raise InternalError("the execution ended without a result")
     return execution.result
+
+
+def status(call: RequestContext, params: ExecutionRef) -> ExecutionStatus:
+    executions = call.service.supervisor.executions
+    execution = executions.find_or_ended(params.execution_id, call.reader)
+    request = execution.request
+    return ExecutionStatus(
+        state=execution.state,
+        result=_result(execution) if execution.state == "ended" else None,
+        pty=request.pty is not None,
+        stdin_open=request.stdin_open or request.pty is not None,
+    )
+
+
+def attach(call: RequestContext, params: AttachParams) -> Attached:
+    executions = call.service.supervisor.executions
+    execution = executions.find_or_ended(params.execution_id, call.reader)
+    request = execution.request
+    output = request.listener
+    if not isinstance(output, OutputLog):
+        raise InvalidParams(
+            "only a detached execution can be attached to", field="execution_id",
+            remedy='start it with "detach": true',
+        )  # fmt: skip
+    takes_input = request.stdin_open or request.pty is not None
+    if params.stdin and not takes_input:
+        raise InvalidParams(
+            "the stdin of this execution was not left open", field="stdin",
+            remedy='start it with "stdin_open": true',
+        )  # fmt: skip
+    after: dict[StreamName, int] = {"stdout": -1, "stderr": -1}
+    if params.after is not None:
+        after = {"stdout": max(params.after.stdout, -1), "stderr": max(params.after.stderr, -1)}
+    send = call.connection.send_notice
+    call.connection.follow(lambda: follow(output, after, send))
+    return Attached(
+        state=execution.state,
+        gap=any(output.lacks(stream, seq) for stream, seq in after.items()),
+        pty=request.pty is not None,
+        stdin_open=takes_input,
+        next_seq={stream: output.next_seq(stream) for stream in after},
+    )

@@ -2,45 +2,152 @@
 
 from __future__ import annotations
 
-from sandboxd.rpc.call import Call
+from typing import Any
+
+import msgspec
+
+from sandboxd.progress import Tell
 from sandboxd.rpc.dispatch import later
+from sandboxd.rpc.handlers.admitting import (
+    approve,
+    find_sandbox,
+    hold_sandbox,
+    judged,
+    may_see,
+    widened,
+    with_session_defaults,
+)
 from sandboxd.rpc.handlers.execution import NOTHING
-from sandboxd.rpc.wishes import wish_of
-from sandboxd_proto.errors import NotFound
+from sandboxd.rpc.handlers.mount_answers import plan_answers
+from sandboxd.rpc.policy_request import policy_request_of
+from sandboxd.rpc.request_context import RequestContext
+from sandboxd.supervisor.approvals.display import escape_hidden
+from sandboxd.supervisor.sandboxes.persistent import PersistentSandbox, Place, new_id
+from sandboxd.supervisor.sessions.modes import decide
+from sandboxd_proto.errors import ApprovalDenied, SandboxdError
 from sandboxd_proto.messages.execution import NoParams, Nothing
+from sandboxd_proto.messages.notifications import Progress
 from sandboxd_proto.messages.sandbox import (
+    Forwarded,
+    ForwardParams,
     SandboxCreated,
     SandboxCreateParams,
+    SandboxDetails,
     SandboxInfo,
     SandboxList,
     SandboxRef,
+    UnforwardParams,
 )
 
 
 @later
-async def create(call: Call, params: SandboxCreateParams) -> SandboxCreated:
-    if params.session is not None:
-        raise NotFound(f"there is no session {params.session!r}", field="session")
-    plan = call.service.plans.plan_for(wish_of(params))
-    made = await call.service.supervisor.create_sandbox(plan, params.idle_secs)
-    return SandboxCreated(sandbox=made.id)
+async def create(call: RequestContext, params: SandboxCreateParams) -> SandboxCreated:
+    session = call.session(params.session)
+    wish = with_session_defaults(call, session, policy_request_of(params))
+    await plan_answers(call, wish)
+    sent = call.service.plans.plan_for(wish)
+    supervisor, sessions = call.service.supervisor, call.service.admission.sessions
+    supervisor.sandboxes.check_name(params.name)
+    found = judged(call, session, sent)
+    approval = None
+    if found.decision == "ask":
+        approval = await hold_sandbox(call, session, sent, found, params.approval_wait_secs)
+        session = call.session(params.session)  # it may have been closed while it waited
+    plan, _, _ = widened(call, session, wish, sent)
+    if params.scope != "user" and sessions.tmps is not None:
+        # A sandbox that outlives its session has its own /tmp.
+        plan = sessions.tmps.plan_with(session, plan)
+    place = Place(params.scope, params.name, call.connection, new_id())
+    tell = _teller(call, place)
+    made = await supervisor.create_sandbox(plan, params.idle_secs, session, place, tell)
+    return SandboxCreated(
+        sandbox=made.id, name=made.name, backend=made.backend.name, workspace=plan.workspace,
+        approval=approval,
+    )  # fmt: skip
 
 
-def list_(call: Call, params: NoParams) -> SandboxList:
+def _teller(call: RequestContext, place: Place) -> Tell:
+    """By its name where it has one: the id is not known to the client yet."""
+
+    def tell(phase: str, done: int, total: int | None) -> None:
+        sandbox = place.name or place.id or msgspec.UNSET
+        params = Progress(sandbox=sandbox, phase=phase, done=done, total=total)
+        call.connection.notify("execution/progress", params)
+
+    return tell
+
+
+def list_(call: RequestContext, params: NoParams) -> SandboxList:
+    found = call.service.supervisor.sandboxes.all()
     return SandboxList(
-        sandboxes=[
-            SandboxInfo(
-                sandbox=found.id,
-                backend=found.backend.name,
-                created_ms=round(found.created_at * 1000, 3),
-                executions=found.running,
-            )
-            for found in call.service.supervisor.sandboxes.all()
-        ]
+        sandboxes=[SandboxInfo(**_facts(one)) for one in found if may_see(call, one)]
     )
 
 
+def get(call: RequestContext, params: SandboxRef) -> SandboxDetails:
+    sandboxes = call.service.supervisor.sandboxes
+    found = sandboxes.find_or_lost(params.sandbox, lambda place: may_see(call, place))
+    if found.lost:
+        return SandboxDetails(**_facts(found), state="lost")
+    return SandboxDetails(**_facts(found), state="up", forwards=_forwards(found))
+
+
+def _forwards(found: PersistentSandbox) -> list[Forwarded]:
+    return [Forwarded(forward=one.id, endpoint=one.endpoint) for one in found.forwards.values()]
+
+
+def _facts(found: PersistentSandbox) -> dict[str, Any]:
+    return {
+        "sandbox": found.id,
+        "name": found.name,
+        "scope": found.scope,
+        "backend": found.backend.name,
+        "workspace": found.plan.workspace,
+        "session": found.session.id if found.session is not None else None,
+        "created_ms": round(found.created_at * 1000, 3),
+        "executions": found.running,
+    }
+
+
 @later
-async def destroy(call: Call, params: SandboxRef) -> Nothing:
-    await call.service.supervisor.sandboxes.destroy(params.sandbox)
+async def destroy(call: RequestContext, params: SandboxRef) -> Nothing:
+    await call.service.supervisor.sandboxes.destroy(find_sandbox(call, params.sandbox))
+    return NOTHING
+
+
+@later
+async def forward(call: RequestContext, params: ForwardParams) -> Forwarded:
+    """Needs an approval like `reach`: a forward connects the sandbox with the host."""
+    place = find_sandbox(call, params.sandbox)
+    session, admission = call.session(), call.service.admission
+    judged(call, session, place.plan, place.session)
+    decision = decide("reach", admission.mode_of(session), admission.is_planning(session))
+    if decision == "refuse":
+        raise ApprovalDenied(
+            "the session is in plan mode: no port can be forwarded", reason="plan",
+            remedy="ask to leave plan mode",
+        )  # fmt: skip
+    if decision == "ask":
+        name = escape_hidden(place.name or place.id)
+        text = f"forward port {params.port} of the sandbox {name}?"
+        change = {"forward": {"port": params.port, "listen": params.listen, "sandbox": place.id}}
+        await approve(call, session, text, change, "sandbox")
+        place = find_sandbox(call, params.sandbox)
+    sandboxes = call.service.supervisor.sandboxes
+    made = sandboxes.forward(place, params.port, params.listen)
+    facts = {"sandbox": place.id, "forward": made.id, "port": params.port}
+    try:
+        admission.recorder.write(
+            "forward.opened", {**facts, "endpoint": made.endpoint}, session=session.id,
+            client=call.requester, must=True,
+        )  # fmt: skip
+    except SandboxdError:
+        sandboxes.unforward(place, made.id)
+        raise
+    return Forwarded(forward=made.id, endpoint=made.endpoint)
+
+
+def unforward(call: RequestContext, params: UnforwardParams) -> Nothing:
+    sandboxes = call.service.supervisor.sandboxes
+    sandboxes.unforward(find_sandbox(call, params.sandbox), params.forward)
     return NOTHING

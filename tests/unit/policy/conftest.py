@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 
 from sandboxd.config import Additions, Ceiling, Config
-from sandboxd.policy.layout import Host
-from sandboxd.policy.own import OwnPaths
+from sandboxd.policy.mounts.mount_plan import Host
+from sandboxd.policy.mounts.own_paths import OwnPaths
+from sandboxd.policy.paths import homes
 from sandboxd.policy.plan import Plan
-from sandboxd.policy.resolve import Machine, Wish, plan_for
+from sandboxd.policy.request import Machine, PolicyRequest
+from sandboxd.policy.resolve import plan_for
 from sandboxd_proto.manifest import Manifest
 
 GIT_ENV = {
@@ -48,7 +50,11 @@ def workspace(home: Path) -> Path:
 
 
 @pytest.fixture
-def machine_with(base: Path, home: Path) -> Callable[..., Machine]:
+def machine_with(base: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Machine]:
+    # Other tests make and remove secrets in the homes of this host.
+    monkeypatch.setattr(homes, "ROOT", str(base / "root"))
+    monkeypatch.setattr(homes, "FOLDER", str(base / "home"))
+
     def make(**changes: Any) -> Machine:
         config = Config(
             ceiling=Ceiling(roots=changes.pop("roots", None)),
@@ -81,14 +87,14 @@ def plan(machine: Machine) -> Callable[..., Plan]:
         on = given.pop("machine", machine)
         wish = {k: given.pop(k) for k in ("preset", "workspace", "cwd") if k in given}
         wish = {k: v if v is None else str(v) for k, v in wish.items()}
-        return plan_for(Wish(manifest=Manifest(**given), manifest_given=True, **wish), on)
+        return plan_for(PolicyRequest(manifest=Manifest(**given), manifest_given=True, **wish), on)
 
     return make
 
 
 @pytest.fixture
 def git(base: Path) -> Callable[..., str]:
-    """The real git, with nobody's settings."""
+    """The real git, without settings of a user."""
 
     def run(folder: Path, *arguments: str) -> str:
         env = {**GIT_ENV, "HOME": str(base)}

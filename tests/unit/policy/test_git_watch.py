@@ -10,29 +10,29 @@ from pathlib import Path
 
 import pytest
 
-from sandboxd.linux.workspace_watch import WorkspaceWatch
-from sandboxd.policy import protected
+from sandboxd.policy.protected import paths as protected_paths
+from sandboxd.workspace_guard.absent_paths_watch import AbsentPathsWatch
 
 Git = Callable[..., str]
-Watch = Callable[[Path], WorkspaceWatch]
+Watch = Callable[[Path], AbsentPathsWatch]
 
 
 @pytest.fixture
 def watch() -> Iterator[Watch]:
     with ExitStack() as stack:
         yield lambda workspace: stack.enter_context(
-            WorkspaceWatch(protected.for_workspace(str(workspace), ()).protected)
+            AbsentPathsWatch(protected_paths.for_workspace(str(workspace), ()).protected)
         )
 
 
-def seen(watch: WorkspaceWatch) -> list[str]:
+def seen(watch: AbsentPathsWatch) -> list[str]:
     found: list[str] = []
     while select.select([watch], [], [], 0)[0]:
         found += watch.appeared()
     return found
 
 
-def swept(watch: WorkspaceWatch) -> set[str]:
+def swept(watch: AbsentPathsWatch) -> set[str]:
     return {moved.path for moved in watch.sweep() if moved.moved_to}
 
 
@@ -143,7 +143,7 @@ def test_a_rebase_left_behind_with_an_exec_line_is_moved_aside(
     assert swept(one) == {str(state)}
 
 
-@pytest.mark.parametrize("text", ["", "pick abc exec x\n# exec evil\nexecute\n", "edit abc\n"])
+@pytest.mark.parametrize("text", ["", "pick abc exec x\n# exec evil\n", "edit abc\n"])
 def test_a_rebase_without_exec_lines_may_be_left_behind(
     text: str, repository: Path, watch: Watch
 ) -> None:
@@ -175,3 +175,59 @@ def test_a_todo_that_cannot_be_read_as_a_file_is_moved_aside(
     os.mkfifo(repository / ".git" / "rebase-apply" / "git-rebase-todo")
     names = ("rebase-merge", "sequencer", "rebase-apply")
     assert swept(one) == {f"{repository}/.git/{name}" for name in names}
+
+
+BRANCHES = {
+    "garbage": lambda path: path.write_text("not a commit\n"),
+    "empty": lambda path: path.write_text(""),
+    "out of refs": lambda path: path.write_text("ref: ../../evil\n"),
+    "round": lambda path: path.write_text("ref: refs/heads/main\n"),
+    "a link": lambda path: (path.unlink(), path.symlink_to("/etc/hostname")),
+    "a pipe": lambda path: (path.unlink(), os.mkfifo(path)),
+    "renamed over": lambda path: (
+        (path.parent / "x").write_text("x"),
+        (path.parent / "x").rename(path),
+    ),
+}
+
+
+@pytest.mark.parametrize("way", BRANCHES)
+def test_the_branch_of_head_is_judged_while_head_stays(
+    repository: Path, watch: Watch, git: Git, way: str
+) -> None:
+    commit(git, repository, "a")
+    head = git(repository, "rev-parse", "HEAD")
+    branch = repository / ".git/refs/heads/main"
+    one = watch(repository)
+    BRANCHES[way](branch)
+    assert not one.calm
+    assert seen(one) == [str(branch)]
+    assert swept(one) == {str(branch)}
+    assert git(repository, "rev-parse", "HEAD") == head
+
+
+def test_the_branch_of_a_worktree_is_judged(
+    repository: Path, watch: Watch, git: Git, tmp_path: Path
+) -> None:
+    commit(git, repository, "a")
+    git(repository, "worktree", "add", "-q", "-b", "side", str(tmp_path / "tree"))
+    branch = repository / ".git/refs/heads/side"
+    one = watch(tmp_path / "tree")
+    branch.write_text("not a commit\n")
+    assert seen(one) == [str(branch)]
+    assert swept(one) == {str(branch)}
+    assert git(tmp_path / "tree", "status", "--porcelain") == ""
+
+
+def test_commits_on_the_same_branch_are_daily_work(
+    repository: Path, watch: Watch, git: Git
+) -> None:
+    git(repository, "pack-refs", "--all")
+    one = watch(repository)
+    for name in "abc":
+        commit(git, repository, name)
+        assert seen(one) == []
+    git(repository, "pack-refs", "--all")
+    git(repository, "reset", "-q", "--hard", "HEAD~1")
+    assert seen(one) == []
+    assert swept(one) == set()

@@ -1,0 +1,144 @@
+"""Hints for well-known commands that fail in a sandbox, or do only a part of their work there."""
+
+from __future__ import annotations
+
+from sandboxd_client.cli import outcome
+from sandboxd_client.cli.plain_text import one_line, quoted
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from sandboxd_client.cli.parse import Options
+
+_CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+_ROOT = ("sudo", "su", "doas", "pkexec", "run0")
+_ENGINES = ("docker", "podman", "docker-compose", "nerdctl")
+_SSH = ("ssh", "scp", "sftp")
+_SIGNS = ("-S", "--gpg-sign")
+
+
+def advise(options: Options, result: dict[str, Any]) -> list[str]:
+    """The lines to print after a command."""
+    argv, code = options.operands, outcome.exit_code(result)
+    found = _git(options, result, code)
+    if code:
+        found = found or _ssh(options, result)
+        found = found or hint(argv)
+    elif not options.has("--sandbox"):
+        found = found or background(argv)
+    return [f"hint: {found}"] if found else []
+
+
+def note_missing(options: Options) -> None:
+    """Before the command: what git would take for deleted, for the hint after it."""
+    words, folder = _git_words(options)
+    if words:
+        from sandboxd_client.cli.git_hints import taken_for_deleted
+
+        options.missing = taken_for_deleted(words, folder)
+
+
+def _git_words(options: Options) -> tuple[list[str], str]:
+    """The subcommand with its words, and the workspace; nothing for another program."""
+    words = _words(options.operands)
+    if not words or words[0].rpartition("/")[2] != "git":
+        return [], ""
+    from sandboxd_client.cli.git_hints import words_after_git
+    from sandboxd_client.cli.place import here, workspace
+
+    return words_after_git(words), workspace(options.one("--workspace")) or here()
+
+
+def _git(options: Options, result: dict[str, Any], code: int) -> str | None:
+    words, folder = _git_words(options)
+    if not words:
+        return None
+    from sandboxd_client.cli.git_hints import git_hint, recorded_deletion
+
+    def protected() -> list[str]:
+        import os
+
+        from sandboxd_client.cli.connect import connect
+        from sandboxd_client.cli.request import policy
+
+        with connect(options) as client:
+            return client.check(**policy(options, os.environ)).plan.protected
+
+    denials = result.get("denials") or []
+    found = git_hint(words, code, denials, folder, protected) or recorded_deletion(options.missing)
+    return one_line(found) if found else None  # it names files, whose names are anything
+
+
+def _ssh(options: Options, result: dict[str, Any]) -> str | None:
+    """ssh asks for a name, not for a port: what the denial proposes does not allow port 22."""
+    denials = result.get("denials") or []
+    hosts = [str(d.get("target")) for d in denials if d.get("kind") == "network"]
+    words, folder = _git_words(options)
+    if words:
+        from sandboxd_client.cli.git_hints import ssh_hosts
+
+        hosts = ssh_hosts(words, hosts, folder)
+    elif options.operands[0].rpartition("/")[2] not in _SSH:
+        return None
+    if not hosts or options.has("--ssh-agent"):
+        return None
+    host = quoted(hosts[0].partition(":")[0])
+    return f"for ssh add --net {host}:22 --ssh-agent"
+
+
+def _words(argv: list[str]) -> list[str]:
+    """Of the program, looking through `sh -c LINE`."""
+    if len(argv) == 3 and argv[0].rpartition("/")[2] in ("sh", "bash") and argv[1] == "-c":
+        return argv[2].split()
+    return argv
+
+
+def hint(argv: list[str]) -> str | None:
+    """For the program of `argv`, looking through `sh -c LINE` for its first word."""
+    words = _words(argv)
+    program = words[0].rpartition("/")[2] if words else ""
+    if program in _ROOT:
+        return "nothing in a sandbox can become root; run what needs root outside of it"
+    if program in _ENGINES:
+        return (
+            f"{program} needs the engine's socket, and who can use that is root on this machine: "
+            "no sandbox shows it; run it outside"
+        )
+    if program in _CHROMIUM:
+        return _chromium(program, words)
+    if program == "git" and any(word.startswith(_SIGNS) for word in words[1:]):
+        return (
+            "signing needs your keys, which no sandbox shows: commit without -S, "
+            "then sign outside with `git commit --amend --no-edit -S`"
+        )
+    return None
+
+
+def _chromium(program: str, words: list[str]) -> str | None:
+    wanted = ("--no-sandbox", "--user-data-dir=/tmp/profile")
+    missing = [one for one in wanted if not any(w.startswith(one.partition("=")[0]) for w in words)]
+    if not missing:
+        return None
+    return (
+        f"{program} cannot make its own sandbox in this one, nor write its profile in your home "
+        f"folder: give it {' '.join(missing)}"
+    )
+
+
+def background(argv: list[str]) -> str | None:
+    """For a line of shell that leaves a job behind: it ends with the command."""
+    if len(argv) < 3 or argv[0].rpartition("/")[2] not in ("sh", "bash") or argv[1] != "-c":
+        return None
+    line = argv[2]
+    for other in ("&&", ">&", "&>", "<&", "|&"):
+        line = line.replace(other, "")
+    if "&" not in line or "wait" in line.split() or "'" in line or '"' in line:
+        return None
+    return (
+        "what it left in the background ended with it. A server that stays, and is reached from "
+        "outside:\n"
+        "    sandboxctl sandbox create --name web\n"
+        "    sandboxctl sandbox run --detach web -- COMMAND\n"
+        "    sandboxctl sandbox forward --tcp web PORT"
+    )

@@ -1,0 +1,233 @@
+"""`sandboxctl approve`: decide what waits, one at a time, oldest first.
+
+The prompt is never replaced by another one. Keys pressed in the first 400 ms of a prompt are
+dropped, and only the listed keys do anything: Enter, end of file, a closed terminal and a lost
+connection decide nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+import time
+from typing import Any
+
+from sandboxd_client.cli.approver_connection import ApproverConnection, approver
+from sandboxd_client.cli.connect import print_json
+from sandboxd_client.cli.parse import Options, UsageError
+from sandboxd_client.cli.screen import printable, say
+from sandboxd_client.cli.terminal import is_terminal
+from sandboxd_proto.errors import Conflict, NotFound
+
+if sys.platform == "win32":
+    from sandboxd_client.cli.raw_mode_windows import SingleKeys, drop_typed
+else:
+    from sandboxd_client.cli.raw_mode import SingleKeys, drop_typed
+
+Message = dict[str, Any]
+DEAF_S = 0.4
+_FLAGS = {"--once": "once", "--session": "session", "--always": "always"}
+_KEYS = {"y": "once", "s": "session", "a": "always", "n": "deny"}
+
+
+def main(options: Options) -> int:
+    if options.operands:
+        return _decide_one(options)
+    with approver(options) as link:
+        if options.has("--list") or options.has("--json"):
+            return _list(link, options)
+        if not is_terminal(0):
+            raise UsageError(
+                "approve asks on a terminal, and stdin is none",
+                "write sandboxctl approve ID --once, or --list",
+            )
+        return Queue(link).run()
+
+
+def _list(link: ApproverConnection, options: Options) -> int:
+    found = link.call("approval/list")["approvals"]
+    if options.has("--json"):
+        print_json(found)
+        return 0
+    for approval in found:
+        print(f"{approval['approval']}  {approval['kind']:<8} {printable(approval['question'])}")
+    if not found:
+        say("nothing waits for an approval")
+    return 0
+
+
+def _decide_one(options: Options) -> int:
+    chosen = [choice for flag, choice in _FLAGS.items() if options.has(flag)]
+    message = None
+    if options.has("--deny"):
+        chosen.append("deny")
+        message = " ".join(options.operands[1:]) or None
+    elif len(options.operands) > 1:
+        raise UsageError("approve decides one approval", "write sandboxctl approve ID --once")
+    if len(chosen) != 1:
+        raise UsageError(
+            "say how to decide", "one of --once, --session, --always, --deny [MESSAGE]"
+        )
+    with approver(options) as link:
+        found = _find(link, options.operands[0])
+        decided = link.call("approval/decide", _decision(found, chosen[0], message))
+    if options.has("--json"):
+        print_json(decided)
+    else:
+        print(f"{decided['approval']}: {decided['state']}")
+    return 0
+
+
+def _find(link: ApproverConnection, approval_id: str) -> Message:
+    for found in link.call("approval/list")["approvals"]:
+        if found["approval"] == approval_id or approval_id == found["approval"][:11]:
+            one: Message = found
+            return one
+    raise NotFound(
+        f"no approval {approval_id!r} waits", remedy="sandboxctl approve --list shows them"
+    )
+
+
+def _decision(approval: Message, choice: str, message: str | None) -> Message:
+    params = {"approval": approval["approval"], "digest": approval["digest"], "choice": choice}
+    return params if message is None else {**params, "message": message}
+
+
+class Queue:
+    """The approvals that wait, and the one that is shown."""
+
+    def __init__(self, link: ApproverConnection) -> None:
+        self._link = link
+        self._seen: set[str] = set()
+
+    def run(self) -> int:
+        told = False
+        while True:
+            waiting = self._next()
+            if waiting is not None:
+                told = False
+                if not self._prompt(waiting):
+                    return 0
+                continue
+            if not told:
+                print("sandboxctl: nothing waits for a decision (q ends)", file=sys.stderr)
+                told = True
+            if not self._wait():
+                return 0
+
+    def _next(self) -> Message | None:
+        found = self._link.call("approval/list")["approvals"]
+        self._link.notifications.clear()
+        return next((one for one in found if one["approval"] not in self._seen), None)
+
+    def _wait(self) -> bool:
+        """False if the user ends it."""
+        with SingleKeys():
+            readable, _, _ = select.select([0, self._link.fileno()], [], [], None)
+            if self._link.fileno() in readable:
+                self._link.receive(0)
+            return 0 not in readable or os.read(0, 64) not in (b"q", b"", b"\x03", b"\x04")
+
+    def ask(self, approval: Message) -> bool:
+        """One alone, for `run --ask`."""
+        return self._prompt(approval)
+
+    def _prompt(self, approval: Message) -> bool:
+        """Show one and wait for its key; False if the user ends the queue."""
+        show(approval)
+        choices = {c["choice"]: c for c in approval["choices"]}
+        labels = {name: printable(choice["label"]) for name, choice in choices.items()}
+        offered = [f"{key} {labels[c]}" for key, c in _KEYS.items() if c in choices]
+        while True:
+            print("  " + " · ".join([*offered, "m no, with a message", "d details", "q quit"]))
+            key = self._key(approval["approval"])
+            if key is None:
+                print("  it was decided elsewhere")
+                return True
+            if key in ("q", ""):
+                return False
+            if key == "d":
+                details(approval)
+                continue
+            message = None
+            if key == "m":
+                message = _typed_message()
+                if message is None:
+                    continue
+            choice = "deny" if key == "m" else _KEYS[key]
+            if choice in choices:
+                self._decide(approval, choice, message)
+                return True
+
+    def _key(self, approval_id: str) -> str | None:
+        """A listed key; "" at the end of input; None if the approval is no longer pending."""
+        deaf_until = time.monotonic() + DEAF_S
+        with SingleKeys():
+            while True:
+                left = deaf_until - time.monotonic()
+                if left > 0:
+                    # Whatever was typed before the prompt could be read decides nothing.
+                    time.sleep(left)
+                    drop_typed()
+                readable, _, _ = select.select([0, self._link.fileno()], [], [], None)
+                if self._link.fileno() in readable:
+                    self._link.receive(0)
+                    if self._is_resolved(approval_id):
+                        return None
+                if 0 in readable:
+                    typed = os.read(0, 1).decode("ascii", "replace")
+                    if typed in ("", "\x03", "\x04"):
+                        return ""
+                    if typed in (*_KEYS, "m", "d", "q"):
+                        return typed
+
+    def _is_resolved(self, approval_id: str) -> bool:
+        found = [n for n in self._link.notifications if n["method"] == "approval/resolved"]
+        self._link.notifications.clear()
+        return any(one["params"]["approval"] == approval_id for one in found)
+
+    def _decide(self, approval: Message, choice: str, message: str | None) -> None:
+        self._seen.add(approval["approval"])
+        try:
+            decided = self._link.call("approval/decide", _decision(approval, choice, message))
+            print(f"  {decided['state']}")
+        except (Conflict, NotFound) as error:
+            print(f"  not decided: {error}")
+
+
+def show(approval: Message) -> None:
+    """The whole command, before the choices."""
+    title = f" ({printable(approval['title'])})" if approval.get("title") else ""
+    print(f"\n{printable(approval['client']['name'])}{title} asks:")
+    print(f"  {printable(approval['question'])}")
+    if approval.get("display"):
+        print(f"  command: {printable(approval['display'])}")
+        print(f"  in:      {printable(approval['cwd'] or '/')}")
+    if approval.get("truncated"):
+        print("  the command is longer than can be shown")
+    for warning in approval.get("warnings", ()):
+        print(f"  warning: {printable(warning)}")
+
+
+def details(approval: Message) -> None:
+    reach = approval.get("reach") or {}
+    for name in ("write", "read"):
+        for path in reach.get(name, ()):
+            print(f"    {name}: {printable(path)}")
+    network = reach.get("network") or {}
+    if network:
+        hosts = printable(" ".join(network.get("hosts", ())))
+        print(f"    network: {network['kind']} {hosts}".rstrip())
+    for denial in approval.get("because", ()):
+        print(f"    because: {printable(denial.get('message', ''))}")
+    print(f"    session: {approval['session']}, approval: {approval['approval']}")
+    print(f"    digest:  {approval['digest']}")
+
+
+def _typed_message() -> str | None:
+    try:
+        return input("  message: ").strip() or None
+    except (EOFError, KeyboardInterrupt):
+        print()
+        return None

@@ -1,0 +1,110 @@
+"""`sandboxctl cache list|prune`: the private package caches of workspaces."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sandboxd_client.cli.connect import print_json
+from sandboxd_client.cli.parse import Options
+from sandboxd_client.cli.place import account_home
+from sandboxd_client.cli.screen import say
+from sandboxd_proto.amounts import shown_bytes
+from sandboxd_proto.locations import caches_root
+
+_NOTES = ".workspaces"
+
+
+@dataclass(frozen=True)
+class Cache:
+    folder: str
+    workspace: str | None  # None: no note says whose it is
+    size: int
+
+    @property
+    def is_gone(self) -> bool:
+        return self.workspace is not None and not os.path.lexists(self.workspace)
+
+    def plain(self) -> dict[str, object]:
+        return {"folder": self.folder, "workspace": self.workspace, "bytes": self.size,
+                "gone": self.is_gone}  # fmt: skip
+
+
+def list(options: Options) -> int:
+    found = caches()
+    if options.has("--json"):
+        print_json({"caches": [cache.plain() for cache in found]})
+        return 0
+    for cache in found:
+        gone = "  (gone)" if cache.is_gone else ""
+        print(f"{_size(cache.size):>6}  {cache.workspace or cache.folder}{gone}")
+    if found:
+        print(f"{_size(sum(cache.size for cache in found)):>6}  in {', '.join(roots())}")
+    else:
+        say("no workspace has a cache yet")
+    return 0
+
+
+def prune(options: Options) -> int:
+    chosen = [cache for cache in caches() if cache.is_gone or options.has("--all")]
+    for cache in chosen:
+        shutil.rmtree(cache.folder, ignore_errors=True)
+        note = os.path.join(os.path.dirname(cache.folder), _NOTES, os.path.basename(cache.folder))
+        if os.path.lexists(note):
+            os.unlink(note)
+    freed = sum(cache.size for cache in chosen)
+    if options.has("--json"):
+        print_json({"removed": [cache.plain() for cache in chosen]})
+    else:
+        say(f"removed {len(chosen)} caches, {_size(freed)}")
+    return 0
+
+
+def roots() -> Sequence[str]:
+    """A daemon that was started for this user has the account's home, whatever $HOME is."""
+    return [*dict.fromkeys((caches_root(), caches_root({}, account_home() or None)))]
+
+
+def caches() -> Sequence[Cache]:
+    return [cache for root in roots() for cache in _below(root)]
+
+
+def _below(root: str) -> Sequence[Cache]:
+    try:
+        names = sorted(os.listdir(root))
+    except OSError:
+        return []
+    folders = [os.path.join(root, name) for name in names if name != _NOTES]
+    return [
+        Cache(folder, _workspace(root, os.path.basename(folder)), _used(folder))
+        for folder in folders
+        if os.path.isdir(folder) and not os.path.islink(folder)
+    ]
+
+
+def _workspace(root: str, name: str) -> str | None:
+    try:
+        with open(os.path.join(root, _NOTES, name), "rb") as file:
+            return os.fsdecode(file.read(8192).partition(b"\n")[2]) or None
+    except OSError:
+        return None
+
+
+def _used(folder: str) -> int:
+    total = 0
+    for base, _, files in os.walk(folder):
+        for name in files:
+            try:
+                total += os.lstat(os.path.join(base, name)).st_size
+            except OSError:
+                continue
+    return total
+
+
+def _size(value: int) -> str:
+    for limit in (1 << 30, 1 << 20, 1 << 10):
+        if value >= limit:
+            return shown_bytes(round(value / limit, 1) * limit)
+    return f"{value}"

@@ -1,0 +1,99 @@
+"""`sandboxctl __complete WORD…`: what the last word can become. The shells' stubs call this.
+
+One candidate a line, with its description after a tab. A line that begins with `:` asks the shell
+to complete by its own means: `:file`, `:dir`, `:signal`, or `:command N`, a command whose name is
+word N.
+"""
+
+from __future__ import annotations
+
+from sandboxd_client.cli.table import COMMANDS, GROUPS, CommandSpec, Flag
+
+_LISTS = {"execution": "execution_list", "sandbox": "sandbox_list"}
+
+
+def main(words: list[str]) -> int:
+    for line in candidates(words or [""]):
+        print(line)
+    return 0
+
+
+def candidates(words: list[str]) -> list[str]:
+    current = words[-1]
+    if len(words) == 1:
+        names = {c.name: c.summary for c in COMMANDS.values() if " " not in c.name}
+        return _matching({**names, **GROUPS, "--help": "", "--version": ""}, current)
+    name, given = words[0], words[1:]
+    if name in GROUPS:
+        if len(given) == 1:
+            prefix = f"{name} "
+            actions = {
+                c.name.removeprefix(prefix): c.summary
+                for c in COMMANDS.values()
+                if c.name.startswith(prefix)
+            }
+            return _matching({**actions, "--help": ""}, current)
+        name, given = f"{name} {given[0]}", given[1:]
+    command = COMMANDS.get(name)
+    return _of_command(command, given, len(words) - len(given)) if command is not None else []
+
+
+def _of_command(command: CommandSpec, given: list[str], offset: int) -> list[str]:
+    """`offset`: how many words come before those of the command itself."""
+    current, index, operands = given[-1], 0, 0
+    flags = {name: flag for flag in command.flags for name in (flag.name, flag.short) if name}
+    while index < len(given) - 1:
+        word = given[index]
+        index += 1
+        if word == "--":
+            return [f":command {offset + index + 1}"] if command.greedy else []
+        flag = flags.get(word)
+        if flag is not None and flag.value:
+            if index == len(given) - 1:
+                return _of_value(flag, current)
+            index += 1
+        elif not word.startswith("-"):
+            operands += 1
+            is_id = command.greedy and command.completes and operands == 1
+            if command.greedy and not is_id:
+                return [f":command {offset + index}"]
+    if current.startswith("-"):
+        shown = {flag.name: flag.help for flag in command.flags}
+        return _matching({**shown, "--help": "show the help"}, current)
+    if command.completes and (not command.greedy or operands == 0):
+        return _of_kind(command.completes, current)
+    if command.greedy:
+        return [f":command {offset + len(given)}"]
+    return _matching(dict.fromkeys(command.choices, ""), current)
+
+
+def _of_value(flag: Flag, current: str) -> list[str]:
+    if flag.choices:
+        return _matching(dict.fromkeys(flag.choices, ""), current)
+    return _of_kind(flag.completes, current) if flag.completes else []
+
+
+def _of_kind(kind: str, current: str) -> list[str]:
+    if kind == "command":
+        return _matching({name: c.summary for name, c in COMMANDS.items()}, current)
+    if kind in _LISTS:
+        return _matching(_ids(kind), current)
+    return [f":{kind}"]
+
+
+def _ids(kind: str) -> dict[str, str]:
+    """Of the daemon that runs; none is started for a Tab."""
+    from sandboxd_client.cli.ids import known
+
+    try:
+        return known(kind)
+    except Exception:
+        return {}
+
+
+def _matching(named: dict[str, str], current: str) -> list[str]:
+    return [
+        f"{name}\t{text}" if text else name
+        for name, text in named.items()
+        if name.startswith(current)
+    ]

@@ -1,0 +1,33 @@
+"""How the subcommands other than `run` reach the daemon, and how they print JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from sandboxd_client import start_daemon
+from sandboxd_client.cli.parse import Options
+from sandboxd_client.cli.screen import put, say
+from sandboxd_client.client import Client
+from sandboxd_client.jsontext import printable
+from sandboxd_proto.locations import default_socket
+
+
+def socket_path(options: Options) -> str:
+    return options.one("--socket") or default_socket()
+
+
+def connect(options: Options, *, may_start: bool = False) -> Client:
+    """`may_start`: only for commands that make sense on a daemon that has just been started."""
+    start = may_start and not options.has("--no-autostart")
+    named = options.one("--socket")
+    starts = start and named is not None and not start_daemon.is_listening(named)
+    client = Client(socket_path(options), autostart=start)
+    if starts:
+        say(f"no daemon listened on {named}; started one there")
+    return client
+
+
+def print_json(value: Any) -> None:
+    put(printable(msgspec.json.encode(value)) + b"\n")

@@ -1,0 +1,234 @@
+"""What to do after a git command that a sandbox let do only a part of its work.
+
+Loaded after the command's end. docs/git.md has the same list with the reasons.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from sandboxd_client.cli.plain_text import quoted
+from sandboxd_proto.locations import KEPT_FOLDER
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+_VALUED = ("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path")
+_SWITCHES = ("checkout", "switch", "merge", "pull", "reset", "cherry-pick")
+_RECORDS = ("add", "commit", "stash")
+_SEQUENCES = ("rebase-merge", "rebase-apply", "sequencer")
+_MOST_BYTES = 1 << 26
+_READING = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
+_OUTSIDE = "run this git command outside of the sandbox"
+# Subcommand, one of its words (empty: any), and the way round. The first that matches counts.
+_CONFIG: tuple[tuple[str, tuple[str, ...], str], ...] = (
+    ("branch", ("-d", "-D", "--delete"),
+     "the branch is deleted; only its section in .git/config stays, which does no harm"),
+    ("branch", ("-m", "-M", "--move"),
+     "the branch is renamed, but not its settings: set its upstream outside, with "
+     "git branch --set-upstream-to"),
+    ("branch", ("-c", "-C", "--copy"), "the branch is copied, but not its settings"),
+    ("branch", (), f"the upstream was not set, whatever git says: {_OUTSIDE}"),
+    ("push", (), "the upstream was not set: outside, git branch --set-upstream-to"),
+    ("checkout", (), "the branch has no upstream: outside, git branch --set-upstream-to"),
+    ("switch", (), "the branch has no upstream: outside, git branch --set-upstream-to"),
+    ("remote", (),
+     f"the remotes stay as they are: {_OUTSIDE}; git fetch URL BRANCH needs no remote"),
+    ("config", (), f"{_OUTSIDE}, or give the setting to one command: git -c KEY=VALUE …"),
+    ("submodule", (), f"{_OUTSIDE}, once; submodules that are checked out can be used inside"),
+)  # fmt: skip
+
+
+def words_after_git(argv: Sequence[str]) -> list[str]:
+    """The subcommand and its words; nothing if `argv` is no git command."""
+    if not argv or argv[0].rpartition("/")[2] != "git":
+        return []
+    index = 1
+    while index < len(argv) and argv[index].startswith("-"):
+        index += 2 if argv[index] in _VALUED else 1
+    return list(argv[index:])
+
+
+def git_hint(
+    words: list[str],
+    code: int,
+    denials: Sequence[dict[str, Any]],
+    workspace: str,
+    protected: Callable[[], Sequence[str]],
+) -> str | None:
+    """`words`: from the subcommand on. `protected`: the paths that cannot be changed inside."""
+    name, rest = words[0], words[1:]
+    targets = [str(denial.get("target")) for denial in denials]
+    if name == "worktree" and rest[:1] == ["add"]:
+        return _worktree(rest[1:], code)
+    moved = next((t for t in targets if t.rpartition("/")[2] in _SEQUENCES), None)
+    if moved is not None:
+        return _sequence(name, os.path.relpath(moved, workspace))
+    if any(target.endswith(("/.git/config", "/.gitconfig")) for target in targets):
+        return _settings(name, rest)
+    if any("/.git/worktrees/" in target for target in targets):
+        return f"what other worktrees need cannot be changed inside: {_OUTSIDE}"
+    if name == "rebase" and code and not denials:
+        aside = _kept_sequence(workspace)
+        return _sequence(name, aside) if aside else None
+    remote = hidden_remote(words, targets, workspace) if code else None
+    if remote is not None:
+        return remote
+    if name == "submodule" and code:
+        return f"{_OUTSIDE}, once; submodules that are checked out can be used inside"
+    left = [t for d, t in zip(denials, targets, strict=True) if d.get("operation") == "remove"]
+    if name in _SWITCHES and left:
+        return _left_behind(os.path.relpath(left[0], workspace))
+    if name in _SWITCHES and code and not denials:
+        return _in_the_way(protected(), workspace)
+    return None
+
+
+def _settings(name: str, rest: list[str]) -> str:
+    for subcommand, one_of, text in _CONFIG:
+        if name == subcommand and (not one_of or any(word in one_of for word in rest)):
+            return text
+    return f"git's settings (.git/config) cannot be changed inside: {_OUTSIDE}"
+
+
+def _worktree(rest: list[str], code: int) -> str | None:
+    """A worktree outside the workspace is not made, or made in a folder that ends with the run."""
+    place = _place_of_worktree(rest)
+    if place is None or (code == 0 and os.path.lexists(place)):
+        return None
+    branch = os.path.basename(os.path.normpath(place))
+    return (
+        f"{place} was not made. A worktree is made outside of the sandbox; then run "
+        "commands in it with --workspace. To remove what this left: git worktree prune, and "
+        f"git branch -d {branch} if that branch is new"
+    )
+
+
+def _place_of_worktree(rest: list[str]) -> str | None:
+    index = 0
+    while index < len(rest) and rest[index].startswith("-") and rest[index] != "--":
+        index += 2 if rest[index] in ("-b", "-B", "--reason") else 1
+    words = [word for word in rest[index:] if word != "--"]
+    return words[0] if words else None
+
+
+def _sequence(name: str, moved: str) -> str:
+    return (
+        f"the state of the {name} was moved aside, because its steps can run commands; git knows "
+        f"of no {name} now, and HEAD stays where it was. To end it: git checkout BRANCH. To go on: "
+        f"look at it (sandboxctl kept diff {moved}), put it back (sandboxctl kept accept {moved}), "
+        f"then git {name} --continue or --abort outside"
+    )
+
+
+def _kept_sequence(workspace: str) -> str | None:
+    """The state of a rebase that an earlier command left and that was moved aside."""
+    if not os.path.isdir(os.path.join(workspace, KEPT_FOLDER)):
+        return None
+    from sandboxd_client.cli.kept import entries
+
+    origins = [entry.origin for entry in entries(workspace)]
+    return next((one for one in origins if one.rpartition("/")[2] in _SEQUENCES), None)
+
+
+def _left_behind(path: str) -> str:
+    return (
+        f"{path} stays, because it is read-only inside; git now calls it untracked, or changed. "
+        "Remove it outside before you switch back, or switch branches outside"
+    )
+
+
+def _in_the_way(protected: Sequence[str], workspace: str) -> str | None:
+    inside = [os.path.relpath(path, workspace) for path in protected if os.path.lexists(path)]
+    there = [
+        path for path in inside if path != "." and not path.startswith((".git/", ".git", ".."))
+    ]
+    if not there:
+        return None
+    shown = ", ".join(there[:3])
+    return (
+        f"git cannot replace what is read-only inside ({shown}): if it failed for that, {_OUTSIDE}"
+    )
+
+
+def taken_for_deleted(words: list[str], workspace: str) -> list[str]:
+    """Before a git command that records changes: files that lie aside and that git tracks."""
+    if not words or words[0] not in _RECORDS:
+        return []
+    if not os.path.isdir(os.path.join(workspace, KEPT_FOLDER)):
+        return []
+    from sandboxd_client.cli.kept import entries
+
+    index = _index(os.path.join(workspace, ".git", "index"))
+    missing = dict.fromkeys(entry.origin for entry in entries(workspace))
+    return [
+        origin
+        for origin in missing
+        if not origin.startswith(".git/")
+        and not os.path.lexists(os.path.join(workspace, origin))
+        and (index is None or _lists(index, os.fsencode(origin.rstrip("/"))))
+    ]
+
+
+def recorded_deletion(missing: Sequence[str]) -> str | None:
+    if not missing:
+        return None
+    return (
+        f"git takes for deleted what was moved aside: {', '.join(missing[:3])}. Look at git status "
+        "and git show --stat before you push. To bring it back, outside: git restore --source "
+        f"BRANCH -- {missing[0]}, or sandboxctl kept accept {missing[0]}"
+    )
+
+
+def hidden_remote(words: list[str], targets: list[str], workspace: str) -> str | None:
+    """A remote that is a folder which the sandbox does not show, named by the user's own config."""
+    settings = _read(os.path.join(workspace, ".git", "config")).decode(errors="replace").split()
+    found = next((t for t in targets if t.startswith("/") and t in settings), None)
+    if found is None or words[0] not in ("push", "fetch", "pull", "ls-remote"):
+        return None
+    flag = "--write" if words[0] == "push" else "--read"
+    return f"the remote is a folder that the sandbox does not show: add {flag} {quoted(found)}"
+
+
+def ssh_hosts(words: list[str], hosts: list[str], workspace: str) -> list[str]:
+    """Those of `hosts` that this git command reaches by ssh, by its words or its remotes."""
+    places = [*words, *_read(os.path.join(workspace, ".git", "config")).decode(errors="replace")
+              .split()]  # fmt: skip
+    return [
+        host
+        for host in hosts
+        if any(f"@{host}:" in p or (p.startswith("ssh://") and host in p) for p in places)
+    ]
+
+
+def _index(path: str) -> bytes | None:
+    """Git's index; None: it cannot be read, or its paths are compressed (version 4)."""
+    data = _read(path)
+    return data if data[:4] == b"DIRC" and data[7:8] in (b"\2", b"\3") else None
+
+
+def _read(path: str) -> bytes:
+    """Empty if it cannot be read. A command can have made it: opening it waits for nothing and
+    follows no link."""
+    try:
+        with open(os.open(path, _READING), "rb") as file:
+            if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                return file.read(_MOST_BYTES)
+    except OSError:
+        pass
+    return b""
+
+
+def _lists(index: bytes, path: bytes) -> bool:
+    """Whether an entry has this path, or one below it: its length, the path, and a zero byte."""
+    at = index.find(path)
+    while at >= 0:
+        length = int.from_bytes(index[at - 2 : at], "big") & 0xFFF
+        name, end = index[at : at + length], index[at + length : at + length + 1]
+        if end == b"\0" and (name == path or name.startswith(path + b"/")):
+            return True
+        at = index.find(path, at + 1)
+    return False

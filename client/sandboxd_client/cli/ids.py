@@ -1,0 +1,69 @@
+"""IDs as people type them: any beginning that only one execution or sandbox has."""
+
+from __future__ import annotations
+
+import os
+
+from sandboxd_client.calls import MethodCall
+from sandboxd_client.cli.prefix import unique
+from sandboxd_client.client import Client
+from sandboxd_proto.errors import NotFound, SandboxdError
+from sandboxd_proto.locations import approver_file, default_socket
+from sandboxd_proto.messages.execution import ExecutionInfo
+
+_TOKEN_BYTES = 4096
+
+
+def executions(client: Client) -> list[ExecutionInfo]:
+    """Of every client of this user, where the approver's token can be read; else the detached."""
+    become_owner(client)
+    return client.execution_list().executions
+
+
+def become_owner(client: Client) -> None:
+    """The connection may then see and end what other connections of this user run."""
+    try:
+        with open(approver_file(client.socket_path), encoding="ascii") as file:
+            token = file.read(_TOKEN_BYTES).strip()
+    except (OSError, ValueError):
+        return
+    try:
+        params = {"role": "approver", "token": token}
+        client._ask(MethodCall("events/subscribe", params, dict))
+    except SandboxdError:
+        return
+
+
+def known(kind: str) -> dict[str, str]:
+    """ID to a description, for completion."""
+    with Client(default_socket(os.environ), autostart=False) as client:
+        if kind == "sandbox":
+            listed = client.sandbox_list().sandboxes
+            return {item.name or item.sandbox: item.workspace or item.backend for item in listed}
+        return {item.execution_id: " ".join(item.argv)[:40] for item in executions(client)}
+
+
+def execution_id(client: Client, typed: str) -> str:
+    """One that has ended goes before another that begins with its name."""
+    running = [item.execution_id for item in executions(client)]
+    if typed not in running and has_ended(client, typed):
+        return typed
+    return unique(typed, running)
+
+
+def has_ended(client: Client, typed: str) -> bool:
+    try:
+        client.execution_status(typed)
+    except NotFound:
+        return False
+    except SandboxdError:
+        return True  # it could not be started
+    return True
+
+
+def sandbox_id(client: Client, typed: str) -> str:
+    """By its name, its ID, or the beginning of that."""
+    listed = client.sandbox_list().sandboxes
+    if any(item.name == typed for item in listed):
+        return typed
+    return unique(typed, [item.sandbox for item in listed])

@@ -1,0 +1,49 @@
+"""`sandboxctl restart`: a fresh daemon, with the config as it is now."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from sandboxd_client import handshake, start_daemon, transport
+from sandboxd_client.cli.connect import socket_path
+from sandboxd_client.cli.parse import Options, UsageError
+from sandboxd_client.cli.screen import say
+from sandboxd_client.cli.status import counted
+from sandboxd_client.errors import DaemonNotRunning
+
+
+def main(options: Options) -> int:
+    path = socket_path(options)
+    try:
+        sock = transport.connect(path)
+    except DaemonNotRunning:
+        sock = None
+    if sock is not None:
+        try:
+            status = handshake.ask(sock, "status")
+            if not options.has("--force"):
+                _check_idle(status)
+            start_daemon.stop(sock, path)
+        finally:
+            sock.close()
+    start_daemon.start(path)
+    if start_daemon.names_no_sandbox(os.environ):
+        say(
+            "SANDBOXD_BACKEND=none and SANDBOXD_ALLOW_NO_SANDBOX are not handed to a daemon that "
+            "sandboxctl starts: put both keys into the config"
+        )
+    say(f"a new daemon listens on {path}")
+    return 0
+
+
+def _check_idle(status: dict[str, Any]) -> None:
+    running = status.get("executions") or 0
+    sandboxes = status.get("sandboxes")
+    kept = sandboxes.get("persistent", 0) if isinstance(sandboxes, dict) else 0
+    if running or kept:
+        raise UsageError(
+            f"{counted(running, 'command')} and {counted(kept, 'sandbox')} would end with the "
+            "daemon",
+            "wait for them (sandboxctl ps), or give --force",
+        )

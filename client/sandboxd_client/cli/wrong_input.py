@@ -1,0 +1,110 @@
+"""An error of the daemon in terms of the command line: which flag it is about, what to type.
+
+Loaded only when something failed.
+"""
+
+from __future__ import annotations
+
+import os
+
+from sandboxd_client.cli.plain_text import quoted
+from sandboxd_client.cli.table import TOOL_GROUPS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from sandboxd_client.cli.parse import Options
+
+_FLAGS = {
+    "fs_read_allow": "--read", "fs_write_allow": "--write", "fs_deny": "--deny", "cwd": "--cwd",
+    "workspace": "--workspace", "preset": "--preset", "backend": "--backend", "base": "--base",
+    "network": "--net", "syscall_policy": "--syscalls", "timeout": "--timeout",
+    "max_memory_bytes": "--memory", "max_cpu_secs": "--cpu", "max_processes": "--processes",
+    "tmp_bytes": "--tmp-size", "shm_bytes": "--shm-size", "env": "--env", "sandbox": "--sandbox",
+    "idle_secs": "--idle", "signal": "--signal", "name": "--name", "execution_id": "--name",
+}  # fmt: skip
+# The message says what it is about.
+_CLEAR = ("argv", "execution_id", "sandbox", "workspace", "cwd", "session", "approval")
+# What a remedy of the daemon says to a program, and what a person types.
+_TYPED = (
+    ("leave it out of the manifest", "leave it out"),
+    ("add it to the manifest: --", "add --"),
+    ("allow it: --", "add --"),
+    ('give "workspace": "/abs/dir"', "give --workspace DIR"),
+    ('leave "backend" out', "leave --backend out"),
+    ('start it with "detach": true', "start it with --detach"),
+    ('start it with "stdin_open": true', "start it with --pty"),
+    ('use "preset": "read-only"', "give --preset read-only"),
+    ("use the preset read-only", "give --preset read-only"),
+    ("ask to leave plan mode", "end plan mode (sandboxctl plan off, or leave --plan out)"),
+    ("a PATH in the manifest's env", "a PATH with --env"),
+    ("that this connection may use", "that exist"),
+    ("change that line and restart sandboxd", "change that line, then sandboxctl restart"),
+    ("execution/list", "sandboxctl ps"),
+    ("sandbox/list", "sandboxctl sandbox list"),
+    ("sandbox/create", "sandboxctl sandbox create"),
+    ("sandbox/destroy", "sandboxctl sandbox destroy"),
+    ("sandbox/unforward", "sandboxctl sandbox unforward"),
+    ("session/list", "sandboxctl sessions"),
+    ("session/open", "sandboxctl session open"),
+    ("approval/list", "sandboxctl approve --list"),
+)
+_SHELL_SYNTAX = set("|&;<>$*?`~(){}\"'\n")
+_BUILTINS = ("cd", "export", "source", ".", "alias", "set", "unset", "ulimit", "umask", "type",
+             "eval", "exec", "read", "if", "for", "while")  # fmt: skip
+_NOWHERE = "no folder of your PATH has it either; aliases of your shell are not known here"
+_ROOT = ("sudo", "su", "doas", "pkexec", "run0")
+
+
+def worded(
+    message: str, field: str | None, remedy: str | None, options: Options | None
+) -> tuple[str, str | None, str | None]:
+    """(message, cause, hint) for the screen."""
+    name = (field or "").partition("[")[0].partition(".")[0]
+    flag = _FLAGS.get(name)
+    if name == "execution_id" and message.startswith("there is no"):
+        return message.removesuffix(" on this connection"), None, "sandboxctl ps lists them"
+    if name == "sandbox" and message.startswith("there is no"):
+        return message, None, "sandboxctl sandbox list shows those that exist"
+    typed = flag is not None and options is not None and options.has(flag)
+    if typed:
+        remedy = (remedy or "").replace("leave it out of the manifest", f"leave {flag} out") or None
+    remedy = in_words_of_the_shell(remedy) if remedy else None
+    if typed:
+        if "no group" in message:
+            remedy = f"groups of tools: {', '.join(f'group:{name}' for name in TOOL_GROUPS)}"
+        return f"{flag}: {message}", None, remedy
+    cause = None if not field or name in _CLEAR or name in message else f"the field is {field}"
+    return message, cause, remedy
+
+
+def in_words_of_the_shell(remedy: str) -> str:
+    """Flags in place of fields of the manifest, commands in place of methods."""
+    for field, flag in (("fs_read_allow", "--read"), ("fs_write_allow", "--write")):
+        before, found, rest = remedy.partition(f'"{field}": ["')
+        path, closed, after = rest.partition('"]')
+        if found and closed:
+            remedy = f"{before}{flag} {quoted(path)}{after}"
+    for words, typed in _TYPED:
+        remedy = remedy.replace(words, typed)
+    return remedy
+
+
+def not_found(argv: list[str], caller_path: str) -> str | None:
+    """What to do about a program that is not in the sandbox."""
+    program = argv[0]
+    if len(argv) == 1 and (" " in program or _SHELL_SYNTAX & set(program)):
+        return f"for a line of shell: sandboxctl run -- sh -c {quoted(program)}"
+    if program in _ROOT:
+        return "nothing in a sandbox can become root; run what needs root outside of it"
+    if program in _BUILTINS:
+        line = quoted(" ".join(argv))
+        return f"{program} is a word of the shell: sandboxctl run -c {line}"
+    from shutil import which
+
+    found = which(program, path=caller_path)
+    if found is None:
+        return None if os.sep in program else _NOWHERE
+    real = os.path.realpath(found)
+    folder = os.path.dirname(real)
+    hint = f"add --read {quoted(folder)}"
+    return f"on this machine it is {real}, which the sandbox does not show; {hint}"

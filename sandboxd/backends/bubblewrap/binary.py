@@ -1,0 +1,116 @@
+"""The bwrap binary: where it is and which options it has."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+
+import anyio
+
+from sandboxd.linux.spawn import spawn
+
+ASK_S = 5.0
+MOST_BYTES = 64 * 1024  # of what it says
+_KNOWN_MAX = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    path: str
+    version: str
+    bind_fd: bool
+    disable_userns: bool
+
+
+class Hung(Exception):
+    """It did not answer."""
+
+
+_known: dict[tuple[str, int], Program] = {}
+
+
+def find_path() -> str | None:
+    """Looked up each time: it may be installed while the daemon runs."""
+    return shutil.which("bwrap", path=os.environ.get("PATH") or "/usr/local/bin:/usr/bin:/bin")
+
+
+def known() -> Program | None:
+    """What the program said when it was last asked, if it is still the same file."""
+    key = _key()
+    return _known.get(key) if key is not None else None
+
+
+async def find() -> Program | None:
+    """The program, asked for its options if it is new; None where there is none that runs.
+
+    BlockingIOError when no process can be made for that; Hung when it does not answer.
+    """
+    key = _key()
+    if key is None:
+        return None
+    if key not in _known:
+        try:
+            found = await _inspect(key[0])
+        except BlockingIOError:
+            raise
+        except OSError:
+            return None
+        if len(_known) >= _KNOWN_MAX:
+            _known.clear()
+        _known[key] = found
+    return _known[key]
+
+
+def _key() -> tuple[str, int] | None:
+    path = find_path()
+    try:
+        return None if path is None else (path, os.stat(path).st_mtime_ns)
+    except OSError:
+        return None
+
+
+async def _inspect(path: str) -> Program:
+    options = await _said(path, "--help")
+    version = await _said(path, "--version")
+    return Program(
+        path=path,
+        version=version.strip().removeprefix("bubblewrap "),
+        bind_fd="--ro-bind-fd" in options,
+        disable_userns="--disable-userns" in options,
+    )
+
+
+async def _said(path: str, option: str) -> str:
+    read, write = os.pipe()
+    os.set_blocking(read, False)
+    try:
+        try:
+            helper = spawn([path, option], {}, [], stdout=write, stderr=write)
+        finally:
+            os.close(write)
+        try:
+            with anyio.fail_after(ASK_S):
+                return (await _read_all(read)).decode(errors="replace")
+        except TimeoutError:
+            raise Hung(f"`{path} {option}` did not end in {ASK_S:g} s") from None
+        finally:
+            with anyio.CancelScope(shield=True):
+                helper.kill()
+                await helper.ended()
+    finally:
+        os.close(read)
+
+
+async def _read_all(fd: int) -> bytes:
+    said = b""
+    while len(said) < MOST_BYTES:
+        try:
+            more = os.read(fd, 4096)
+        except BlockingIOError:
+            await anyio.wait_readable(fd)
+            continue
+        if not more:
+            break
+        said += more
+    return said

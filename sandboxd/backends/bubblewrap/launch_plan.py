@@ -1,0 +1,261 @@
+"""How bwrap is started for a spec: its arguments, inherited descriptors, and the init's setup."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import dataclass, replace
+
+from sandboxd.backends.bubblewrap.arguments import (
+    KERNEL_FILES,
+    Bind,
+    MountSources,
+    Token,
+    arguments,
+    empty_mounts,
+    folders_in_tmp,
+    preview,
+)
+from sandboxd.backends.bubblewrap.binary import Program
+from sandboxd.backends.bubblewrap.clones import SpecTemplate, template_arguments
+from sandboxd.backends.linux_context import LinuxSupport, filter_for
+from sandboxd.linux import unix_peers
+from sandboxd.linux.init_client import messages as wire
+from sandboxd.linux.init_client.binary import seal
+from sandboxd.linux.init_client.launch import Launch, start_template
+from sandboxd.linux.landlock import confinement, kernel_abi
+from sandboxd.linux.openat import changed_error, open_checked
+from sandboxd.linux.rootfs.curated_etc import EtcWish
+from sandboxd.linux.setpriv import account_stamp
+from sandboxd.policy.mounts.mount_plan import MountKind, MountPlan, mount_plan
+from sandboxd.policy.plan import RunAs, SandboxSpec
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """How bwrap is started, and what the init must find at its mounts."""
+
+    argv: list[str]
+    inherit: list[int]
+    checks: list[wire.Check]
+
+
+class LaunchPlans:
+    """Descriptors that are opened for a launch belong to the caller's `held`."""
+
+    def __init__(self, support: LinuxSupport) -> None:
+        self._support = support
+
+    def layout(self, spec: SandboxSpec) -> MountPlan:
+        return mount_plan(spec, self._support.host)
+
+    async def make_etc(self, spec: SandboxSpec) -> None:
+        layout = self.layout(spec)
+        if layout.at("/etc").kind is MountKind.CURATED:
+            await self._support.etc.make(self._etc_wish(spec, layout))
+
+    def hold_etc(self, spec: SandboxSpec) -> AbstractContextManager[None]:
+        """The copy of /etc stays for as long as something has it mounted."""
+        layout = self.layout(spec)
+        if layout.at("/etc").kind is not MountKind.CURATED:
+            return nullcontext()
+        return self._support.etc.hold(self._etc_wish(spec, layout))
+
+    def command_line(self, spec: SandboxSpec, program: Program | None) -> list[str]:
+        """As a preview, without descriptors."""
+        tokens = self._tokens(spec, self.layout(spec), program)
+        name = program.path if program else "bwrap"
+        return [*_drop(spec.run_as), name, *preview(tokens), "--", "sandboxd-init"]
+
+    def launch(
+        self, spec: SandboxSpec, program: Program, held: ExitStack, sources: dict[str, Bind],
+        ready_s: float,
+    ) -> Launch:  # fmt: skip
+        """`sources` gets what is bound, by the name that bwrap has for it."""
+        layout = self.layout(spec)
+        line = self._line(spec, layout, program, held, sources, template=False)
+        setup = self._setup(spec, layout, line.checks)
+        plan = self._plan(spec, setup, held, self._verify(spec), ready_s)
+        return replace(plan, argv=line.argv, inherit=line.inherit)
+
+    def clone(
+        self, spec: SandboxSpec, kept: SpecTemplate, held: ExitStack, ready_s: float
+    ) -> Launch:
+        plan = self._plan(spec, kept.setup, held, kept.verify, ready_s)
+        return replace(plan, template=kept.template)
+
+    def make_template(
+        self, spec: SandboxSpec, program: Program, sources: dict[str, Bind]
+    ) -> SpecTemplate:
+        layout = self.layout(spec)
+        with ExitStack() as held, ExitStack() as mounted:
+            mounted.enter_context(self.hold_etc(spec))
+            line = self._line(spec, layout, program, held, sources, template=True)
+            around = self._surroundings(spec, layout, program)
+            own = template_arguments(spec, layout, around, root_inside=root_inside(spec))
+            template = start_template(line.argv, own, line.inherit, mounted.pop_all().close)
+        setup = self._setup(spec, layout, line.checks)
+        return SpecTemplate(template, setup, self._verify(spec), time.monotonic())
+
+    def _line(
+        self, spec: SandboxSpec, layout: MountPlan, program: Program, held: ExitStack,
+        sources: dict[str, Bind], *, template: bool,
+    ) -> _Line:  # fmt: skip
+        for mask in spec.masks:
+            # bwrap would make the missing mount point, and it would stay on the host.
+            if not os.path.lexists(mask.path):
+                raise changed_error(mask.path, "it is gone")
+        tokens = self._tokens(spec, layout, program, template=template)
+        args, descriptors, checks = _open_binds(tokens, program, held, sources)
+        checks += [wire.Check(path=path, device=0, inode=0) for path in self._empty(spec, layout)]
+        args_fd = _kept(seal(b"".join(os.fsencode(a) + b"\0" for a in args), "args"), held)
+        init = self._support.init
+        argv = [*_drop(spec.run_as), program.path, "--args", str(args_fd), "--",
+                f"/proc/self/fd/{init}"]  # fmt: skip
+        return _Line(argv, [*descriptors, args_fd, init], checks)
+
+    def _setup(
+        self, spec: SandboxSpec, layout: MountPlan, checks: Sequence[wire.Check]
+    ) -> wire.Setup:
+        abi = kernel_abi()
+        flags = wire.SetupFlag.WATCH_MOUNTS | wire.SetupFlag.REQUIRE_PID1 | wire.SetupFlag.SET_GID
+        flags |= unix_peers.setup_flags(spec)
+        if spec.network.kind == "deny":
+            # With allow_hosts the gate knows better, and evidence of every connection costs
+            # milliseconds: the kernel walks all its sockets to list those of one namespace.
+            flags |= wire.SetupFlag.NOTIFY
+        return wire.Setup(
+            flags=flags | (wire.SetupFlag.HAS_RULESET if abi else wire.SetupFlag(0)),
+            checks=checks,
+            rules=confinement.rules(layout, abi) if abi else (),
+            scratch=[p.path for p in layout.places if p.kind is MountKind.PRIVATE],
+            sockets=unix_peers.named_sockets(spec),
+        )
+
+    def _plan(
+        self, spec: SandboxSpec, setup: wire.Setup, held: ExitStack, verify: Callable[[], bool],
+        ready_s: float,
+    ) -> Launch:  # fmt: skip
+        """A ruleset of its own: one that sandboxes share would collect the rules of all."""
+        abi = kernel_abi()
+        ruleset = held.enter_context(confinement.ruleset(abi)) if abi else None
+        return Launch(
+            argv=[],
+            inherit=[],
+            setup=setup,
+            ruleset=ruleset.fileno() if ruleset else None,
+            filter_for=lambda command: filter_for(spec, command),
+            counts="root" if root_inside(spec) else "namespace",
+            verify=verify,
+            cgroups=self._support.cgroups,
+            ready_s=ready_s,
+        )
+
+    def _verify(self, spec: SandboxSpec) -> Callable[[], bool]:
+        etc, accounts = self._support.etc.stamp(), account_stamp(spec.run_as)
+        return lambda: self._unchanged(spec, etc) and account_stamp(spec.run_as) == accounts
+
+    def _empty(self, spec: SandboxSpec, places: MountPlan) -> list[str]:
+        if spec.shared_tmp is None:
+            return empty_mounts(places)
+        private = [path for path in empty_mounts(places) if path != "/tmp"]
+        return [*private, *folders_in_tmp(places)]
+
+    def _tokens(
+        self, spec: SandboxSpec, places: MountPlan, program: Program | None, *,
+        template: bool = False,
+    ) -> list[Token]:  # fmt: skip
+        around = self._surroundings(spec, places, program)
+        if template:  # each clone covers them in a /proc of its own
+            around = replace(around, kernel_files=())
+        return arguments(spec, places, around, template=template)
+
+    def _surroundings(
+        self, spec: SandboxSpec, places: MountPlan, program: Program | None
+    ) -> MountSources:
+        state = self._support.state
+        etc = ""
+        if places.at("/etc").kind is MountKind.CURATED:
+            etc = self._support.etc.folder(self._etc_wish(spec, places))
+        kernel = tuple(f for f in KERNEL_FILES if os.path.exists(f))
+        return MountSources(
+            etc=etc,
+            names=self._support.names(spec.network),
+            empty_file=state.empty_file,
+            empty_dir=state.empty_dir,
+            disable_userns=program is None or program.disable_userns,
+            kernel_files=kernel if root_inside(spec) else (),
+            tmp_bytes=spec.tmp_bytes,
+            shm_bytes=spec.shm_bytes,
+            shared_tmp=spec.shared_tmp,
+        )
+
+    def _etc_wish(self, spec: SandboxSpec, places: MountPlan) -> EtcWish:
+        inner = tuple(
+            (place.path.removeprefix("/etc/"), place.is_dir)
+            for place in places.places
+            if place.path.startswith("/etc/")
+        )
+        uid, gid = os.getuid(), os.getgid()
+        if spec.run_as:
+            uid, gid = spec.run_as.uid, spec.run_as.gid
+        return EtcWish(uid, gid, network=spec.network.kind == "inherit", mount_points=inner)
+
+    def _unchanged(self, spec: SandboxSpec, etc: object) -> bool:
+        """Whether /etc is still what was copied: plans do not look at it. The plan's paths need no
+        check, because the caller has just planned an equal spec."""
+        return spec.base == "host" or self._support.etc.stamp() == etc
+
+
+def root_inside(spec: SandboxSpec) -> bool:
+    return os.getuid() == 0 and spec.run_as is None
+
+
+def _open_binds(
+    tokens: list[Token], program: Program, held: ExitStack, sources: dict[str, Bind]
+) -> tuple[list[str], list[int], list[wire.Check]]:
+    """Each bind by descriptor, or by name where bwrap cannot; and what the init must find there.
+
+    Also with a descriptor: a program on the host can rename over the *target* while bwrap mounts.
+    """
+    args: list[str] = []
+    descriptors: list[int] = []
+    checks: list[wire.Check] = []
+    for token in tokens:
+        if isinstance(token, str):
+            args.append(token)
+            continue
+        fd = _kept(open_checked(token.source, token.identity), held)
+        status = os.fstat(fd)
+        checks.append(wire.Check(path=token.dest, device=status.st_dev, inode=status.st_ino))
+        if program.bind_fd:
+            descriptors.append(fd)
+            sources[f"/proc/self/fd/{fd}"] = token
+            args += ["--bind-fd" if token.writable else "--ro-bind-fd", str(fd), token.dest]
+        else:
+            sources[token.source] = token
+            args += ["--bind" if token.writable else "--ro-bind", token.source, token.dest]
+    return args, descriptors, checks
+
+
+def _kept(fd: int, held: ExitStack) -> int:
+    held.callback(os.close, fd)
+    return fd
+
+
+def _drop(run_as: RunAs | None) -> list[str]:
+    """bwrap started as the workspace's owner: in a user namespace of root its files are EACCES."""
+    if run_as is None:
+        return []
+    setpriv = shutil.which("setpriv") or "/usr/bin/setpriv"
+    try:
+        pwd.getpwuid(run_as.uid)
+        groups = "--init-groups"
+    except KeyError:
+        groups = "--clear-groups"
+    return [setpriv, "--reuid", str(run_as.uid), "--regid", str(run_as.gid), groups,
+            "--inh-caps", "-all", "--"]  # fmt: skip

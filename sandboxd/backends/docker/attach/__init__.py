@@ -1,0 +1,1 @@
+"""Containers that run one command over the engine's attach API."""

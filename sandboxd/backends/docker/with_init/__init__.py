@@ -1,0 +1,1 @@
+"""Containers whose entry point is our init."""

@@ -1,0 +1,218 @@
+"""The opensandbox backend: sandboxes of a server that runs them on Docker or on a cluster.
+
+Commands are execd's own: no stdin, no terminal, output by lines, exit codes without signals.
+"""
+
+from __future__ import annotations
+
+import logging
+import shlex
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+import anyio
+from anyio.abc import TaskGroup
+
+from sandboxd.backends.interface import Available, Capabilities, Enforcement, Probe, Unavailable
+from sandboxd.backends.opensandbox.copies.packing import CopyLimits
+from sandboxd.backends.opensandbox.copies.scope import CopyScope
+from sandboxd.backends.opensandbox.copies.workspace_copy import CopyThreads, WorkspaceCopy
+from sandboxd.backends.opensandbox.diagnosis import in_words
+from sandboxd.backends.opensandbox.enforcement import tiers
+from sandboxd.backends.opensandbox.execd import Execd
+from sandboxd.backends.opensandbox.execd_files import ExecdFiles
+from sandboxd.backends.opensandbox.http_client import HttpClient, Target, origin
+from sandboxd.backends.opensandbox.key import load_key
+from sandboxd.backends.opensandbox.lifecycle import Lifecycle
+from sandboxd.backends.opensandbox.process import ExecdProcess
+from sandboxd.backends.opensandbox.sandboxes import CLOSE_S, RemoteSandbox, RemoteSandboxes
+from sandboxd.backends.opensandbox.spec import create_body
+from sandboxd.backends.opensandbox.volume_checks import check_volumes, unchanged
+from sandboxd.config import OpenSandboxConfig
+from sandboxd.policy.plan import Plan, SandboxSpec
+from sandboxd.types import Command, Process, Sandbox, Stdio
+from sandboxd_proto.errors import PolicyNotSupported, SandboxdError, SandboxUnavailable
+
+log = logging.getLogger(__name__)
+_LOOPBACK = {"localhost", "127.0.0.1", "::1"}
+
+
+class OpenSandbox:
+    name = "opensandbox"
+    capabilities = Capabilities(
+        mounts=True, limits_sandbox=True, stdin=False, terminals=False, copies=True, remote=True
+    )
+
+    def __init__(self, config: OpenSandboxConfig, *, owner: str) -> None:
+        self._config = config
+        self._http = HttpClient(config.url.rstrip("/"), config.ca_file)
+        self._api: Lifecycle | None = None
+        self._sandboxes: RemoteSandboxes | None = None
+        self._owner = owner
+        self._tasks: TaskGroup | None = None
+        self._trouble = ""  # of the last sandbox that did not come up
+        self._threads = CopyThreads(config.transfer_secs)
+
+    # the life of the daemon
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[None]:
+        """Leftovers of an earlier daemon are deleted at the start, this daemon's at the end."""
+        try:
+            async with anyio.create_task_group() as tasks:
+                self._tasks = tasks
+                tasks.start_soon(self._sweep)
+                yield
+                tasks.cancel_scope.cancel()
+        finally:
+            with anyio.CancelScope(shield=True), anyio.move_on_after(CLOSE_S):
+                if self._sandboxes is not None:
+                    await self._sandboxes.sweep()
+            await self._http.close()
+
+    async def _sweep(self) -> None:
+        try:
+            _, sandboxes = self._connected()
+        except SandboxdError as error:
+            log.warning("opensandbox: %s", error.message)
+            return
+        await sandboxes.keep_swept(sandboxes.reap)
+
+    def _connected(self) -> tuple[Lifecycle, RemoteSandboxes]:
+        """SandboxUnavailable where URL or key cannot be used."""
+        try:
+            origin(self._config.url)
+        except ValueError as error:
+            raise SandboxUnavailable(
+                f"[opensandbox] url cannot be used: {error}",
+                remedy='set [opensandbox] url = "https://HOST:PORT"',
+            ) from None
+        if self._api is None or self._sandboxes is None:
+            self._api = Lifecycle(self._http, load_key(self._config))
+            self._sandboxes = RemoteSandboxes(self._api, self._owner, self._tasks)
+        return self._api, self._sandboxes
+
+    # what every backend has
+
+    async def probe(self) -> Probe:
+        """Ask for the version, and for a list, which takes the key. No sandbox is made: on a
+        cluster that takes seconds and costs."""
+        try:
+            api, _ = self._connected()
+            api.key = load_key(self._config)
+            with in_words(self._config.image):
+                version = await api.version()
+                await api.find({"sandboxd-owner": self._owner})
+        except SandboxdError as error:
+            return Unavailable(error.message, error.remedy or "")
+        where = f"sandboxes of the OpenSandbox server {version} at {self._config.url}"
+        layers = (where, "isolation by the server's runtime, which its API does not name")
+        return Available(layers, tuple(self._warnings()))
+
+    def _warnings(self) -> list[str]:
+        found = [
+            "opensandbox: no stdin, no terminals, no explain; output by lines; "
+            "system calls are filtered by the server's runtime alone"
+        ]
+        scheme, host, _ = origin(self._config.url)
+        if scheme == "http" and host not in _LOOPBACK:
+            found.append("opensandbox: the API key travels unencrypted, url is http://")
+        if not self._config.image:
+            found.append("opensandbox: no [opensandbox] image: each manifest has to name one")
+        if not self._config.host_volumes:
+            found.append(
+                "opensandbox: granted folders are copied to the server before a command, and what "
+                "it changed is copied back"
+            )
+        if self._trouble:
+            found.append(f"opensandbox: the last sandbox did not come up: {self._trouble}")
+        return found
+
+    def enforcement(self, plan: Plan) -> Enforcement:
+        return tiers(plan, host_volumes=self._config.host_volumes)
+
+    def command_line(self, plan: Plan) -> list[str]:
+        volumes = self._config.host_volumes
+        body = create_body(plan.sandbox, self._config.image, {}, host_volumes=volumes)
+        return ["POST", f"{self._config.url}/v1/sandboxes", shlex.quote(str(body))]
+
+    def open(self, spec: SandboxSpec) -> AbstractAsyncContextManager[Sandbox]:
+        return self._open(spec)
+
+    @asynccontextmanager
+    async def _open(self, spec: SandboxSpec) -> AsyncIterator[Sandbox]:
+        api, sandboxes = self._connected()
+        image = spec.image or self._config.image
+        if not image:
+            raise SandboxUnavailable(
+                "no image is configured for sandboxes of the OpenSandbox server",
+                remedy="set [opensandbox] image, or name one in the manifest",
+            )
+        start_s, volumes = self._config.start_secs, self._config.host_volumes
+        entered = False
+        try:
+            with in_words(image):
+                async with sandboxes.created(
+                    lambda metadata: create_body(spec, image, metadata, host_volumes=volumes),
+                    start_s,
+                ) as made:
+                    target = await api.execd(made.id, via_server=self._config.via_server)
+                    execd = Execd(self._http, target, made.check)
+                    await execd.wait_ready(start_s)
+                    if volumes:
+                        await check_volumes(execd, spec)
+                    self._trouble, entered = "", True
+                    copy = None if volumes else self._copy(spec, execd, target)
+                    yield OpenSandboxSandbox(made, execd, spec, self._tasks, copy)
+        except SandboxdError as error:
+            if not entered:
+                self._trouble = error.message
+            raise
+
+    def _copy(self, spec: SandboxSpec, execd: Execd, target: Target) -> WorkspaceCopy | None:
+        scope, settings = CopyScope.of(spec), CopyScope.of_settings(spec)
+        if not scope.grants:
+            return None
+        files = ExecdFiles(self._http, target, self._config.transfer_secs)
+        limits = CopyLimits(self._config.copy_max_bytes, self._config.copy_max_files)
+        return WorkspaceCopy(execd, files, scope, settings, limits, self._threads)
+
+
+class OpenSandboxSandbox:
+    def __init__(
+        self, made: RemoteSandbox, execd: Execd, spec: SandboxSpec, tasks: TaskGroup | None,
+        copy: WorkspaceCopy | None,
+    ) -> None:  # fmt: skip
+        self.execd = execd
+        self.copy = copy
+        self._made = made
+        self._spec = spec
+        self._tasks = tasks
+
+    @property
+    def alive(self) -> bool:
+        return self._made.alive
+
+    def verify(self) -> bool:
+        return self._made.alive and unchanged(self._spec)
+
+    async def end(self) -> bool:
+        return await self._made.end()
+
+    def spawn_now(self, command: Command, stdio: Stdio | None) -> Process | None:
+        return None
+
+    async def spawn(self, command: Command, stdio: Stdio | None) -> Process:
+        if stdio is None:
+            raise PolicyNotSupported(
+                "execd has no terminals", field="pty", remedy="run it without a terminal"
+            )
+        if not self._made.alive:
+            raise SandboxUnavailable("the sandbox is gone from the server")
+        assert self._tasks is not None, "commands run while the daemon serves"
+        if self.copy is not None:
+            with in_words(self._spec.image or ""):
+                await self.copy.send(command.progress)
+        process = ExecdProcess(self, command, stdio, alone=not command.keep_background)
+        self._tasks.start_soon(process.run)
+        return process

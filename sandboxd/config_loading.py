@@ -1,0 +1,219 @@
+"""Read the config: a TOML file, then the environment, then flags. One name for each key.
+
+`[table] key` is `SANDBOXD_TABLE_KEY` in the environment and `--set table.key=VALUE` as a flag.
+Other tools' names for the same keys are understood through the one table `SYNONYMS`.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import tomllib
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Any
+
+import msgspec
+
+from sandboxd.config import Config, ConfigError, all_keys
+from sandboxd.platform.current import system
+from sandboxd_proto.errors import InvalidParams
+from sandboxd_proto.lenient import understood_amounts
+from sandboxd_proto.wire import convert
+
+_TRUE = {"1", "true"}
+# Names of the same keys in CodeWhale's config and environment, and Wayland's variables.
+SYNONYMS: dict[str, str] = {
+    "sandbox_mode": "preset",
+    "sandbox_backend": "backend",
+    "sandbox_url": "opensandbox.url",
+    "sandbox_api_key": "opensandbox.api_key",
+    "prefer_bwrap": "prefer_bwrap",
+}
+ENV_SYNONYMS: dict[str, str] = {
+    "WAYLAND_SANDBOX": "backend",
+    "WAYLAND_ALLOW_NO_SANDBOX": "allow_no_sandbox",
+    **{f"DEEPSEEK_{name.upper()}": key for name, key in SYNONYMS.items()},
+}
+# Where 0 is a meaning of its own: none kept, or at once.
+_ZERO_MEANS_NONE = {
+    "pool.max_sandboxes", "approvals.grace_secs", "approvals.always_days", "sessions.linger_secs",
+    "sessions.tmp_bytes", "audit.sync_secs", "audit.retention_days", "budget.max_processes",
+    "budget.max_agent_depth", "budget.max_tokens_in", "budget.max_tokens_out",
+    "budget.max_cost_usd", "budget.max_wall_time_secs", "budget.max_tool_runtime_secs",
+    "session_cap.per_session_tokens", "session_cap.per_session_usd",
+    "session_cap.per_user_daily_usd",
+}  # fmt: skip
+# Taken as they are written, whatever they look like.
+_TEXTS = {
+    "backend", "preset", "docker.image", "docker.host", "docker.way", "opensandbox.url",
+    "opensandbox.api_key", "opensandbox.api_key_file", "opensandbox.ca_file", "opensandbox.image",
+}  # fmt: skip
+# Variables of ours that are not keys of the config.
+_NOT_KEYS = {"SANDBOXD_SOCKET", "SANDBOXD_CONFIG", "SANDBOXD_LOG", "SANDBOXD_SESSION"}
+
+
+def default_path(env: Mapping[str, str]) -> str:
+    named = env.get("SANDBOXD_CONFIG")
+    if named:
+        return named
+    base = env.get("XDG_CONFIG_HOME") or system.config_root(env)
+    if not base:
+        home = env.get("HOME") or _account_home()
+        base = "/etc" if home in ("", "/") else os.path.join(home, ".config")
+    return os.path.join(base, "sandboxd", "config.toml")
+
+
+def _account_home() -> str:
+    """Where HOME is not set (in a unit, say): the home of the account."""
+    return system.home_of(system.user_id()) or ""
+
+
+def load(path: str, env: Mapping[str, str], flags: Mapping[str, str], *, required: bool) -> Config:
+    """The config of file, environment and flags, later ones winning."""
+    merged: dict[str, Any] = {}
+    for key, value in _from_file(path, required=required):
+        _put(merged, key, value, path)
+    for key, value, source in _from_env(env):
+        _put(merged, key, _typed(key, value), source)
+    for key, value in flags.items():
+        _put(merged, key, _typed(key, value), f"--set {key}")
+    return _checked(merged, path)
+
+
+def _from_file(path: str, *, required: bool) -> list[tuple[str, Any]]:
+    try:
+        with open(path, "rb") as file:
+            document = tomllib.load(file)
+    except FileNotFoundError:
+        if required:
+            raise ConfigError(f"the config file {path} does not exist") from None
+        return []
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not TOML: {error}") from None
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {os.strerror(error.errno or 0)}") from None
+    return [(SYNONYMS.get(key, key), _foreign(key, value)) for key, value in document.items()]
+
+
+def _foreign(name: str, value: Any) -> Any:
+    """CodeWhale's sandbox_backend "none" means "no external backend", not "no sandbox"."""
+    if name.lower().removeprefix("deepseek_") == "sandbox_backend" and value == "none":
+        return "auto"
+    return value
+
+
+def _from_env(env: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    synonyms = [
+        (key, _foreign(name, env[name]), name) for name, key in ENV_SYNONYMS.items() if name in env
+    ]
+    keys = {f"SANDBOXD_{key.replace('.', '_').upper()}": key for key in all_keys()}
+    ours = [(keys[name], env[name], name) for name in keys if name in env]
+    unknown = [
+        name for name in env
+        if name.startswith("SANDBOXD_") and name not in keys and name not in _NOT_KEYS
+        and not name.startswith("SANDBOXD_TEST_")
+    ]  # fmt: skip
+    for name in sorted(unknown):
+        near = get_close_matches(name, keys, n=1, cutoff=0.7)
+        hint = f"did you mean {near[0]}?" if near else "sandboxctl config show lists the settings"
+        raise ConfigError(f"the variable {name} names no setting; {hint}")
+    return synonyms + ours
+
+
+def _typed(key: str, text: str) -> Any:
+    """A value written as text: as TOML where it parses to the right thing, else as a string."""
+    if key in ("allow_no_sandbox", "prefer_bwrap"):
+        return text.strip().lower() in _TRUE
+    if key in _TEXTS:
+        return text
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _put(merged: dict[str, Any], key: str, value: Any, source: str) -> None:
+    if key == "prefer_bwrap":
+        # CodeWhale's switch for its second Linux backend; bubblewrap comes first here anyway.
+        return
+    table, _, name = key.rpartition(".")
+    if key == "backend" and value == "bwrap":
+        value = "bubblewrap"
+    if not table:
+        if isinstance(value, dict):
+            merged.setdefault(key, {}).update(value)
+        else:
+            merged[key] = value
+        return
+    inner = merged.setdefault(table, {})
+    if not isinstance(inner, dict):
+        raise ConfigError(f"{source}: {table} is not a table")
+    inner[name] = value
+
+
+def _checked(merged: dict[str, Any], path: str) -> Config:
+    try:
+        config = _converted(merged)
+    except InvalidParams as error:
+        field = (error.field or "").removesuffix("[...]")
+        where = f"[{table}] " if (table := field.rpartition(".")[0]) else ""
+        hint = f"; {error.remedy}" if error.remedy else ""
+        raise ConfigError(f"{path}: {where}{error.message}{hint}") from None
+    _check_amounts(msgspec.to_builtins(config), path)
+    _check_paths(config, path)
+    return config
+
+
+def _converted(merged: dict[str, Any]) -> Config:
+    try:
+        return convert(merged, Config)
+    except InvalidParams:
+        return convert(understood_amounts(merged), Config)
+
+
+def _check_amounts(config: dict[str, Any], path: str) -> None:
+    """No amount may be negative; limits and times of 0 would allow nothing."""
+    for key in all_keys():
+        table, _, name = key.rpartition(".")
+        value = config[table][name] if table else config[name]
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        least = 0 if key in _ZERO_MEANS_NONE else 1e-9
+        if is_number and not least <= value < math.inf:
+            raise ConfigError(
+                f"{path}: {key} is {value}, which does nothing; "
+                f"it is a number above 0{', or 0' if least == 0 else ''}"
+            )
+
+
+def _check_paths(config: Config, path: str) -> None:
+    """A relative path names nothing: the daemon has no folder of the user's to start from."""
+    named = [("masks.add", item) for item in config.masks.add]
+    named += [("ceiling.roots", item) for item in config.ceiling.roots or ()]
+    for key, item in named:
+        if not item.startswith(("/", "~")):
+            raise ConfigError(
+                f"{path}: {key} has {item!r}, which does nothing; write the whole path, "
+                f"for example {os.path.join('~', item)!r}"
+            )
+
+
+def shown(config: Config, path: str, *, as_json: bool) -> str:
+    """Every setting with its value, those that differ from the default marked. No secret."""
+    values, defaults = msgspec.to_builtins(config), msgspec.to_builtins(Config())
+    rows = []
+    for key in all_keys():
+        table, _, name = key.rpartition(".")
+        value, default = ((c[table] if table else c)[name] for c in (values, defaults))
+        if key == "opensandbox.api_key" and value:
+            value = "(hidden)"
+        rows.append((key, value, value != default))
+    if as_json:
+        return msgspec.json.encode({"path": path, "config": {k: v for k, v, _ in rows}}).decode()
+    width = max(len(key) for key, _, _ in rows)
+    note = "" if os.path.exists(path) else " (does not exist)"
+    lines = [f"# {path}{note}; * marks what differs from the default\n"]
+    for key, value, changed in rows:
+        text = "(unset)" if value is None else msgspec.json.encode(value).decode()
+        lines.append(f"{'*' if changed else ' '} {key:<{width}}  {text}\n")
+    return "".join(lines)

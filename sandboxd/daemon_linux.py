@@ -1,0 +1,55 @@
+"""What the daemon is made of on Linux: a Unix socket, and the backends below our init."""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+
+from sandboxd.backends.interface import BackendContext
+from sandboxd.backends.linux_context import linux_support
+from sandboxd.config import Config
+from sandboxd.egress.service import EgressService
+from sandboxd.linux.leftovers import collect_soon
+from sandboxd.linux.rootfs.state import StateFolder
+from sandboxd.policy.mounts.mount_plan import Host
+from sandboxd.policy.mounts.own_paths import OwnPaths
+from sandboxd.rpc.peer_auth import linux as peers
+from sandboxd.rpc.transport.interface import Listener
+from sandboxd.rpc.transport.systemd import Notifier, activated_socket
+from sandboxd.rpc.transport.unix_listener import adopt, listen
+from sandboxd.rpc.transport.unix_paths import approver_file, hidden_paths
+from sandboxd.surroundings import Surroundings
+from sandboxd_proto.locations import default_socket
+
+
+def listening(path: str | None) -> Listener:
+    """ListenError where it cannot listen."""
+    inherited = activated_socket(os.environ)
+    if inherited is not None:
+        return adopt(inherited, peers)
+    return listen(path or default_socket(), peers)
+
+
+def notifier() -> Notifier:
+    return Notifier(os.environ)
+
+
+def surroundings(config: Config, host: Host, listener: Listener, held: ExitStack) -> Surroundings:
+    state = StateFolder(f"{listener.path}.state" if listener.made_here else None)
+    held.callback(state.close)
+    egress = EgressService(config.egress)
+
+    def context(config: Config, path: str, own: OwnPaths) -> BackendContext:
+        support = linux_support(state, host, egress, own.read_only)
+        if support.cgroups is not None:
+            held.callback(support.cgroups.close)
+        return BackendContext(config, path, linux=support)
+
+    return Surroundings(
+        context, egress.running, hidden=(state.path, *hidden_paths(listener)),
+        forwards_folder=os.path.join(state.path, "fw"),  # short: a socket's path is limited
+        make_folder=state.folder,
+    )  # fmt: skip
+
+
+__all__ = ["approver_file", "collect_soon", "listening", "notifier", "surroundings"]

@@ -1,0 +1,55 @@
+"""Which remedies the daemon's config would refuse: the next request with them would fail."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sandboxd.config import Ceiling
+from sandboxd.denials.context import Setting
+from sandboxd.platform.current import files
+from sandboxd.policy.data import system_dirs
+from sandboxd.policy.network.host_rules import HostInvalid, parse_rule
+from sandboxd.policy.paths.within import within_any
+from sandboxd.policy.plan import Access
+
+
+def in_roots(setting: Setting, path: str, access: Access) -> bool:
+    roots = setting.ceiling.roots if setting.ceiling is not None else None
+    if roots is None:
+        return True
+    allowed = [setting.host.canonical(files.expanduser(root)) for root in roots]
+    more = system_dirs.READABLE if access == "read" else ()
+    return within_any(path, (*allowed, *more))
+
+
+def network_permitted(setting: Setting, value: object) -> bool:
+    kind = value if isinstance(value, str) else "allow_hosts"
+    ceiling = setting.ceiling
+    if ceiling is not None and ceiling.network is not None and kind not in ceiling.network:
+        return False
+    hosts = value.get("hosts", ()) if isinstance(value, dict) else ()
+    return all(_host_permitted(ceiling, entry) for entry in hosts)
+
+
+def _host_permitted(ceiling: Ceiling | None, entry: str) -> bool:
+    try:
+        rule = parse_rule(entry)
+    except HostInvalid:
+        return False
+    if ceiling is None or ceiling.hosts is None:
+        return True
+    return any(parse_rule(one).includes(rule) for one in ceiling.hosts)
+
+
+def limit_permitted(ceiling: Ceiling | None, field: str, value: object) -> bool:
+    name = "max_timeout_secs" if field == "timeout" else field
+    highest = getattr(ceiling, name, None) if ceiling is not None else None
+    asked = next(_numbers(value), None)
+    return highest is None or asked is None or asked <= highest
+
+
+def _numbers(value: object) -> Iterator[float]:
+    if isinstance(value, dict):
+        value = value.get("secs")
+    if isinstance(value, int | float):
+        yield value

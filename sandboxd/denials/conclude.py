@@ -1,0 +1,214 @@
+"""The final denials of a command: facts of the daemon, then of kernel and gate, then from text.
+
+Denials that were reported while the command ran stay in the list, with their final confidence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+
+from sandboxd.denials import claims, remedies
+from sandboxd.denials.context import RunEvidence, Setting
+from sandboxd.denials.explain import needs
+from sandboxd.denials.inferred import FROM_COMMAND_LINE, FROM_TEXT, command_hosts, has_kind
+from sandboxd.denials.rules import limits, network, syscall
+from sandboxd.denials.text import known_programs
+from sandboxd.denials.text.line_classifier import LineClassifier
+from sandboxd_proto.denial import Confidence, Denial
+
+_SIGSYS = 31  # by number: Windows has no such name
+_DNS_PORT = 53
+MAX_STRONG = 32  # a command can ask the gate for any number of hosts
+
+
+def conclude(
+    examiner: LineClassifier, facts: RunEvidence, said: list[Denial], overheard: list[Denial]
+) -> list[Denial]:
+    """`said`: what the command claims where errors are printed; `overheard`: on stdout alone."""
+    setting = examiner.setting
+    weighed = partial(claims.weighed, facts=facts, hosts=[h for h, _ in examiner.command.hosts])
+    spoken = [weighed(denial) for denial in said]
+    if facts.setup_failure is not None:
+        return _with_sent([*_protected(facts), _sandbox_error(facts.setup_failure)], spoken)
+    strong = [
+        *_ended_by_daemon(setting, facts),
+        *limits.known(setting, facts),
+        *limits.no_space(setting, facts),
+        *_killed_call(setting, facts),
+        *_start(setting, facts),
+        *_protected(facts),
+        *_gate(setting, facts),
+        *_peers(setting, facts),
+    ]
+    if facts.explained:
+        # The kernel reported every refused access: text about files adds nothing.
+        strong += needs.denials(setting, needs.found(examiner, facts, said))
+        spoken = [d for d in spoken if d.kind not in needs.KINDS]
+    elif facts.refused:
+        # The kernel told some of what it refused: the command's words may tell the rest.
+        strong += needs.denials(setting, needs.found(examiner, facts, said))
+    strong = merge([], strong)[:MAX_STRONG]
+    strong = merge(strong, _connections(examiner, facts, [*strong, *spoken]))
+    strong = merge(strong, _sockets(examiner, facts))
+    found = _with_sent(strong, spoken)
+    if facts.timed_out or facts.cancelled or facts.outcome in {"timeout", "cancelled"}:
+        # The text of a command that was killed explains nothing.
+        return found
+    for step in (*FROM_TEXT, *FROM_COMMAND_LINE):
+        weigh = weighed if step in FROM_TEXT else partial(claims.bounded, facts=facts)
+        more = [weigh(denial) for denial in step(examiner, facts, found)]
+        if facts.explained:
+            more = [d for d in more if d.kind not in needs.KINDS]
+        found = merge(found, more)
+    return merge(found, claims.overheard(overheard, facts))
+
+
+def _with_sent(strong: list[Denial], sent: list[Denial]) -> list[Denial]:
+    """Keep what was reported, unless better evidence for the same denial exists now."""
+    known = {(denial.kind, denial.target) for denial in strong}
+    return [*strong, *(denial for denial in sent if (denial.kind, denial.target) not in known)]
+
+
+def _is_same(one: Denial, other: Denial) -> bool:
+    if one.layer == other.layer == "gate":
+        return one.message == other.message  # one host at two ports is refused twice
+    return one.target == other.target
+
+
+def merge(first: Iterable[Denial], more: Iterable[Denial]) -> list[Denial]:
+    """Without repetitions of kind and target, and without unnamed targets if one is named."""
+    found = list(first)
+    for denial in more:
+        same = [other for other in found if other.kind == denial.kind]
+        if any(_is_same(other, denial) for other in same):
+            continue
+        if denial.target is None and same:
+            continue
+        found.append(denial)
+    return found
+
+
+def _sandbox_error(reason: str) -> Denial:
+    return Denial(
+        kind="sandbox_error", operation="setup", target=None, layer="engine", evidence="kernel",
+        confidence="high", message=f"the sandbox could not be set up: {reason}", remedy=None,
+    )  # fmt: skip
+
+
+def _ended_by_daemon(setting: Setting, facts: RunEvidence) -> Iterator[Denial]:
+    if facts.timed_out or facts.outcome == "timeout":
+        limit = setting.plan.timeout_s
+        after = f" after {limit:g} s" if limit is not None else ""
+        yield Denial(
+            kind="timeout", operation="run", target=None, layer="supervisor", evidence="policy",
+            confidence="high", message=f"the command was ended by its timeout{after}",
+            remedy=remedies.more_time(limit),
+        )  # fmt: skip
+    if facts.outcome == "isolation_lost":
+        text = "a mount of the sandbox was lost or a new one appeared, so every process was killed"
+        yield Denial(
+            kind="sandbox_error", operation="run", target=None, layer="supervisor",
+            evidence="kernel", confidence="high", message=text, remedy=None,
+        )  # fmt: skip
+
+
+def _killed_call(setting: Setting, facts: RunEvidence) -> Iterator[Denial]:
+    for name in facts.killed_calls:
+        yield syscall.denial(setting, syscall.named(name), "kernel", "high", name=name)
+    if facts.explained or not setting.filter_kills:
+        return
+    if facts.signal == _SIGSYS and setting.filter_loaded:
+        call = syscall.named(facts.syscall)
+        yield syscall.denial(setting, call, "kernel", "high", name=facts.syscall)
+
+
+def _start(setting: Setting, facts: RunEvidence) -> Iterator[Denial]:
+    if facts.start_failure is not None and facts.failed_by_itself and setting.argv:
+        yield Denial(
+            kind="process", operation="exec", target=setting.argv[0], layer="engine",
+            evidence="kernel", confidence="high", remedy=None,
+            message=f"{setting.argv[0]} ended before its first instruction: {facts.start_failure}",
+        )  # fmt: skip
+
+
+def _protected(facts: RunEvidence) -> Iterator[Denial]:
+    for path, moved_to in facts.protected:
+        moved = f" and was moved to {moved_to}" if moved_to else ""
+        yield Denial(
+            kind="protected_path", operation="create", target=path, layer="supervisor",
+            evidence="kernel", confidence="high", remedy=None,
+            message=f"{path} appeared{moved}: it is protected, because it can run code outside "
+            "the sandbox later",
+        )  # fmt: skip
+
+
+def _gate(setting: Setting, facts: RunEvidence) -> Iterator[Denial]:
+    for event in facts.gate_events:
+        yield network.gate_denial(setting, event)
+
+
+def _peers(setting: Setting, facts: RunEvidence) -> Iterator[Denial]:
+    """Socket files of the host. Those of the sandbox's own folders have lost their program."""
+    for path in facts.refused_peers:
+        if setting.layout.shows_host(path) and setting.host.exists(path):
+            yield network.peer_denial(setting, path)
+
+
+def _sockets(examiner: LineClassifier, facts: RunEvidence) -> Iterator[Denial]:
+    """Internet sockets that could not be made. What they were for is not known: the command line
+    may name it."""
+    if not facts.refused_sockets:
+        return
+    hosts = command_hosts(examiner)
+    for host in hosts:
+        yield _no_socket(examiner.setting, host, "medium")
+    group = known_programs.first_group(examiner.command.simple)
+    aside = any(map(known_programs.checks_for_updates, examiner.command.simple))
+    if hosts or (aside and not facts.failed):
+        return
+    if group is not None and facts.failed:
+        yield network.tool_denial(group)
+    elif "stream" in facts.refused_sockets:
+        yield _no_socket(examiner.setting, None, "high" if facts.failed else "medium")
+    else:
+        yield _no_socket(examiner.setting, None, "medium" if facts.failed else "low")
+
+
+def _no_socket(setting: Setting, host: network.HostPort | None, confidence: Confidence) -> Denial:
+    return network.denial(setting, host, evidence="kernel", confidence=confidence, layer="seccomp")
+
+
+def _connections(
+    examiner: LineClassifier, facts: RunEvidence, found: list[Denial]
+) -> Iterator[Denial]:
+    """Attempts that the kernel reported. A DNS query counts as an attempt to reach its host."""
+    setting = examiner.setting
+    asked = False
+    aside = any(map(known_programs.checks_for_updates, examiner.command.simple))
+    if setting.plan.sandbox.network.kind == "deny":
+        # With allowed hosts the daemon's own responder answers, and reports what it refuses.
+        for name in () if aside else facts.lookups[:MAX_STRONG]:
+            end = network.HostPort(name)
+            if network.refused(setting, end):
+                yield network.denial(setting, end, operation="lookup", evidence="kernel")
+    for one in facts.notified[:MAX_STRONG]:
+        end = network.HostPort(one.address, one.port)
+        if one.port == _DNS_PORT:
+            asked = True
+        elif network.refused(setting, end):
+            yield network.denial(setting, end, evidence="kernel")
+    if asked and setting.network_restricted and not facts.lookups:
+        # A lookup of something by a command that succeeded: its own name, a version check.
+        known = [denial for denial in found if denial.confidence != "low"]
+        aside = aside or not facts.failed or has_kind(known, "network")
+        hosts = command_hosts(examiner)
+        group = known_programs.first_group(examiner.command.simple)
+        if not hosts and not aside and group is not None:
+            yield network.tool_denial(group)
+            return
+        for host in hosts or ([] if aside else [None]):
+            # The lookup is certain; its name is a guess.
+            yield network.denial(
+                setting, host, operation="lookup", evidence="kernel", confidence="medium"
+            )

@@ -1,0 +1,1 @@
+"""Refused accesses to the smallest manifest that would allow them."""

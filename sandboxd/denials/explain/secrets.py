@@ -1,0 +1,40 @@
+"""Whether a path holds a secret: what is masked in this plan, and what would be by default."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sandboxd.denials.context import Setting
+from sandboxd.denials.rules.path_status import PathStatus
+from sandboxd.policy.data import secrets
+from sandboxd.policy.paths.within import within, within_any
+
+
+def secret_reason(setting: Setting, at: PathStatus) -> str | None:
+    """Why the path is not proposed; None if it is no secret."""
+    known = _known(at.path, homes_for(setting, at.path))
+    if known is not None:
+        return known
+    if at.masked:
+        return f"{at.place.path} is masked: fs_deny or the daemon's config hides it"
+    return None
+
+
+def _known(path: str, homes: Iterable[str]) -> str | None:
+    for group in secrets.SYSTEM:
+        if within_any(path, group.paths):
+            return group.why
+    for home in homes:
+        for group in secrets.HOME:
+            if any(within(path, f"{home}/{one}") for one in group.paths):
+                return group.why
+    return None
+
+
+def homes_for(setting: Setting, path: str) -> list[str]:
+    """The home folder of the command's user, root's, and the one in /home that `path` lies in."""
+    parts = path.split("/")
+    around = "/".join(parts[:3]) if len(parts) > 2 and parts[1] in {"home", "Users"} else ""
+    own = dict(setting.plan.env).get("HOME", "").rstrip("/")
+    found = (own, setting.host.home, "/root", around)
+    return list(dict.fromkeys(home for home in found if home.startswith("/")))

@@ -1,0 +1,333 @@
+"""Messages about files: a denial only if the plan explains it, with the errno of a layer.
+
+Read-only mounts answer EROFS, hidden paths ENOENT, mount points EBUSY, Landlock EACCES (and on
+macOS the sandbox EPERM). The same text about a path that the plan allows is an ordinary error, and
+so is EACCES where no layer answers it: that comes from the host's permission bits.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from dataclasses import dataclass
+
+import msgspec
+
+from sandboxd.denials import remedies
+from sandboxd.denials.context import Setting
+from sandboxd.denials.rules.path_status import PathStatus, held_in_place, path_statuses, resolve
+from sandboxd.denials.text import subjects
+from sandboxd.denials.text.command_line import CommandLine
+from sandboxd.denials.text.verbs import Operation, operation
+from sandboxd.policy.mounts.mount_plan import MountKind
+from sandboxd.policy.plan import Access
+from sandboxd_proto.denial import Confidence, Denial, DenialKind, Layer
+
+_ENDING = re.compile(r"\w\.\w{1,8}\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """One name of a message, as it may be meant."""
+
+    reason: str
+    name: str
+    at: PathStatus
+    did: Operation
+    shell: bool
+
+
+def judge(
+    setting: Setting, command: CommandLine, reason: str, names: list[str], line: str
+) -> Denial | None:
+    """The denial that `line` reports about the first of `names` that the plan explains."""
+    rule = _RULES.get(reason)
+    if rule is None or not _is_an_answer(setting, reason):
+        return None
+    quoted = subjects.quoted_names(line)
+    for name in names:
+        sure = not line or name in quoted or _looks_like_a_file(command, name, line)
+        did = operation(line, name)
+        if did.direction != "write" and command.writes(name):
+            did = Operation("create", "write")
+        shell = _from_shell(line)
+        for path in resolve(setting, name, command.folders):
+            for at in path_statuses(setting, path):
+                if not (sure or at.on_host):
+                    continue  # a word of a sentence
+                denial = rule(setting, Subject(reason, name, at, did, shell))
+                if denial is not None:
+                    return denial
+    return None
+
+
+def judge_operation(setting: Setting, reason: str, name: str, did: Operation) -> Denial | None:
+    """The denial that explains the kernel's own answer to an operation on `name`."""
+    rule = _RULES.get(reason)
+    if rule is None or not _is_an_answer(setting, reason):
+        return None
+    for path in resolve(setting, name, ()):
+        for at in path_statuses(setting, path):
+            denial = rule(setting, Subject(reason, name, at, did, shell=False))
+            if denial is not None:
+                return msgspec.structs.replace(denial, evidence="kernel")
+    return None
+
+
+def _is_an_answer(setting: Setting, reason: str) -> bool:
+    """Whether a layer of the sandbox answers that: Landlock alone hides nothing, and no file system
+    is read-only because of it."""
+    if reason == "EPERM":
+        return setting.platform == "darwin"
+    by_mounts = reason in {"EROFS", "EBUSY", "ENOENT"}
+    return setting.mounts or not by_mounts or setting.platform != "linux"
+
+
+def _looks_like_a_file(command: CommandLine, name: str, line: str) -> bool:
+    """One word with a slash or an ending; otherwise the command line has it, or a shell says it."""
+    if " " not in name and ("/" in name or _ENDING.search(name) is not None):
+        return True
+    return command.names(name) or _from_shell(line)
+
+
+def _from_shell(line: str) -> bool:
+    head = line.split(":", 1)[0].rsplit("/", 1)[-1]
+    return ": line " in line[:200] or head in {"sh", "bash", "dash", "zsh", "ksh", "fish"}
+
+
+def _read_only(setting: Setting, s: Subject) -> Denial | None:
+    if s.at.writable or not s.at.plausible:
+        return None
+    return _write(setting, s, "mount", "high")
+
+
+def _busy(setting: Setting, s: Subject) -> Denial | None:
+    """EBUSY is a denial for mount points of the sandbox: protected files, pins, grants."""
+    one = s.at.protected or held_in_place(setting, s.at.path)
+    if one is not None:
+        return _protected(s, one.path)
+    is_ours = s.at.place.path == s.at.path and s.at.place.kind in {
+        MountKind.WRITE,
+        MountKind.READ,
+        MountKind.MASK,
+    }
+    if not is_ours or not s.at.on_host:
+        return None
+    moved = Operation("rename", "write", in_folder=True)
+    return _write(setting, Subject(s.reason, s.name, s.at, moved, s.shell), "mount", "medium")
+
+
+def _access(setting: Setting, s: Subject) -> Denial | None:
+    at, host = s.at, setting.host
+    if at.masked:
+        return _masked(s, "high") if setting.masks_refuse and at.on_host else None
+    refused_by_mode = _mode_refuses(setting, s)
+    if refused_by_mode is not None:
+        return _without_capability(s, refused_by_mode)
+    if not setting.landlock and setting.platform == "linux":
+        return None
+    if at.place.kind in {MountKind.PROC, MountKind.DEV} or not at.plausible:
+        return None
+    if at.hidden and s.did.direction != "write" and host.permits(at.path, "read"):
+        return _read(setting, s, "landlock", "high")
+    if s.did.direction == "unknown" and at.on_host and not host.permits(at.path, "read"):
+        return None  # reading it fails outside as well
+    if not at.writable and _writes(setting, s) and host.permits(at.path, "write"):
+        return _write(setting, s, "landlock", "medium" if at.visible else "high")
+    return None
+
+
+def _mode_refuses(setting: Setting, s: Subject) -> Access | None:
+    """What the permission bits keep a root without capabilities from, who can do it outside."""
+    at = s.at
+    if not setting.host_root or not (at.visible and at.on_host):
+        return None
+    wanted: Access = "write" if s.did.direction == "write" else "read"
+    if wanted == "write" and not at.writable:
+        return None
+    return None if setting.host.mode_permits(at.path, wanted) else wanted
+
+
+def _without_capability(s: Subject, wanted: Access) -> Denial:
+    kind: DenialKind = "filesystem_write" if wanted == "write" else "filesystem_read"
+    done = "written" if wanted == "write" else "read"
+    text = (
+        f"{s.at.path} could not be {done}: its permission bits keep root out, and a sandboxed root "
+        "has no capability to pass them. The sandbox allows this path already"
+    )
+    return _denial(kind, wanted, s.at.path, "namespace", "medium", text, None)
+
+
+def _missing(setting: Setting, s: Subject) -> Denial | None:
+    at = s.at
+    if at.masked:
+        return _masked(s, "high") if at.on_host and at.place.is_dir else None
+    if at.hidden and s.did.direction != "write":
+        return _read(setting, s, "mount", _sureness(at))
+    if _behind_private(setting, s):
+        return _write(setting, s, "mount", "medium")
+    if (
+        at.visible
+        or at.place.kind in {MountKind.PROC, MountKind.DEV, MountKind.PRIVATE}
+        or at.writable
+    ):
+        return None
+    if s.did.direction == "write" and at.plausible and not _folder_visible(setting, at):
+        return _write(setting, s, "mount", "high")
+    # A shell prints one text for `> p`, `< p` and `p`. Reading or running what is not on the host
+    # either would fail everywhere; writing it would not.
+    if s.shell and s.did.direction == "unknown" and at.parent_on_host and not at.on_host:
+        return _write(setting, s, "mount", "low") if not _folder_visible(setting, at) else None
+    return None
+
+
+def _behind_private(setting: Setting, s: Subject) -> bool:
+    """A write into a folder of the host's /tmp: the sandbox has a /tmp of its own without it."""
+    at = s.at
+    if at.place.kind != MountKind.PRIVATE or not at.parent_on_host or _folder_visible(setting, at):
+        return False
+    return s.did.direction == "write" or (s.shell and s.did.direction == "unknown")
+
+
+def _unwritable(setting: Setting, s: Subject) -> Denial | None:
+    # Programs that make folders on the way name the innermost one.
+    likely = s.at.plausible or s.at.grandparent_on_host
+    if s.at.writable or not likely or not setting.host.permits(s.at.path, "write"):
+        return None
+    # Without an errno a bare word is hardly ever a file.
+    if s.at.place.kind in {MountKind.PROC, MountKind.DEV} or not ("/" in s.name or s.at.on_host):
+        return None
+    return _write(setting, s, "mount", "medium" if s.at.plausible else "low")
+
+
+def _unopened(setting: Setting, s: Subject) -> Denial | None:
+    """No errno: hidden from us, or new and not creatable; an existing visible file says nothing."""
+    if s.at.hidden:
+        return _read(setting, s, "mount", "medium")
+    if s.did.direction == "read" or s.at.on_host or not posixpath.isabs(s.name):
+        return None
+    return _unwritable(setting, s)
+
+
+_RULES = {
+    "EROFS": _read_only,
+    "EBUSY": _busy,
+    "EACCES": _access,
+    "EPERM": _access,
+    "ENOENT": _missing,
+    "unwritable": _unwritable,
+    "unopened": _unopened,
+}
+
+
+def _writes(setting: Setting, s: Subject) -> bool:
+    """An unknown operation was a write when reading was allowed, or nothing was there to read.
+
+    Of a folder it is the reading: what writes into one names the file."""
+    if s.did.direction == "unknown":
+        read_only = s.at.visible and not s.shell and not setting.host.is_dir(s.at.path)
+        return not s.at.on_host or read_only
+    return s.did.direction == "write"
+
+
+def _sureness(at: PathStatus) -> Confidence:
+    # A private /tmp may have held a file of that name of the command's own.
+    return "medium" if at.place.kind == MountKind.PRIVATE else "high"
+
+
+def _folder_visible(setting: Setting, at: PathStatus) -> bool:
+    return setting.layout.exists(posixpath.dirname(at.path))
+
+
+def _write(setting: Setting, s: Subject, layer: Layer, confidence: Confidence) -> Denial:
+    if s.at.protected is not None:
+        return _protected(s, s.at.protected.path)
+    if s.at.masked:
+        return _masked(s, confidence)
+    name = s.did.name if s.did.direction == "write" else "write"
+    path = s.at.path
+    # A folder that the sandbox hides was not to be made, moved or removed: something in it was.
+    in_folder = s.did.in_folder and (s.at.visible or not setting.host.is_dir(path))
+    remedy = remedies.allow_write(setting, path, in_folder=in_folder)
+    return _denial("filesystem_write", name, path, layer, confidence, _why_not(setting, s), remedy)
+
+
+def _why_not(setting: Setting, s: Subject) -> str:
+    path = s.at.path
+    if s.at.place.kind == MountKind.PRIVATE:
+        state = f"is the host's, and the sandbox has a {s.at.place.path} of its own"
+    elif not s.at.visible and s.at.place.kind != MountKind.ROOT:
+        state = "is not visible in the sandbox"
+    else:
+        state = "is not in fs_write_allow"
+    how = f" ({s.did.name})" if s.did.direction == "write" and s.did.name != "write" else ""
+    text = f"{path} could not be written{how}: it {state}"
+    if not setting.host.permits(path, "write"):
+        return text + "; this user could not write it outside either"
+    missing = remedies.first_missing(setting.host, path)
+    if missing not in {None, path}:
+        return text + f". {missing} does not exist: make it first"
+    if s.at.on_host and not s.did.in_folder and not setting.host.is_dir(path):
+        return text + ". Programs that save by renaming need its folder instead of the file"
+    return text
+
+
+def _read(setting: Setting, s: Subject, layer: Layer, confidence: Confidence) -> Denial:
+    path = s.at.path
+    text = f"{path} exists on the host, and is not visible in the sandbox"
+    if not setting.host.permits(path, "read"):
+        text += "; this user could not read it outside either"
+    remedy = remedies.allow_read(setting, path)
+    return _denial("filesystem_read", "read", path, layer, confidence, text, remedy)
+
+
+def _masked(s: Subject, confidence: Confidence) -> Denial:
+    kind: DenialKind = "filesystem_write" if s.did.direction == "write" else "filesystem_read"
+    return masked_denial(kind, s.at.path, s.at.place.path, confidence)
+
+
+def told(setting: Setting, at: PathStatus, did: Operation, layer: Layer) -> Denial:
+    """The denial for an access whose refusal the kernel itself told."""
+    subject = Subject("", at.path, at, did, shell=False)
+    if did.direction == "write":
+        denial = _write(setting, subject, layer, "high")
+    elif at.masked:
+        denial = _masked(subject, "high")
+    else:
+        denial = _read(setting, subject, layer, "high")
+    return msgspec.structs.replace(denial, evidence="kernel")
+
+
+def masked_denial(kind: DenialKind, path: str, mask: str, confidence: Confidence) -> Denial:
+    hidden = "it" if path == mask else mask
+    text = (
+        f"{path} is masked: {hidden} is hidden from every command of this plan, also where its "
+        "folder is allowed"
+    )
+    name = "write" if kind == "filesystem_write" else "read"
+    return _denial(kind, name, path, "mount", confidence, text, None)
+
+
+def hidden_denial(setting: Setting, path: str, confidence: Confidence) -> Denial:
+    text = f"the command names {path}, which exists on the host and is not visible in the sandbox"
+    remedy = remedies.allow_read(setting, path)
+    return _denial("filesystem_read", "read", path, "mount", confidence, text, remedy)
+
+
+def _protected(s: Subject, protected: str) -> Denial:
+    text = (
+        f"{s.at.path} stays as it is: {protected} is protected, because it can run code outside "
+        "the sandbox later"
+    )
+    name = s.did.name if s.did.direction == "write" else "write"
+    return _denial("protected_path", name, s.at.path, "mount", "high", text, None)
+
+
+def _denial(
+    kind: DenialKind, name: str, path: str, layer: Layer, confidence: Confidence, text: str,
+    remedy: remedies.Remedy | None,
+) -> Denial:  # fmt: skip
+    return Denial(
+        kind=kind, operation=name, target=path, layer=layer, evidence="policy",
+        confidence=confidence, message=text, remedy=remedy,
+    )  # fmt: skip

@@ -1,0 +1,1 @@
+"""Reading a command's output: lines, phrases, subjects, translations."""

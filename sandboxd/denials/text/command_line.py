@@ -1,0 +1,230 @@
+"""Parse a command line: the folders, hosts, pids and files that it names.
+
+A shell's text is split into words; nothing is expanded. It helps to find the subject of a message
+that does not name it, and is never evidence on its own.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from posixpath import basename
+
+MAX_TEXT = 16384
+SHELLS = frozenset({"sh", "bash", "dash", "zsh", "fish", "ksh", "ash"})
+# Prefixes before the real program.
+_WRAPPERS = frozenset(
+    {"env", "exec", "command", "nice", "nohup", "time", "sudo", "stdbuf", "setsid"}
+)
+_BREAKS = frozenset({";", "&&", "||", "|", "&", "(", ")", "|&", ";;", "\n"})
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
+_FOLDER_OPTIONS = frozenset({"-C", "--directory", "--prefix", "--git-dir", "--work-tree", "--cwd"})
+_URL_HOST = re.compile(
+    r"\b[a-z][a-z0-9+.-]{0,15}://(?:[^\s/@'\"]*@)?(\[[0-9a-fA-F:]+\]|[\w.-]+)(?::(\d+))?"
+)
+_SCP_HOST = re.compile(r"(?:^|[\s'\"])[\w.-]+@([\w-]+(?:\.[\w-]+)+):")
+_TCP_DEVICE = re.compile(r"/dev/(?:tcp|udp)/([\w.:-]+)/(\d+)")
+_HOST_WORD = re.compile(r"(?:[\w-]+@)?((?:[A-Za-z0-9-]+\.)+[A-Za-z]{2,}|\d{1,3}(?:\.\d{1,3}){3})\Z")
+# Programs whose plain operands are hosts.
+_HOST_PROGRAMS = frozenset(
+    {"ping", "curl", "wget", "ssh", "getent", "nslookup", "dig", "host", "nc", "ncat", "telnet",
+     "traceroute", "tracepath", "ftp", "sftp", "whois", "openssl"}
+)  # fmt: skip
+_NUMBER = re.compile(r"(?<![\w.])(\d{2,7})(?![\w.])")
+# How languages open a file for writing, seen from its name: `open("p", "w")`, `write_text("p"`.
+_OPENED_AFTER = re.compile(
+    r"[\"'`]\s{0,8},\s{0,8}(?:mode\s{0,8}=\s{0,8})?[\"'`](?:[wax]|r\+|rb\+|>)"
+)
+_OPENED_BEFORE = re.compile(
+    r"(?:[\"'`](?:>|>>|\+<|w|a)[\"'`]\s{0,8},\s{0,8}"
+    r"|(?:write|append|mkdir|create)\w{0,16}\s{0,8}\(\s{0,8})[\"'`]\Z"
+)
+_AROUND = 64
+_MOST_MENTIONS = 16  # of one name on one command line
+_MOST_FOLDERS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Simple:
+    """One program of a command line with its operands; `writes_to`: targets of `>`."""
+
+    program: str
+    words: tuple[str, ...]
+    writes_to: tuple[str, ...] = ()
+    silent: bool = False  # its stderr goes to /dev/null
+
+
+class CommandLine:
+    def __init__(self, argv: tuple[str, ...]) -> None:
+        self.argv = argv
+        self.script = _script(argv)
+        self.text = (self.script if self.script is not None else " ".join(argv))[:MAX_TEXT]
+
+    @cached_property
+    def simple(self) -> tuple[Simple, ...]:
+        if self.script is None:
+            return (_simple(list(self.argv)),) if self.argv else ()
+        return tuple(_commands(self.script[:MAX_TEXT]))
+
+    @cached_property
+    def only(self) -> Simple | None:
+        """The one program whose exit code the command's is."""
+        return self.simple[0] if len(self.simple) == 1 else None
+
+    @cached_property
+    def folders(self) -> tuple[str, ...]:
+        """Folders that it changes to, as written: `cd d`, `-C d`, `--prefix d`."""
+        found = []
+        for one in self.simple:
+            if one.program in {"cd", "pushd"} and one.words:
+                found.append(one.words[0])
+            found += _option_folders(one.words)
+        return tuple(dict.fromkeys(found))[:_MOST_FOLDERS]
+
+    @cached_property
+    def hosts(self) -> tuple[tuple[str, int | None], ...]:
+        """Hosts that it names, with the port where one is given."""
+        found: dict[tuple[str, int | None], None] = {}
+        for host, port in _URL_HOST.findall(self.text) + _TCP_DEVICE.findall(self.text):
+            found[(host.strip("[]"), int(port) if port and int(port) < 65536 else None)] = None
+        for host in _SCP_HOST.findall(self.text):
+            found[(host, 22)] = None
+        for one in self.simple:
+            if one.program in _HOST_PROGRAMS:
+                for word in one.words:
+                    match = _HOST_WORD.match(word)
+                    if match is not None:
+                        found.setdefault((match.group(1), None))
+        return tuple(found)
+
+    @cached_property
+    def numbers(self) -> tuple[int, ...]:
+        return tuple(dict.fromkeys(int(text) for text in _NUMBER.findall(self.text)))
+
+    @cached_property
+    def merges_stderr(self) -> bool:
+        return self.script is not None and ("2>&1" in self.script or "&>" in self.script)
+
+    def writes(self, name: str) -> bool:
+        """Whether the command line itself opens `name` for writing."""
+        if name in self._redirected or name in self._unpacked:
+            return True
+        at = self.text.find(name) if name else -1
+        for _ in range(_MOST_MENTIONS):
+            if at < 0:
+                return False
+            end = at + len(name)
+            if _OPENED_AFTER.match(self.text[end : end + _AROUND]) or _OPENED_BEFORE.search(
+                self.text[max(0, at - _AROUND) : at]
+            ):
+                return True
+            at = self.text.find(name, end)
+        return False
+
+    def names(self, word: str) -> bool:
+        """Whether the command line has this very word."""
+        return word in self._words
+
+    @cached_property
+    def _redirected(self) -> frozenset[str]:
+        return frozenset(path for one in self.simple for path in one.writes_to)
+
+    @cached_property
+    def _unpacked(self) -> frozenset[str]:
+        """Folders that an archive is unpacked into: `tar xf a -C d`, `unzip a -d d`."""
+        found: list[str] = []
+        for one in self.simple:
+            if one.program == "tar" and _extracts(one.words):
+                found += _option_folders(one.words)
+            elif one.program == "unzip":
+                found += [b for a, b in zip(one.words, one.words[1:], strict=False) if a == "-d"]
+        return frozenset(found)
+
+    @cached_property
+    def _words(self) -> frozenset[str]:
+        return frozenset(word for one in self.simple for word in (*one.words, *one.writes_to))
+
+
+def _script(argv: tuple[str, ...]) -> str | None:
+    """The text that a shell was given with -c."""
+    if len(argv) < 3 or basename(argv[0]) not in SHELLS:
+        return None
+    for index, word in enumerate(argv[1:-1], 1):
+        if re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*", word):
+            return argv[index + 1]
+        if not word.startswith("-"):
+            return None
+    return None
+
+
+def _commands(script: str) -> Iterator[Simple]:
+    words: list[str] = []
+    for token in _tokens(script):
+        if token in _BREAKS:
+            if words:
+                yield _simple(words)
+            words = []
+        else:
+            words.append(token)
+    if words:
+        yield _simple(words)
+
+
+def _tokens(script: str) -> list[str]:
+    lexer = shlex.shlex(script, posix=True, punctuation_chars=True)
+    lexer.commenters = ""
+    lexer.whitespace_split = True
+    try:
+        return list(lexer)
+    except ValueError:
+        return script.split()
+
+
+def _simple(words: list[str]) -> Simple:
+    writes: list[str] = []
+    operands: list[str] = []
+    skip = silent = False
+    for index, word in enumerate(words):
+        if skip:
+            skip = False
+        elif word in {">", ">>", ">|", "&>", "<>"}:
+            target = words[index + 1] if index + 1 < len(words) else ""
+            # `2>file`: the digit before belongs to the redirection.
+            digit = operands.pop() if operands and operands[-1] in {"1", "2"} else ""
+            silent = silent or (target == "/dev/null" and (digit == "2" or word == "&>"))
+            writes.append(target)
+            skip = True
+        elif word in {"<", ">&", "<<", "<<<"}:
+            if word == ">&" and operands and operands[-1] in {"1", "2"}:
+                operands.pop()
+                skip = True
+        else:
+            operands.append(word)
+    while operands and (_ASSIGNMENT.match(operands[0]) or basename(operands[0]) in _WRAPPERS):
+        if len(operands) == 1:
+            break
+        operands.pop(0)
+    program = basename(operands[0]) if operands else ""
+    return Simple(program, tuple(operands[1:]), tuple(writes), silent)
+
+
+def _extracts(words: tuple[str, ...]) -> bool:
+    if any(word in {"--extract", "--get"} for word in words):
+        return True
+    flags = [word for word in words if word.startswith("-") and not word.startswith("--")]
+    return any("x" in flag for flag in [*flags, *words[:1]])
+
+
+def _option_folders(words: tuple[str, ...]) -> list[str]:
+    found = []
+    for index, word in enumerate(words):
+        name, equals, value = word.partition("=")
+        if name in _FOLDER_OPTIONS:
+            if equals:
+                found.append(value)
+            elif index + 1 < len(words):
+                found.append(words[index + 1])
+    return found

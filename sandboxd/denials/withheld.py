@@ -1,0 +1,264 @@
+"""Remedies that are never given, whatever the evidence: an agent may apply every remedy.
+
+No remedy names a secret, a start-up file, a protected path or another user's home, nor a folder
+that holds one at any depth. None names a path that cannot be written down exactly, and none goes
+beyond what the daemon's config permits: the next request would be refused. A path that only the
+command's words name is proposed only if it is an ordinary file or folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sandboxd.denials import beyond_ceiling, contents
+from sandboxd.denials.contents import HostLooks
+from sandboxd.denials.context import HostView, Setting
+from sandboxd.denials.explain.secrets import homes_for
+from sandboxd.denials.remedies import Remedy
+from sandboxd.policy.data import metadata_services, protected_names, secrets, system_dirs
+from sandboxd.policy.network.host_rules import parse_rule
+from sandboxd.policy.paths.refused_places import is_sealed
+from sandboxd.policy.paths.within import is_below, within, within_any
+from sandboxd.policy.plan import Access
+
+_FIELDS: dict[str, Access] = {"fs_read_allow": "read", "fs_write_allow": "write"}
+_EVERYBODYS = "/var/tmp"
+_SYSTEM_SECRETS = tuple(path for group in secrets.SYSTEM for path in group.paths)
+_HOME_SECRETS = tuple(path for group in secrets.HOME for path in group.paths)
+_STARTUP = tuple(protected_names.HOME)
+_DOORS = [[name] for name in protected_names.GIT_DIR]
+# Programs in a home folder are there to be read.
+_PROGRAMS = tuple(
+    name for name, why in protected_names.HOME.items() if why.startswith("on people's PATH")
+)
+_UNREAD_STARTUP = tuple(name for name in _STARTUP if name not in _PROGRAMS)
+_SECRET = "it is a secret, or holds one"
+_STARTUP_FILE = "it is a start-up file, or holds one"
+_BEYOND = "the daemon's config does not permit it"
+_NO_HOST = "it is no host that a manifest can name, or the daemon's config does not permit it"
+_UNFIT: dict[Access, set[contents.Trait]] = {
+    "read": {"unknown", "secret", "hidden", "private", "special"},
+    "write": {
+        "unknown",
+        "secret",
+        "repository",
+        "startup",
+        "hidden",
+        "private",
+        "special",
+        "foreign",
+        "program",
+    },
+}
+_WHY: dict[contents.Trait, str] = {
+    "secret": "it is a secret, or holds one",
+    "repository": "it holds a repository",
+    "startup": "it is a start-up file, or holds one",
+    "unknown": "it holds more than could be looked at",
+    "hidden": "it is hidden, or holds what is",
+    "private": "it is private, or holds what is",
+    "special": "it is no plain file, or holds what is none",
+    "foreign": "it is another user's, or holds what is",
+    "program": "it is no plain data, or holds what is none",
+}
+
+
+def permitted(
+    setting: Setting,
+    remedy: Remedy | None,
+    looks: HostLooks | None = None,
+    *,
+    claimed: bool = False,
+) -> Remedy | None:
+    """The remedy, or None where a part of it must not be proposed."""
+    return None if refusal(setting, remedy, looks, claimed=claimed) else remedy
+
+
+def refusal(
+    setting: Setting,
+    remedy: Remedy | None,
+    looks: HostLooks | None = None,
+    *,
+    claimed: bool = False,
+) -> str | None:
+    """Why a part of the remedy must not be proposed; None when all of it can be."""
+    looks = looks or HostLooks(setting.host)
+    for field, value in (remedy or {}).items():
+        access = _FIELDS.get(field)
+        if access is not None:
+            reasons = (withheld(setting, path, access, looks, claimed=claimed) for path in value)
+            why = next(filter(None, reasons), None)
+            if why is not None:
+                return why
+        elif field == "network":
+            if not beyond_ceiling.network_permitted(setting, value):
+                return _NO_HOST
+            if _hands_out_credentials(setting, value):
+                return "it hands out the machine's credentials"
+        elif field == "syscall_policy":
+            if claimed:
+                return "only the command's words ask for a weaker filter of system calls"
+        elif not beyond_ceiling.limit_permitted(setting.ceiling, field, value):
+            return _BEYOND
+    return None
+
+
+def _hands_out_credentials(setting: Setting, value: object) -> bool:
+    hosts = value.get("hosts", ()) if isinstance(value, dict) else ()
+    new = (host for host in hosts if host not in setting.plan.sandbox.network.hosts)
+    return any(map(_is_metadata_service, new))
+
+
+def _is_metadata_service(entry: str) -> bool:
+    rule = parse_rule(entry)
+    if rule.address is not None:
+        return rule.address.is_link_local or rule.address in metadata_services.ADDRESSES
+    return any(map(rule.covers, metadata_services.NAMES))
+
+
+def withheld(
+    setting: Setting,
+    path: str,
+    access: Access,
+    looks: HostLooks | None = None,
+    *,
+    claimed: bool = False,
+) -> str | None:
+    """Why the path is not proposed for this access; None when it can be.
+
+    `claimed`: only the command's words name it.
+    """
+    if not path.isprintable() or "\ufffd" in path:
+        return "its name cannot be written down exactly"
+    looks = looks or HostLooks(setting.host)
+    for one in dict.fromkeys([path, setting.host.canonical(path)]):
+        why = _withheld(setting, one, access) or _by_content(setting, one, access, looks)
+        if why is None and claimed:
+            why = _by_word_only(setting, one, access, looks)
+        if why is not None:
+            return why
+    return None
+
+
+def _withheld(setting: Setting, path: str, access: Access) -> str | None:
+    masks = [mask.path for mask in setting.plan.sandbox.masks]
+    if _touches(path, [*masks, *setting.withheld]):
+        return "it is masked, or holds what is"
+    # A workspace's top folder is watched for new entries; what lies in it need not be protected.
+    protected = setting.plan.sandbox.protected
+    if _touches(path, [one.path for one in protected if one.rule != "top"]):
+        return "it is protected, or holds what is"
+    if any(within(one.path, path) for one in protected):
+        return "it is protected, or holds what is"
+    if _secret(setting, path):
+        return _SECRET
+    if _startup(setting, path, access):
+        return _STARTUP_FILE
+    if setting.host.foreign_home(path):
+        return "it is in another user's home"
+    if access == "write" and (is_sealed(path) or within_any(path, setting.own_code)):
+        return "no request may make it writable"
+    if access == "write" and _of_the_machine(path):
+        return "it belongs to the whole machine"
+    if not beyond_ceiling.in_roots(setting, path, access):
+        return _BEYOND
+    return None
+
+
+def _by_content(setting: Setting, path: str, access: Access, looks: HostLooks) -> str | None:
+    """Copies of secrets, repositories and tools' settings, wherever they are."""
+    host = setting.host
+    homes = homes_for(setting, path)
+    if path in homes:
+        return "it is a whole home folder"
+    if any(_touches(path, looks.linked_from(home)) for home in homes):
+        return _STARTUP_FILE
+    traits = contents.name_traits(path)
+    if "secret" in traits:
+        return _SECRET
+    if "startup" in traits:
+        return _STARTUP_FILE
+    if access == "write" and contents.in_git_dir(host, path):
+        return "it is in a git dir"
+    if within_any(path, system_dirs.READABLE):
+        return None
+    if not host.is_dir(path):
+        service = "hidden" in traits and "special" in looks.at(path)
+        return "it is a hidden socket or pipe of another program" if service else None
+    held = looks.at(path)
+    if "secret" in held:
+        return _SECRET
+    if access == "write" and held & {"repository", "startup"}:
+        return "it holds a repository, or files that run later"
+    if access == "write" and "unknown" in held:
+        return "it holds more than could be looked at"
+    return None
+
+
+def _by_word_only(setting: Setting, path: str, access: Access, looks: HostLooks) -> str | None:
+    """A command can print any path: only what is neither private nor run by a program is proposed.
+
+    Programs that are installed are there to be read.
+    """
+    if access == "read" and (
+        within_any(path, system_dirs.READABLE) or _program_of_home(setting, path)
+    ):
+        return None
+    why = not_ordinary(setting.host, path, access, looks)
+    return f"only the command's words name it, and {why}" if why else None
+
+
+def not_ordinary(host: HostView, path: str, access: Access, looks: HostLooks) -> str | None:
+    """Why the path is more than an ordinary file, or a folder of such files."""
+    if contents.in_git_dir(host, path):
+        return "it is in a git dir"
+    if access == "write" and contents.in_repository(host, path):
+        return "it is in a repository"
+    unfit = _UNFIT[access] & (contents.name_traits(path) | looks.at(path))
+    return _WHY[min(unfit)] if unfit else None
+
+
+def _program_of_home(setting: Setting, path: str) -> bool:
+    return any(
+        within(path, f"{home}/{name}") for home in homes_for(setting, path) for name in _PROGRAMS
+    )
+
+
+def _of_the_machine(path: str) -> bool:
+    return not within(path, _EVERYBODYS) and within_any(path, system_dirs.MACHINE)
+
+
+def _secret(setting: Setting, path: str) -> bool:
+    if within_any(path, _SYSTEM_SECRETS):
+        return True
+    if _holds(setting, path, _SYSTEM_SECRETS):
+        return True
+    return _in_home(setting, path, _HOME_SECRETS)
+
+
+def _startup(setting: Setting, path: str, access: Access) -> bool:
+    names = _STARTUP if access == "write" else _UNREAD_STARTUP
+    if _in_home(setting, path, names):
+        return True
+    parts = path.lower().split("/")
+    if ".git" not in parts:
+        return False
+    inner = parts[parts.index(".git") + 1 :]
+    return access == "write" or inner[:1] in _DOORS
+
+
+def _in_home(setting: Setting, path: str, names: Iterable[str]) -> bool:
+    for home in homes_for(setting, path):
+        inside = [f"{home}/{name}" for name in names]
+        if within_any(path, inside) or _holds(setting, path, inside):
+            return True
+    return False
+
+
+def _holds(setting: Setting, path: str, inner: Iterable[str]) -> bool:
+    """Whether one of `inner` lies below `path`, and exists."""
+    return any(is_below(one, path) and setting.host.exists(one) for one in inner)
+
+
+def _touches(path: str, others: Iterable[str]) -> bool:
+    return any(within(path, one) or within(one, path) for one in others)

@@ -1,0 +1,1 @@
+"""DNS: messages, the responder inside a sandbox, the resolver outside."""

@@ -1,0 +1,1 @@
+"""The proxy of a sandbox: HTTP CONNECT and SOCKS5, and the variables that name it."""

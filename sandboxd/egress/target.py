@@ -1,0 +1,35 @@
+"""The host and port of a connection, and the comparison of names with them. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sandboxd.policy.network.host_rules import HostInvalid, literal, normal_name
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a connection goes: a name in normal form or the text of an address, and a port."""
+
+    host: str
+    port: int
+
+
+def same_host(name: str, target: Target) -> bool:
+    if not name.isascii():
+        return False
+    address = literal(name)
+    if address is not None:
+        return str(address) == target.host
+    try:
+        return normal_name(name) == target.host
+    except HostInvalid:
+        return False
+
+
+def shown_host(name: str) -> str:
+    """An untrusted name for display: in normal form, else with unprintable characters removed."""
+    try:
+        return normal_name(name)
+    except HostInvalid:
+        return "".join(c if c.isascii() and c.isprintable() else "?" for c in name[:253])

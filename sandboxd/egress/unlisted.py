@@ -1,0 +1,138 @@
+"""Refuse connections to addresses that no rule names with ECONNREFUSED.
+
+A listener for all addresses would accept them, and the program would see a connection. So a filter
+on the listener makes the kernel drop their first packet. The gate sees that packet through a raw
+socket in the sandbox's network namespace, reports the attempt and answers with a reset.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import socket
+import struct
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from ipaddress import IPv4Address, IPv4Network
+
+import anyio
+
+from sandboxd.egress.sockets import TURN_STEPS, Turn
+from sandboxd.policy.network.host_rules import HostRule
+
+# The addresses of the gate's own names (see address_book).
+_OWN = IPv4Network("127.64.0.0/10")
+_SO_ATTACH_FILTER, _INSTRUCTION = 26, struct.Struct("=HBBI")
+_MAX_INSTRUCTIONS = 4096
+_LD_WORD, _LD_BYTE_X, _LDX_IP_HEADER = 0x20, 0x50, 0xB1
+_AND, _JEQ, _RETURN = 0x54, 0x15, 0x06
+_NETWORK_HEADER = 0xFFF00000  # SKF_NET_OFF
+_DESTINATION, _TCP_FLAGS = 16, 13
+_SYN, _ACK, _RST = 0x02, 0x10, 0x04
+_PASS, _DROP = (_RETURN, 0, 0, 0xFFFFFFFF), (_RETURN, 0, 0, 0)
+_PACKET_MAX = 256
+Instruction = tuple[int, int, int, int]
+Report = Callable[[IPv4Address, int], None]
+
+
+class Listed:
+    """The IPv4 addresses at which listeners for all addresses accept connections."""
+
+    def __init__(self, rules: Iterable[HostRule]) -> None:
+        self.addresses: set[IPv4Address] = set()
+        for rule in rules:
+            if isinstance(rule.address, IPv4Address):
+                self.addresses.add(rule.address)
+            elif rule.name == "localhost":
+                self.addresses.add(IPv4Address("127.0.0.1"))
+
+    def __contains__(self, address: IPv4Address) -> bool:
+        return address in _OWN or address in self.addresses
+
+
+def limit_to(listener: socket.socket, listed: Listed) -> None:
+    """Drop the packets of connections to any other address."""
+    program: list[Instruction] = []
+    tests = [(int(_OWN.netmask), int(_OWN.network_address))]
+    tests += [(0xFFFFFFFF, int(address)) for address in sorted(listed.addresses)]
+    for mask, value in tests:
+        program += [
+            (_LD_WORD, 0, 0, _NETWORK_HEADER + _DESTINATION), (_AND, 0, 0, mask),
+            (_JEQ, 0, 1, value), _PASS,
+        ]  # fmt: skip
+    _attach(listener, [*program, _DROP])
+
+
+def show_attempts_only(raw: socket.socket) -> None:
+    """Limit the raw socket to the first packets (SYN) of TCP connections."""
+    _attach(raw, [
+        (_LDX_IP_HEADER, 0, 0, 0), (_LD_BYTE_X, 0, 0, _TCP_FLAGS), (_AND, 0, 0, _SYN | _ACK),
+        (_JEQ, 0, 1, _SYN), _PASS, _DROP,
+    ])  # fmt: skip
+
+
+def _attach(sock: socket.socket, program: Sequence[Instruction]) -> None:
+    if len(program) > _MAX_INSTRUCTIONS:
+        raise OSError("the rules name more addresses than a filter can hold")
+    code = ctypes.create_string_buffer(b"".join(_INSTRUCTION.pack(*one) for one in program))
+    given = struct.pack("@HP", len(program), ctypes.addressof(code))
+    sock.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, given)
+
+
+async def serve(raw: socket.socket, listed: Listed, ports: frozenset[int], report: Report) -> None:
+    """Report and reset every attempt at one of `ports` that no listener accepts."""
+    turn = Turn(TURN_STEPS)
+    while True:
+        await turn.step()
+        try:
+            packet = raw.recv(_PACKET_MAX)
+        except BlockingIOError:
+            await anyio.wait_readable(raw)
+            continue
+        except OSError:
+            await anyio.sleep(0.01)
+            continue
+        attempt = parse(packet)
+        if attempt is None or attempt.port not in ports or attempt.target in listed:
+            continue
+        report(attempt.target, attempt.port)
+        with suppress(OSError):
+            raw.sendto(attempt.reset(), (str(attempt.source), 0))
+
+
+class UnlistedAttempt:
+    """The first packet of a TCP connection."""
+
+    __slots__ = ("_number", "_source_port", "port", "source", "target")
+
+    def __init__(self, packet: bytes, tcp: int) -> None:
+        self.source, self.target = IPv4Address(packet[12:16]), IPv4Address(packet[16:20])
+        self._source_port, self.port, self._number = struct.unpack_from("!HHI", packet, tcp)
+
+    def reset(self) -> bytes:
+        """The answer of a host where nothing listens, with its IP header."""
+        after = (self._number + 1) & 0xFFFFFFFF
+        head = struct.pack(
+            "!HHIIBBHHH", self.port, self._source_port, 0, after, 5 << 4, _RST | _ACK, 0, 0, 0
+        )
+        ends = self.target.packed + self.source.packed
+        checked = _checksum(ends + struct.pack("!HH", socket.IPPROTO_TCP, len(head)) + head)
+        tcp = head[:16] + struct.pack("!H", checked) + head[18:]
+        # Length, number and checksum of the IP header are filled in by the kernel.
+        ip = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(tcp), 0, 0, 64, socket.IPPROTO_TCP, 0)
+        return ip + ends + tcp
+
+
+def parse(packet: bytes) -> UnlistedAttempt | None:
+    """None for anything but an IPv4 packet that begins a TCP connection."""
+    tcp = (packet[0] & 15) * 4 if packet else 0
+    if tcp < 20 or packet[0] >> 4 != 4 or len(packet) < tcp + 20:
+        return None
+    if packet[tcp + _TCP_FLAGS] & (_SYN | _ACK) != _SYN or packet[9] != socket.IPPROTO_TCP:
+        return None
+    return UnlistedAttempt(packet, tcp)
+
+
+def _checksum(data: bytes) -> int:
+    total: int = sum(struct.unpack(f"!{len(data) // 2}H", data))
+    total = (total & 0xFFFF) + (total >> 16)
+    return ~(total + (total >> 16)) & 0xFFFF

@@ -1,0 +1,1 @@
+"""Limits by cgroup: the tree, one cgroup for each command."""

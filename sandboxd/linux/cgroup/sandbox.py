@@ -1,0 +1,58 @@
+"""The cgroup of a whole sandbox: the kernel refuses forks beyond a number of tasks.
+
+The init enters it during setup, before it forks: entering a cgroup takes the kernel ten
+milliseconds, forking in it costs nothing. So a warm sandbox has its limit when a command arrives.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+from sandboxd.linux.cgroup.tree import CgroupFolder, parse_counts, read, write
+from sandboxd.policy.limits import DEFAULT_PROCESSES
+
+# The init, its watchdog, the processes that wait for the next command.
+OWN = 16
+# The reaper of a command.
+EACH = 2
+
+
+class SandboxCgroup(CgroupFolder):
+    """The pids controller's part of v1 and of v2 has the same files."""
+
+    def __init__(self, folder: str) -> None:
+        self._allowed: list[int | None] = []
+        self._written = ""
+        super().__init__(folder)
+
+    def _set_limits(self) -> None:
+        self._write(OWN + EACH + DEFAULT_PROCESSES)
+
+    def admit(self, processes: int | None) -> None:
+        """A command with this limit starts; None: no limit. OSError if the kernel refuses."""
+        allowed = [*self._allowed, processes]
+        known = [number for number in allowed if number is not None]
+        unlimited = len(known) < len(allowed)
+        self._write(None if unlimited else OWN + sum(known) + EACH * len(known))
+        self._allowed = allowed
+
+    def release(self, processes: int | None) -> None:
+        """The command ended. The limit is lowered when the next one starts."""
+        self._allowed.remove(processes)
+
+    def forks_refused(self) -> int:
+        return parse_counts(read(self.folder, "pids.events")).get("max", 0)
+
+    def refuse_forks(self) -> None:
+        """Forbid every fork in it, so that a kill reaches all processes."""
+        with contextlib.suppress(OSError):
+            self._write(0)
+
+    def _write(self, most: int | None) -> None:
+        text = "max" if most is None else str(most)
+        if text != self._written:
+            write(self.folder, "pids.max", text)
+            self._written = text
+
+    def kill(self) -> None:
+        self.refuse_forks()

@@ -1,0 +1,130 @@
+/* A command of the sandbox: its table, reaper, child and reports. */
+#ifndef SANDBOXD_COMMAND_H
+#define SANDBOXD_COMMAND_H
+
+#include "../init.h"
+#include "../evidence/evidence.h"
+#include "../process_tree/process_tree.h"
+
+struct start_state;
+
+/* report.c: messages on a command's channel to the daemon. The resource usage of wait4, as it is sent: */
+struct usage {
+    uint64_t user_us;
+    uint64_t system_us;
+    uint64_t maxrss_bytes;
+};
+
+struct usage usage_of(const struct rusage *rusage);
+void usage_add(struct usage *total, const struct usage *more);
+bool send_exited(int channel, int status, const struct usage *usage, bool may_block);
+bool send_gone(int channel, const struct usage *usage, bool may_block);
+bool send_started(int channel, pid_t pid, int master, bool may_block);
+bool send_limit(int channel, uint32_t kind, bool may_block);
+bool send_notified(int channel, const struct endpoint *end);
+bool send_looked_up(int channel, const char *name);
+bool send_refused_peer(int channel, const char *path);
+bool send_refused_socket(int channel, uint32_t type);
+bool send_refused(int channel, uint32_t count, const uint8_t *items, size_t size);
+bool send_killed_call(int channel, uint32_t number);
+bool send_no_space(int channel, const char *path);
+bool send_exec_failed(int channel, uint32_t stage, int error, const char *path, bool may_block);
+
+/* reaper.c */
+
+enum reaper_exit {
+    REAPER_DONE = 0,
+    REAPER_PROTOCOL_ERROR = 3,
+    REAPER_UNUSED = 4,
+    REAPER_LOST = 5,
+};
+
+noreturn void reaper_run(const struct exec_request *request, struct start_state *start_state, int signals,
+                         pid_t init);
+
+/* The steps of reaper_run for a preforked reaper. False with errno. */
+bool reaper_subreaper(pid_t init);
+noreturn void reaper_go_on(const struct exec_request *request, struct start_state *start_state, int signals,
+                           pid_t init, pid_t child, int report);
+
+/* file_server.c: what a process with EXEC_FILES does in place of a program */
+
+noreturn void file_server(void);
+
+/* child.c, path_search.c, pty.c */
+
+/* link: to the reaper that will trace it; -1 unless EXPLAIN. */
+noreturn void child_run(const struct exec_request *request, struct start_state *start_state, int terminal,
+                        int report, int link);
+
+/* Loads the filter before the request, which must then have the same one. False with errno. */
+bool child_load_ahead(int filter);
+
+struct exec_report {
+    uint32_t stage;
+    int32_t error;
+    char path[WIRE_TEXT_MAX];
+};
+
+/* Returns only on failure, with errno; tried is the path that the error is about. */
+void search_and_exec(char **argv, char **env, char *tried, size_t size);
+bool pty_open(uint16_t rows, uint16_t columns, bool echo, int *master, int *terminal);
+
+/* table.c: the commands of this sandbox, as the init sees them */
+
+/* Far below the usual 1024 descriptors: receiving must never fail for lack of one. */
+#define COMMANDS_MAX 512
+
+struct command {
+    struct command *next;
+    pid_t reaper;
+    int channel;
+    uint32_t flags;
+    struct start_state *start_state;
+    struct limit_watch watch;
+    struct attempts *noticed;
+    /* The rest is used when the reaper was killed and the init has taken the command over. */
+    bool orphaned;
+    bool channel_ended;
+    bool ending;
+    bool main_ended;
+    bool failed;
+    int main_status;
+    struct usage main_usage;
+    struct usage tree_usage;
+};
+
+/* Takes over the descriptors of the request. payload: the message as it came, or NULL. */
+void commands_start(const struct exec_request *request, const uint8_t *payload, uint32_t length,
+                    int signals);
+/* NULL, or what is wrong: then the sandbox must end. */
+const char *commands_reap(bool *hole);
+struct command *commands_first(void);
+void command_drop(struct command *command);
+/* Not among the commands yet, or no longer. */
+struct command *command_new(void);
+void command_free(struct command *command);
+
+/* prefork.c: the next command's reaper and child */
+
+/* Enables preforks. filter: the expected filter of commands, or -1; ownership passes. */
+void prefork_permit(int filter);
+void prefork_make(int signals);
+struct command *prefork_waiting(void);
+void prefork_lost(void);
+/* The command that uses the prefork, or NULL: there is none, or it does not fit. */
+struct command *prefork_use(const struct exec_request *request, const uint8_t *payload,
+                          uint32_t length);
+void prefork_soon(void);
+/* Until prefork_make should be called; -1: not at all. */
+int prefork_timeout_ms(void);
+
+/* orphans.c: commands whose reaper was killed */
+
+void orphans_take(struct command *command, const struct usage *reaper_usage);
+void orphans_reaped(pid_t pid, int status, const struct usage *usage);
+const char *orphans_receive(struct command *command);
+void orphans_advance(void);
+int orphans_timeout_ms(void);
+
+#endif

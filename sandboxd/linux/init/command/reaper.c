@@ -1,0 +1,345 @@
+/*
+ * The reaper of one command: subreaper of its tree, and the other end of its channel.
+ *
+ * Every process that the command forks stays below the reaper, also if it detaches. So the tree can be
+ * counted, limited, signalled and killed as one, and GONE is sent only when no process is left. The
+ * reaper sleeps in poll, and wakes without an event only to check limits.
+ */
+#include "command.h"
+#include "../process_tree/process_tree.h"
+#include "../evidence/evidence.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define KILL_PAUSE_MS 5
+
+struct reaper {
+    const struct exec_request *request;
+    struct start_state *start_state;
+    struct limit_watch watch;
+    pid_t init;
+    pid_t main_pid;
+    int channel;
+    int signals;
+    int report;
+    int master;
+    bool started;
+    bool main_ended;
+    bool verified;
+};
+
+static noreturn void fail(const struct reaper *reaper, uint32_t stage, int error, const char *path)
+{
+    send_exec_failed(reaper->channel, stage, error, path, true);
+    _exit(REAPER_DONE);
+}
+
+static noreturn void finish(const struct reaper *reaper)
+{
+    struct rusage rusage;
+    getrusage(RUSAGE_CHILDREN, &rusage);
+    struct usage usage = usage_of(&rusage);
+    refusals_flush(reaper->channel);
+    if (!reaper->verified)
+        mount_check_demand();
+    send_gone(reaper->channel, &usage, true);
+    _exit(REAPER_DONE);
+}
+
+/* The start_state is marked before the message is sent, here and below. If the command kills the
+ * reaper in between, that message is lost. Marked after, it would often be sent twice: sending wakes
+ * the daemon, and the reaper may not run again before it is killed. */
+
+/* The report pipe has data: a failure; or it is closed: the command was executed, or it died. */
+static void learn_start(struct reaper *reaper)
+{
+    struct exec_report failure;
+    memset(&failure, 0, sizeof failure);
+    ssize_t size = read(reaper->report, &failure, sizeof failure - 1);
+    if (size < 0 && errno == EINTR)
+        return;
+    close(reaper->report);
+    reaper->report = -1;
+    bool failed = size >= (ssize_t)offsetof(struct exec_report, path);
+    if (failed || reaper->start_state->stage != EXEC_STAGE_EXEC)
+        waitpid(reaper->main_pid, NULL, __WALL);
+    if (failed)
+        fail(reaper, failure.stage, failure.error, failure.path);
+    /* Killed between fork and exec: there was no command. */
+    if (reaper->start_state->stage != EXEC_STAGE_EXEC)
+        fail(reaper, reaper->start_state->stage, EINTR, "");
+    reaper->started = reaper->start_state->started = true;
+    send_started(reaper->channel, reaper->main_pid, reaper->master, true);
+    if (reaper->master >= 0)
+        close(reaper->master);
+    reaper->master = -1;
+}
+
+/* A command that failed while a private file system is full most likely failed because of it. */
+static void report_full(const struct reaper *reaper)
+{
+    uint32_t index = 0;
+    for (const char *path; (path = shm_next_full(&index)) != NULL;)
+        send_no_space(reaper->channel, path);
+}
+
+static void report_exit(struct reaper *reaper, int status, const struct rusage *rusage)
+{
+    struct usage usage = usage_of(rusage);
+    while (!reaper->started)
+        learn_start(reaper);
+    refusals_flush(reaper->channel);
+    if (status != 0)
+        report_full(reaper);
+    limits_no_deadline(&reaper->watch);
+    mount_check_demand();
+    reaper->verified = true;
+    reaper->main_ended = reaper->start_state->exit_reported = true;
+    send_exited(reaper->channel, status, &usage, true);
+}
+
+static int raw_status(const siginfo_t *info)
+{
+    if (info->si_code == CLD_EXITED)
+        return (info->si_status & 0xff) << 8;
+    return info->si_status | (info->si_code == CLD_DUMPED ? 0x80 : 0);
+}
+
+/* The stops of a traced process are reported too, asked for or not. */
+static bool ended(const siginfo_t *info)
+{
+    return info->si_code == CLD_EXITED || info->si_code == CLD_KILLED || info->si_code == CLD_DUMPED;
+}
+
+/* The main process stays a zombie until its exit is sent: if the command kills the reaper in between,
+ * the init inherits the zombie and can still report its status. */
+static void look_at_main(struct reaper *reaper)
+{
+    siginfo_t info;
+    struct rusage rusage;
+    memset(&info, 0, sizeof info);
+    if (syscall(SYS_waitid, P_PID, reaper->main_pid, &info, WEXITED | WNOHANG | WNOWAIT | __WALL,
+                &rusage) == 0 &&
+        info.si_pid == reaper->main_pid && ended(&info))
+        report_exit(reaper, raw_status(&info), &rusage);
+}
+
+/* True when no process is left. */
+static bool reap(struct reaper *reaper)
+{
+    int status;
+    struct rusage rusage;
+    /* Processes that outlive the main process may use a mount that is lost after its exit. */
+    reaper->verified = false;
+    if (!reaper->main_ended)
+        look_at_main(reaper);
+    for (;;) {
+        pid_t pid = wait4(-1, &status, WNOHANG | __WALL, &rusage);
+        if (pid == 0)
+            return false;
+        if (pid < 0)
+            return errno == ECHILD;
+        if (WIFSTOPPED(status)) {
+            trace_stopped(reaper->channel, pid, status);
+            continue;
+        }
+        trace_forget(pid);
+        if (pid == reaper->main_pid && !reaper->main_ended)
+            report_exit(reaper, status, &rusage);
+    }
+}
+
+static void drain_signals(const struct reaper *reaper)
+{
+    struct signalfd_siginfo infos[4];
+    ssize_t ignored = read(reaper->signals, infos, sizeof infos);
+    (void)ignored;
+}
+
+static noreturn void kill_all(struct reaper *reaper)
+{
+    while (!reap(reaper)) {
+        tree_kill(NULL);
+        if (reap(reaper))
+            break;
+        struct pollfd deaths = {.fd = reaper->signals, .events = POLLIN};
+        if (poll(&deaths, 1, KILL_PAUSE_MS) > 0)
+            drain_signals(reaper);
+    }
+    finish(reaper);
+}
+
+static void receive(struct reaper *reaper)
+{
+    struct message message;
+    struct signal_request request;
+    switch (wire_receive(reaper->channel, &message)) {
+    case RECEIPT_NOTHING:
+        return;
+    case RECEIPT_END:
+        kill_all(reaper);
+    case RECEIPT_MALFORMED:
+        _exit(REAPER_PROTOCOL_ERROR);
+    case RECEIPT_MESSAGE:
+        break;
+    }
+    if (message.type == MESSAGE_KILL && message.length == 0)
+        kill_all(reaper);
+    if (message.type != MESSAGE_SIGNAL || decode_signal(&message, &request) != NULL)
+        _exit(REAPER_PROTOCOL_ERROR);
+    wire_release(&message);
+    tree_signal(&request, reaper->main_pid, reaper->main_ended, reaper->request->flags & EXEC_PTY,
+                NULL);
+}
+
+static void on_signals(struct reaper *reaper)
+{
+    drain_signals(reaper);
+    if (reap(reaper))
+        finish(reaper);
+    if (reaper->main_ended && (reaper->request->flags & EXEC_KEEP_BACKGROUND) == 0)
+        kill_all(reaper);
+    /* The init is gone, and with it the sandbox. */
+    if (getppid() != reaper->init)
+        kill_all(reaper);
+}
+
+/* Stop the tree first: one that forks fast would outrun the next steps. */
+static void stop_forks(const struct reaper *reaper)
+{
+    struct pid_list list = {0};
+    bool alone = (reaper->request->flags & EXEC_KEEP_BACKGROUND) == 0 && !reaper->start_state->shared;
+    if (!alone || !namespace_stop())
+        tree_freeze(&list, NULL);
+    free(list.at);
+}
+
+static void check_limits(struct reaper *reaper)
+{
+    struct rusage rusage;
+    if (limits_timeout_ms(&reaper->watch) != 0)
+        return;
+    /* A traced child needs the reaper to reach its exec. */
+    if ((reaper->request->flags & EXEC_EXPLAIN) && !reaper->started) {
+        limits_postpone(&reaper->watch);
+        return;
+    }
+    getrusage(RUSAGE_CHILDREN, &rusage);
+    struct usage usage = usage_of(&rusage);
+    uint32_t exceeded = limits_check(&reaper->watch, usage.user_us + usage.system_us, NULL);
+    if (exceeded == 0)
+        return;
+    /* LIMIT is sent after STARTED, never before. */
+    while (!reaper->started)
+        learn_start(reaper);
+    if (exceeded == LIMIT_PROCESSES)
+        stop_forks(reaper);
+    send_limit(reaper->channel, exceeded, true);
+    kill_all(reaper);
+}
+
+static noreturn void serve(struct reaper *reaper)
+{
+    for (;;) {
+        struct pollfd fds[3] = {
+            {.fd = reaper->channel, .events = POLLIN},
+            {.fd = reaper->signals, .events = POLLIN},
+            {.fd = reaper->report, .events = POLLIN},
+        };
+        if (poll(fds, 3, sooner(limits_timeout_ms(&reaper->watch), refusals_timeout_ms())) < 0) {
+            if (errno != EINTR)
+                kill_all(reaper);
+            continue;
+        }
+        if (refusals_timeout_ms() == 0 && reaper->started)
+            refusals_flush(reaper->channel);
+        if (fds[2].revents != 0)
+            learn_start(reaper);
+        if (fds[1].revents != 0)
+            on_signals(reaper);
+        if (fds[0].revents != 0)
+            receive(reaper);
+        check_limits(reaper);
+    }
+}
+
+/* SIGHUP when the init ends, for where it is not PID 1 and its end does not end everything. */
+bool reaper_subreaper(pid_t init)
+{
+    if (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0 ||
+        prctl(PR_SET_PDEATHSIG, SIGHUP, 0, 0, 0) != 0)
+        return false;
+    errno = ESRCH;
+    return getppid() == init;
+}
+
+noreturn void reaper_run(const struct exec_request *request, struct start_state *start_state, int signals,
+                         pid_t init)
+{
+    struct reaper reaper = {
+        .request = request,
+        .start_state = start_state,
+        .init = init,
+        .channel = request->channel,
+        .signals = signals,
+        .master = -1,
+    };
+    int report[2], link[2] = {-1, -1}, terminal = request->terminal;
+    if (!reaper_subreaper(init))
+        fail(&reaper, EXEC_STAGE_FORK, errno, "");
+    if ((request->flags & EXEC_PTY) && terminal < 0 &&
+        !pty_open(request->rows, request->columns, (request->flags & EXEC_NO_ECHO) == 0,
+                  &reaper.master, &terminal))
+        fail(&reaper, EXEC_STAGE_PTY, errno, "/dev/ptmx");
+    if (pipe2(report, O_CLOEXEC) != 0)
+        fail(&reaper, EXEC_STAGE_FORK, errno, "");
+    if ((request->flags & EXEC_EXPLAIN) &&
+        socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, link) != 0)
+        fail(&reaper, EXEC_STAGE_TRACE, errno, "");
+    reaper.main_pid = fork();
+    if (reaper.main_pid < 0)
+        fail(&reaper, EXEC_STAGE_FORK, errno, "");
+    if (reaper.main_pid == 0)
+        child_run(request, start_state, terminal, report[1], link[1]);
+    reaper.report = report[0];
+    if (request->flags & EXEC_EXPLAIN) {
+        close(link[1]);
+        trace_seize(reaper.main_pid, link[0]);
+    }
+    /* Without the command's stdio, or its reader would never see the end. */
+    int keep[] = {reaper.channel, reaper.signals, reaper.report, reaper.master};
+    close_all_but(keep, sizeof keep / sizeof keep[0]);
+    limits_begin(&reaper.watch, &request->limits);
+    serve(&reaper);
+}
+
+noreturn void reaper_go_on(const struct exec_request *request, struct start_state *start_state, int signals,
+                           pid_t init, pid_t child, int report)
+{
+    struct reaper reaper = {
+        .request = request,
+        .start_state = start_state,
+        .init = init,
+        .main_pid = child,
+        .channel = request->channel,
+        .signals = signals,
+        .report = report,
+        .master = -1,
+    };
+    limits_begin(&reaper.watch, &request->limits);
+    /* Signals that arrived while it waited were drained. */
+    if (getppid() != init)
+        kill_all(&reaper);
+    serve(&reaper);
+}

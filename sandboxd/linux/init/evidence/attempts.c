@@ -1,0 +1,112 @@
+/*
+ * Reports the connection attempts of a command, and the socket files that it was refused, to the daemon,
+ * each once.
+ *
+ * Bounded: of a scan of many addresses only the first few are reported. The socket buffer of a channel
+ * holds all reports, so a daemon that does not read never blocks the init.
+ */
+#include "../command/command.h"
+#include "../process_tree/process_tree.h"
+#include "evidence.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define PARENTS_MAX 256
+#define SOCKET_TYPE_MASK 0xf
+
+/* The command whose reaper, or main process if the reaper is dead, is above the caller. */
+struct command *command_of(pid_t pid)
+{
+    struct process_stat stat;
+    for (int i = 0; i < PARENTS_MAX && pid > 1; i++) {
+        for (struct command *c = commands_first(); c != NULL; c = c->next)
+            if (pid == (c->orphaned ? c->start_state->main_pid : c->reaper))
+                return c;
+        if (!procstat_read(pid, &stat))
+            return NULL;
+        pid = stat.parent;
+    }
+    /* An orphan of an orphaned command. With several such commands its owner is unknown. */
+    struct command *first = commands_first();
+    return first != NULL && first->next == NULL ? first : NULL;
+}
+
+static struct attempts *attempts_of(struct command *command)
+{
+    if (command->noticed == NULL)
+        command->noticed = calloc(1, sizeof *command->noticed);
+    return command->noticed;
+}
+
+void command_notified(struct command *command, const struct endpoint *end)
+{
+    struct attempts *noticed = attempts_of(command);
+    if (noticed == NULL || noticed->end_count == ATTEMPTS_MAX)
+        return;
+    for (unsigned i = 0; i < noticed->end_count; i++)
+        if (memcmp(&noticed->ends[i], end, sizeof *end) == 0)
+            return;
+    noticed->ends[noticed->end_count++] = *end;
+    send_notified(command->channel, end);
+}
+
+/* The same name, or the same with a search domain appended by the resolver. */
+static bool known_name(const char *known, const char *name)
+{
+    size_t length = strlen(known);
+    return strncasecmp(known, name, length) == 0 && (name[length] == 0 || name[length] == '.');
+}
+
+void command_looked_up(struct command *command, const char *name)
+{
+    struct attempts *noticed = attempts_of(command);
+    if (noticed == NULL || noticed->name_count == ATTEMPTS_MAX)
+        return;
+    for (unsigned i = 0; i < noticed->name_count; i++)
+        if (known_name(noticed->names[i], name))
+            return;
+    memcpy(noticed->names[noticed->name_count++], name, strlen(name) + 1);
+    send_looked_up(command->channel, name);
+}
+
+/* getaddrinfo makes datagram sockets that block, to ask for a route; a resolver's do not block. */
+void command_refused_socket(struct command *command, int type)
+{
+    struct attempts *noticed = attempts_of(command);
+    bool stream = (type & SOCKET_TYPE_MASK) == SOCK_STREAM;
+    bool datagram = (type & SOCKET_TYPE_MASK) == SOCK_DGRAM && (type & SOCK_NONBLOCK) != 0;
+    if (noticed == NULL || !(stream || datagram))
+        return;
+    bool *known = stream ? &noticed->stream_refused : &noticed->datagram_refused;
+    if (!*known)
+        send_refused_socket(command->channel, stream ? SOCK_STREAM : SOCK_DGRAM);
+    *known = true;
+}
+
+void command_refused_peer(struct command *command, int fd)
+{
+    char link[64], path[WIRE_TEXT_MAX];
+    struct stat status;
+    struct attempts *noticed = attempts_of(command);
+    if (noticed == NULL || noticed->peer_count == PEERS_MAX || fstat(fd, &status) != 0)
+        return;
+    for (unsigned i = 0; i < noticed->peer_count; i++)
+        if (noticed->peers[i].inode == status.st_ino && noticed->peers[i].device == status.st_dev)
+            return;
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t length = readlink(link, path, sizeof path - 1);
+    if (length <= 0 || (size_t)length == sizeof path - 1 || path[0] != '/')
+        return;
+    path[length] = 0;
+    struct inode_check *known = &noticed->peers[noticed->peer_count++];
+    memset(known, 0, sizeof *known);
+    known->inode = status.st_ino;
+    known->device = status.st_dev;
+    send_refused_peer(command->channel, path);
+}

@@ -1,0 +1,85 @@
+/* Calls of commands that the kernel hands to the init (seccomp notifications), which answers them. */
+#ifndef SANDBOXD_NOTIFY_H
+#define SANDBOXD_NOTIFY_H
+
+#include "../evidence/evidence.h"
+#include "../init.h"
+
+#include <sys/syscall.h>
+
+/* Newer than the headers of some systems. */
+#ifndef SYS_pidfd_open
+#define SYS_pidfd_open 434
+#endif
+#ifndef SYS_pidfd_getfd
+#define SYS_pidfd_getfd 438
+#endif
+#ifndef SYS_fchmodat2
+#define SYS_fchmodat2 452
+#endif
+
+/* listener.c */
+
+struct notify_wish {
+    bool evidence;
+    bool peers;
+    bool set_gid;
+    bool no_inet;
+};
+
+/* listener: the descriptor to poll, or -1 where the kernel does not ask (or asks another process
+ * already). False: what `peers`, `set_gid` and `no_inet` are to close could not be closed. */
+bool notify_listen(const struct notify_wish *wish, int *listener);
+void notify_serve(int listener);
+
+/* filter.c */
+
+bool filter_make_key(void);
+/* False: the kernel does not notify, or another process of the sandbox has a listener. */
+bool filter_listen(const struct notify_wish *wish, int *listener);
+/* Where there is no listener. */
+bool filter_refuse_unix_sockets(void);
+bool filter_refuse_set_gid(void);
+bool filter_refuse_inet(void);
+/* connect() of this process, past its own filter. */
+int notify_connect(int fd, const void *address, unsigned length);
+/* fchmodat() of this process, past its own filter. */
+int notify_chmod(const char *path, unsigned mode);
+
+/* caller.c: the process whose call is answered */
+
+/* A call of a process that waits for the answer. */
+struct asked_call {
+    int listener;
+    uint64_t id;
+    pid_t pid;
+};
+
+bool caller_still_asks(const struct asked_call *call);
+void caller_answer(const struct asked_call *call, int error);
+/* Its root is ours, so that an absolute path means the same. */
+bool caller_has_our_root(pid_t pid);
+/* What stands behind the name in the status file of a process; false if it cannot be read. */
+bool caller_status(pid_t pid, const char *name, char *into, size_t size);
+
+/* set_gid_chmod.c */
+
+/* Answers chmod and its kind with the set-group-ID bit. */
+void set_gid_chmod(const struct asked_call *call, long number, const uint64_t *args);
+
+/* proxied_connect.c */
+
+bool proxied_connect_set_up(bool network_is_closed);
+/* Answers the call, or starts a process that does. */
+void proxied_connect(int listener, uint64_t id, pid_t caller, const uint64_t *args);
+/* Whether it was such a process. */
+bool proxied_connect_reaped(pid_t pid);
+
+/* unix_peers.c */
+
+/* Keeps a copy of the list. */
+bool unix_peers_set_up(const struct inode_check *sockets, uint32_t count, bool shared_network);
+/* fd: the file of the address, opened with O_PATH. */
+bool unix_peer_allowed(int fd);
+
+#endif

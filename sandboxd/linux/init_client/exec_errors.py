@@ -1,0 +1,126 @@
+"""Explain why a command could not be executed, naming what is missing from the plan."""
+
+from __future__ import annotations
+
+import errno
+import os
+import struct
+from functools import partial
+
+from sandboxd.linux.init_client.messages import ExecStage
+from sandboxd.patient_thread import within
+from sandboxd.regular_file import open_regular, read_most
+from sandboxd.types import Command
+from sandboxd_proto.errors import Busy, ExecFailed, PathDenied, PolicyNotSupported, SandboxdError
+
+LOOK_S = 1.0  # how long the host's files may be read to improve the message
+
+_REASONS = {
+    errno.ENOENT: "not found in the sandbox",
+    errno.EACCES: "not executable",
+    errno.ENOEXEC: "neither a script with #! nor a program for this machine",
+    errno.E2BIG: "its arguments and environment are too long for the kernel",
+}
+
+
+async def exec_failed(command: Command, stage: ExecStage, number: int, path: str) -> SandboxdError:
+    """Runs in a thread: the paths are the caller's, and reading them may block (dead NFS)."""
+    if stage is ExecStage.EXEC and number == errno.ENOENT:
+        work = partial(_not_found, command, path)
+        return await within(LOOK_S, work, _not_executed(command, number, "check the path"))
+    return _exec_error(command, stage, number)
+
+
+def _exec_error(command: Command, stage: ExecStage, number: int) -> SandboxdError:
+    reason = os.strerror(number)
+    if stage is ExecStage.FORK and number == errno.EAGAIN:
+        return no_more_processes("the command could not be started")
+    if stage is ExecStage.CHDIR:
+        return PathDenied(
+            f"the working directory {command.cwd} cannot be entered in the sandbox: {reason}",
+            field="cwd",
+            remedy=f'allow it: "fs_read_allow": ["{command.cwd}"]',
+        )
+    if stage is ExecStage.TRACE:
+        return PolicyNotSupported(
+            f"the command cannot be traced here, and so not explained: {reason}", field="explain",
+            remedy="kernel.yama.ptrace_scope above 1, or the filter of a container around the "
+            "daemon, forbids it; run it without explain",
+        )  # fmt: skip
+    if stage is not ExecStage.EXEC:
+        name = stage.name.lower()
+        return ExecFailed(f"the command could not be prepared ({name}): {reason}", errno=number)
+    return _not_executed(
+        command, number, "make it executable (chmod +x), or run it with its interpreter"
+    )
+
+
+def no_more_processes(what: str) -> Busy:
+    """EAGAIN of fork: a limit on the number of processes or threads is reached."""
+    return Busy(
+        f"{what}: no more processes can be made here now ({os.strerror(errno.EAGAIN)})",
+        remedy="end some processes, or raise the limit of this user (ulimit -u) or of the "
+        "container or unit around the daemon (pids.max, TasksMax), and send the request again",
+    )
+
+
+def _not_executed(command: Command, number: int, remedy: str) -> ExecFailed:
+    reason = _REASONS.get(number, os.strerror(number))
+    return ExecFailed(
+        f"{command.argv[0]} cannot be executed: {reason}", field="argv[0]", remedy=remedy,
+        errno=number,
+    )  # fmt: skip
+
+
+def _not_found(command: Command, path: str) -> ExecFailed:
+    missing = _interpreter(path)
+    if missing is not None:
+        return ExecFailed(
+            f"{path} cannot be executed: its interpreter {missing} is not in the sandbox",
+            field="argv[0]",
+            remedy=f'allow it: "fs_read_allow": ["{missing}"]',
+            errno=errno.ENOENT,
+        )
+    return _not_executed(command, errno.ENOENT, _where(command))
+
+
+def _where(command: Command) -> str:
+    name = command.argv[0]
+    if "/" not in name:
+        path = dict(command.env).get("PATH", "/usr/local/bin:/usr/bin:/bin (no PATH in env)")
+        return f"it was searched in {path}; give PATH in env, or the absolute path"
+    if os.path.lexists(name):
+        return f'it exists on the host; allow it: "fs_read_allow": ["{name}"]'
+    return "check the path"
+
+
+def _interpreter(path: str) -> str | None:
+    """What a script's #! line or a program's loader entry names, read from the host's file."""
+    try:
+        fd = open_regular(path)
+    except (OSError, ValueError):
+        return None
+    try:
+        head = read_most(fd, 4096)
+        if head.startswith(b"#!"):
+            words = head[2:].split(b"\n", 1)[0].split()
+            return os.fsdecode(words[0]) if words else None
+        return _elf_loader(fd, head)
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
+
+
+def _elf_loader(fd: int, head: bytes) -> str | None:
+    """PT_INTERP of a 64-bit little-endian ELF file."""
+    if len(head) < 64 or head[:6] != b"\x7fELF\x02\x01":
+        return None
+    (offset,) = struct.unpack_from("<Q", head, 32)
+    size, count = struct.unpack_from("<HH", head, 54)
+    for index in range(min(count, 64)):
+        entry = os.pread(fd, 56, offset + index * size)
+        if len(entry) == 56 and struct.unpack_from("<I", entry)[0] == 3:
+            (start,), (length,) = (struct.unpack_from("<Q", entry, at) for at in (8, 32))
+            return os.fsdecode(os.pread(fd, min(length, 4096), start).rstrip(b"\0"))
+    return None

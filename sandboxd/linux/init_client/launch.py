@@ -1,0 +1,244 @@
+"""Launch an init: start the wrapper program (bwrap, …), do the handshake, and end it reliably.
+
+Shared by every backend whose commands run below our init; they differ in the wrapper program.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import socket
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import anyio
+
+from sandboxd.linux.cgroup.cgroups import Cgroups
+from sandboxd.linux.cgroup.limited import LimitedSandbox, Spawner
+from sandboxd.linux.cgroup.sandbox import SandboxCgroup
+from sandboxd.linux.init_client import codec, seqpacket
+from sandboxd.linux.init_client import messages as wire
+from sandboxd.linux.init_client.rlimits import ProcessCount
+from sandboxd.linux.init_client.session import FilterFor, InitSandbox, SetupRefused
+from sandboxd.linux.init_client.template import Clone, Template
+from sandboxd.linux.spawn import Helper, spawn
+
+READY_TIMEOUT_S = 15.0
+END_TIMEOUT_S = 5.0
+# Wait statuses: the program itself, or what it ran and reports as a shell does.
+_KILLED = (signal.SIGKILL, (128 + signal.SIGKILL) << 8)
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """The number of the init's socket is appended to `argv`; `inherit` are its descriptors.
+
+    `counts`: what RLIMIT_NPROC counts there. `cgroups`: where the kernel enforces limits;
+    `always_cgroup`: for every command, since there is no pid namespace to end it with.
+    `started` is called with the pid of the program. `template`: clone it instead of `argv`.
+    """
+
+    argv: list[str]
+    inherit: Sequence[int]
+    setup: wire.Setup
+    ruleset: int | None
+    filter_for: FilterFor
+    counts: ProcessCount
+    verify: Callable[[], bool]
+    cgroups: Cgroups | None = None
+    always_cgroup: bool = False
+    started: Callable[[int], None] | None = None
+    ready_s: float = READY_TIMEOUT_S
+    template: Template | None = None
+
+
+class LaunchFailed(Exception):
+    """No sandbox came up; the text is what the program or the init reported.
+
+    `moved`: the path at which the init found another mount or file than the planned one.
+    `hung`: no answer in time. `no_more_processes`: the program could not be forked.
+    `no_clone`: this kernel or machine does not clone sandboxes from a template.
+    `killed`: another process, or the kernel, sent SIGKILL to it.
+    """
+
+    def __init__(
+        self, said: str, moved: str | None = None, *, hung: bool = False,
+        no_more_processes: bool = False, no_clone: bool = False, killed: bool = False,
+    ) -> None:  # fmt: skip
+        super().__init__(said)
+        self.killed = killed
+        self.no_clone = no_clone
+        self.moved = moved
+        self.hung = hung
+        self.no_more_processes = no_more_processes
+
+
+@asynccontextmanager
+async def launch(plan: Launch, release: Callable[[], None]) -> AsyncIterator[Spawner]:
+    """`release` closes the daemon's copies of what was inherited, right after the start."""
+    control, theirs = seqpacket.pair()
+    cgroup = _sandbox_cgroup(plan)
+    errors = -1
+    try:
+        try:
+            helper, errors = _start(plan, theirs)
+        finally:
+            theirs.close()
+        try:
+            if plan.started is not None and isinstance(helper, Helper):
+                plan.started(helper.pid)
+            sandbox = await _ready(plan, control, errors, release, cgroup, helper)
+            if plan.cgroups is None:
+                yield sandbox
+            else:
+                yield LimitedSandbox(
+                    sandbox, plan.cgroups, always=plan.always_cgroup, own=cgroup,
+                    counts=plan.counts,
+                )  # fmt: skip
+        finally:
+            control.close()
+            await _ended(helper)
+    finally:
+        control.close()
+        if errors >= 0:
+            os.close(errors)
+        if cgroup is not None and plan.cgroups is not None:
+            plan.cgroups.let_go(cgroup)
+
+
+def _start(plan: Launch, theirs: socket.socket) -> tuple[Helper | Clone, int]:
+    """What runs the init, and where to read what it writes to stderr."""
+    if plan.template is not None:
+        try:
+            return plan.template.clone(theirs), os.dup(plan.template.errors)
+        except OSError as error:
+            reason = f"the template: {os.strerror(error.errno or 0)}"
+            raise LaunchFailed(reason, no_clone=True) from None
+    errors, stderr = os.pipe()
+    os.set_blocking(errors, False)
+    try:
+        argv = [*plan.argv, str(theirs.fileno())]
+        helper = spawn(argv, {}, [*plan.inherit, theirs.fileno()], stderr=stderr)
+    except OSError as error:
+        os.close(errors)
+        raise not_started(plan.argv[0], error) from None
+    finally:
+        os.close(stderr)
+    return helper, errors
+
+
+def start_template(
+    argv: list[str], own: list[str], inherit: Sequence[int], release: Callable[[], None]
+) -> Template:
+    """`argv` starts the init; `own`: the arguments of the template. `release` is called when its
+    process and so its last sandbox has ended."""
+    control, theirs = seqpacket.pair()
+    errors, stderr = os.pipe()
+    os.set_blocking(errors, False)
+    try:
+        line = [*argv, "--template", str(theirs.fileno()), *own]
+        helper = spawn(line, {}, [*inherit, theirs.fileno()], stderr=stderr)
+    except OSError as error:
+        control.close()
+        os.close(errors)
+        release()
+        raise not_started(argv[0], error) from None
+    finally:
+        theirs.close()
+        os.close(stderr)
+    return Template(helper, control, errors, release)
+
+
+def not_started(program: str, error: OSError) -> LaunchFailed:
+    reason = f"{program}: {os.strerror(error.errno or 0)}"
+    return LaunchFailed(reason, no_more_processes=error.errno == errno.EAGAIN)
+
+
+def _sandbox_cgroup(plan: Launch) -> SandboxCgroup | None:
+    """Where nothing else bounds the number of processes of each command."""
+    cgroups = plan.cgroups
+    if cgroups is None or plan.counts == "namespace" or "pids" not in cgroups.controllers:
+        return None
+    if cgroups.v2 and plan.always_cgroup:
+        return None
+    return cgroups.make_for_sandbox()
+
+
+async def _ready(
+    plan: Launch, control: socket.socket, errors: int, release: Callable[[], None],
+    cgroup: SandboxCgroup | None, helper: Helper | Clone,
+) -> InitSandbox:  # fmt: skip
+    sandbox = InitSandbox(
+        control, filter_for=plan.filter_for, counts=plan.counts, verify=plan.verify
+    )
+    try:
+        with anyio.fail_after(plan.ready_s):
+            entrance = cgroup.entrance if cgroup is not None else None
+            await sandbox.set_up(plan.setup, plan.ruleset, cgroup=entrance)
+    except SetupRefused as refused:
+        raise await _refusal(plan, refused, errors, helper) from None
+    except TimeoutError:  # an OSError too
+        helper.kill()  # a program that hangs does not end by itself either
+        raise LaunchFailed(f"no answer from the init in {plan.ready_s:g} s", hung=True) from None
+    except OSError as error:
+        raise await _lost(errors, helper, os.strerror(error.errno or 0)) from None
+    except codec.InitProtocolViolation as lie:
+        raise LaunchFailed(f"protocol violation by the init: {lie}") from None
+    finally:
+        release()
+        if cgroup is not None:
+            cgroup.close_entrance()
+    return sandbox
+
+
+async def _refusal(
+    plan: Launch, refused: SetupRefused, errors: int, helper: Helper | Clone
+) -> LaunchFailed:
+    number, said = refused.errno, str(refused) or _said(errors)
+    no_clone = refused.stage is wire.SetupStage.TEMPLATE
+    if not said and isinstance(helper, Helper):
+        return await _lost(errors, helper, "")
+    if not said and isinstance(helper, Clone) and plan.template is not None:
+        plan.template.take_answers()
+        number, no_clone = helper.error, True
+        said = f"no clone of the template ({os.strerror(number) if number else 'it ended'})"
+    full = number == errno.EAGAIN
+    return LaunchFailed(said, refused.path, no_more_processes=full, no_clone=no_clone)
+
+
+async def _lost(errors: int, helper: Helper | Clone, reason: str) -> LaunchFailed:
+    """The other end of the socket is gone."""
+    said = _said(errors)
+    if said or not isinstance(helper, Helper):
+        return LaunchFailed(said or reason)
+    ending = await _how_it_ended(helper)
+    return LaunchFailed(ending or reason, killed=helper.status in _KILLED)
+
+
+def _said(errors: int) -> str:
+    try:
+        return os.read(errors, 4096).decode(errors="replace").strip()
+    except OSError:
+        return ""
+
+
+async def _how_it_ended(helper: Helper) -> str:
+    """For a program that ended without a word: how is all that is known."""
+    with anyio.move_on_after(END_TIMEOUT_S):
+        status = await helper.ended()
+        if os.WIFSIGNALED(status):
+            return f"it was killed by {signal.Signals(os.WTERMSIG(status)).name}"
+        return f"it ended with exit code {os.WEXITSTATUS(status)} and without a word"
+    return ""
+
+
+async def _ended(helper: Helper | Clone) -> None:
+    """The init ends when its socket closes; what is left is killed. Bounded, not cancelled."""
+    with anyio.CancelScope(shield=True):
+        with anyio.move_on_after(END_TIMEOUT_S):
+            await helper.ended()
+        if helper.poll() is None:
+            helper.kill()
+            await helper.ended()

@@ -1,0 +1,240 @@
+"""One command below an init: handles the messages of its reaper as they arrive.
+
+The event loop's callback handles every message, so a task is woken only for the event that it waits
+for. A short command costs one wake-up, and messages of a hostile reaper are not queued.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+import anyio
+
+from sandboxd import event_loop
+from sandboxd.linux.init_client import codec, seqpacket
+from sandboxd.linux.init_client import messages as wire
+from sandboxd.linux.init_client.evidence import EvidenceLog
+from sandboxd.linux.init_client.exec_errors import exec_failed
+from sandboxd.linux.pty import Terminal
+from sandboxd.types import Command, ExitReport, LimitName, TreeUsage
+from sandboxd_proto.errors import SandboxUnavailable
+
+if TYPE_CHECKING:
+    from sandboxd.linux.init_client.session import InitSandbox
+
+_LIMITS: dict[wire.LimitKind, LimitName] = {
+    wire.LimitKind.MEMORY: "memory",
+    wire.LimitKind.CPU: "cpu",
+    wire.LimitKind.PROCESSES: "processes",
+    wire.LimitKind.TIMEOUT: "timeout",
+}
+_NO_USAGE = wire.TreeRusage(0, 0, 0)
+MOST_EARLY = 63
+
+
+class Stage(IntEnum):
+    """The state of a command. `OVER`: no more messages follow."""
+
+    SENT = 0
+    STARTED = 1
+    EXITED = 2
+    OVER = 3
+
+
+class InitProcess:
+    """`terminal`: the process owns its master once the command has started."""
+
+    def __init__(
+        self, channel: socket.socket, sandbox: InitSandbox, command: Command, *,
+        filter_loaded: bool, terminal: Terminal | None = None,
+    ) -> None:  # fmt: skip
+        self._channel = channel
+        self._sandbox = sandbox
+        self._command = command
+        self._terminal = terminal
+        self.filter_loaded = filter_loaded
+        self.pty: int | None = None
+        self._stage = Stage.SENT
+        self._refused: Exception | None = None
+        self._failed: wire.ExecFailedMessage | None = None
+        self._limit: LimitName | None = None
+        self._exited: wire.ExitedMessage | None = None
+        self._gone: wire.TreeRusage | None = None
+        self._evidence = EvidenceLog()
+        self._evidence.explained = command.explain
+        self._waiter: event_loop.Future[None] | None = None
+        self._waits_for = Stage.OVER
+        self._early_signals: list[wire.Signal] = []
+        self._fd = channel.fileno()
+        event_loop.add_reader(self._fd, self._read)
+
+    # incoming messages
+
+    def _read(self) -> None:
+        try:
+            if self._stage is Stage.SENT:
+                message = seqpacket.take_with_descriptor(self._channel)
+            else:
+                message = self._channel.recv(codec.MESSAGE_MAX), None
+        except (BlockingIOError, ConnectionResetError):
+            return  # a reset comes once, before queued messages (seqpacket.receive)
+        except OSError as error:
+            self._distrust(error)
+            return
+        try:
+            self._take(*message)
+        except Exception as error:
+            self._distrust(error)
+
+    def _take(self, data: bytes, descriptor: int | None) -> None:
+        if descriptor is not None:
+            wanted = self._command.pty is not None and self._terminal is None
+            self._take_master(descriptor, wanted=wanted)
+        if not data:
+            if self._stage is Stage.SENT:
+                self._refused = self._vanished()
+            self._reach(Stage.OVER)
+            return
+        message = codec.decode_channel(data)
+        # STARTED comes from the reaper; evidence from the init may arrive first.
+        if self._evidence.take(message):
+            return
+        if self._stage is Stage.SENT:
+            self._take_first(message)
+            return
+        match message:
+            case wire.Limit(kind):
+                self._limit = _LIMITS[kind]
+            case wire.ExitedMessage() as exited:
+                self._exited = exited
+                self._reach(Stage.EXITED)
+            case wire.Gone(usage):
+                self._gone = usage
+                self._reach(Stage.OVER)
+
+    def _take_first(self, message: wire.Channel) -> None:
+        match message:
+            case wire.StartedMessage():
+                if self._terminal is not None:
+                    self._take_master(self._terminal.take_master(), wanted=True)
+                if self._command.pty is not None and self.pty is None:
+                    raise codec.InitProtocolViolation("no terminal came with the command")
+                self._reach(Stage.STARTED)
+            case wire.ExecFailedMessage() as failed:
+                self._failed = failed
+                self._reach(Stage.OVER)
+            case other:
+                raise codec.InitProtocolViolation(f"{other} instead of started")
+
+    def _take_master(self, master: int, *, wanted: bool) -> None:
+        """Only a terminal is accepted from inside: other descriptors could block the daemon."""
+        if not wanted or self.pty is not None or not os.isatty(master):
+            os.close(master)
+            raise codec.InitProtocolViolation("an unexpected descriptor")
+        os.set_blocking(master, False)
+        self.pty = master
+
+    def _distrust(self, error: Exception) -> None:
+        self._sandbox.lost = f"the sandbox's init was tampered with: {error}"
+        if self._stage is Stage.SENT:
+            self._refused = self._vanished()
+        self._reach(Stage.OVER)
+
+    def _vanished(self) -> SandboxUnavailable:
+        reason = self._sandbox.last_words() or "its init is gone"
+        return SandboxUnavailable(
+            f"the sandbox ended before the command ran: {reason}", remedy="send the request again"
+        )
+
+    # waiting
+
+    def _reach(self, stage: Stage) -> None:
+        self._stage = stage
+        while self._early_signals:
+            seqpacket.send_now(self._channel, self._early_signals.pop(0))
+        if stage is Stage.OVER:
+            self._stop_reading()
+        if self._waiter is not None and stage >= self._waits_for and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def _until(self, stage: Stage) -> None:
+        """One task at a time."""
+        while self._stage < stage:
+            self._waits_for = stage
+            self._waiter = event_loop.create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+
+    async def started(self) -> None:
+        await self._until(Stage.STARTED)
+        await self._raise_refusal()
+
+    async def wait(self, *, tree: bool = True) -> ExitReport:
+        """Can be cancelled and called again: nothing that was received is lost."""
+        await self._until(Stage.OVER if tree else Stage.EXITED)
+        await self._raise_refusal()
+        if self._gone is not None:
+            return self._report(self._gone)
+        if self._stage is Stage.EXITED and self._exited is not None:
+            return self._report(self._exited.usage)
+        return self._report(_NO_USAGE, lost=True)
+
+    async def _raise_refusal(self) -> None:
+        """Why nothing ran. Explaining a failed exec reads files of the host."""
+        failed = self._failed
+        if failed is not None and self._refused is None:
+            self._refused = await exec_failed(
+                self._command, failed.stage, failed.errno, failed.path
+            )
+        if self._refused is not None:
+            raise self._refused
+
+    def _report(self, usage: wire.TreeRusage, *, lost: bool = False) -> ExitReport:
+        why = None
+        if lost:
+            why = self._sandbox.last_words()
+            if why is None and self._exited is None:
+                why = "the sandbox ended while the command ran"
+        exited = self._exited
+        used = usage if usage is not _NO_USAGE or exited is None else exited.usage
+        return ExitReport(
+            exit_code=exited.code if exited else None,
+            signal=exited.signal if exited else None,
+            usage=TreeUsage((used.user_us + used.system_us) / 1000, used.maxrss_bytes),
+            limit=self._limit,
+            lost=why,
+            evidence=self._evidence.so_far(),
+        )
+
+    # control
+
+    def signal(self, number: int, *, whole_tree: bool = False) -> None:
+        """Held back until the exec: before, it would hit the forked child."""
+        scope = wire.SignalScope.TREE if whole_tree else wire.SignalScope.MAIN
+        request = wire.Signal(number=number, scope=scope)
+        if self._stage is Stage.SENT:
+            self._early_signals[MOST_EARLY:] = []
+            self._early_signals.append(request)
+        else:
+            seqpacket.send_now(self._channel, request)
+
+    def kill(self) -> None:
+        seqpacket.send_now(self._channel, wire.Kill())
+
+    def _stop_reading(self) -> None:
+        if self._fd >= 0:
+            event_loop.remove_reader(self._fd)
+            self._fd = -1
+
+    def close(self) -> None:
+        self._stop_reading()
+        if self.pty is not None:
+            anyio.notify_closing(self.pty)
+            os.close(self.pty)
+            self.pty = None
+        self._channel.close()

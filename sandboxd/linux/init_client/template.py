@@ -1,0 +1,139 @@
+"""The daemon's side of a template (init/template.c): each sandbox is a clone of its process.
+
+A request carries the control socket of the new init. It can be sent before the template is
+up: the socket queues it. The answer brings the pidfd of the init, in the order of the requests.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+
+import anyio
+
+from sandboxd import event_loop
+from sandboxd.linux.init_client import codec, seqpacket
+from sandboxd.linux.init_client import messages as wire
+from sandboxd.linux.spawn import Helper
+
+
+class Clone:
+    """The init of one sandbox, as `Helper` is for a program that the daemon started itself."""
+
+    def __init__(self, template: Template) -> None:
+        self._template = template
+        self.error = 0
+        self._pidfd: int | None = None
+        self._answered = anyio.Event()
+        self._over = False
+
+    def answer(self, error: int, pidfd: int | None) -> None:
+        self.error = error
+        self._pidfd = pidfd
+        self._over = pidfd is None
+        self._answered.set()
+
+    async def ended(self) -> int:
+        await self._answered.wait()
+        while self.poll() is None and self._pidfd is not None:
+            await anyio.wait_readable(self._pidfd)
+            self._close()
+        return 0
+
+    def poll(self) -> int | None:
+        return 0 if self._over else None
+
+    def kill(self) -> None:
+        """Before there was an answer: the template, which does not answer."""
+        if not self._answered.is_set():
+            self._template.give_up()
+        if self._pidfd is not None:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+
+    def _close(self) -> None:
+        if self._pidfd is not None:
+            os.close(self._pidfd)
+        self._pidfd = None
+        self._over = True
+
+
+class Template:
+    """`helper`: the bwrap around it. `errors`: what bwrap wrote, for reading without blocking."""
+
+    def __init__(
+        self, helper: Helper, control: socket.socket, errors: int, release: Callable[[], None]
+    ) -> None:
+        self._helper = helper
+        self._release = release
+        self._ended = anyio.Event()
+        self._control = control
+        self._waiting: deque[Clone] = deque()
+        self._has_answered = False
+        self.errors = errors
+        self.is_alive = True
+        event_loop.add_reader(control, self._receive)
+
+    def clone(self, theirs: socket.socket) -> Clone:
+        """OSError where the template is gone or does not read."""
+        seqpacket.send_at_once(self._control, wire.CloneRequest(), [theirs.fileno()])
+        clone = Clone(self)
+        self._waiting.append(clone)
+        return clone
+
+    def take_answers(self) -> None:
+        """What has arrived, for a caller that cannot wait for the event loop."""
+        if self.is_alive:
+            self._receive()
+
+    def _receive(self) -> None:
+        try:
+            data, pidfd = seqpacket.take_with_descriptor(self._control)
+        except BlockingIOError:
+            return
+        except OSError:
+            data, pidfd = b"", None
+        with suppress(codec.InitProtocolViolation):
+            answer = codec.decode_control(data)
+            if isinstance(answer, wire.Cloned) and self._waiting:
+                self._has_answered = True
+                self._waiting.popleft().answer(answer.errno, pidfd)
+                return
+        if pidfd is not None:
+            os.close(pidfd)
+        self.close()
+
+    def close(self) -> None:
+        """No further clones. The process ends after its last sandbox, and is reaped then."""
+        if not self.is_alive:
+            return
+        self.is_alive = False
+        event_loop.remove_reader(self._control)
+        self._control.close()
+        os.close(self.errors)
+        for clone in self._waiting:
+            clone.answer(0, None)
+        self._waiting.clear()
+        self._helper.reap_later(self._end)
+
+    def give_up(self) -> None:
+        """It does not answer. Where it never did, bwrap hangs, and no sandbox depends on it."""
+        if not self._has_answered:
+            self.kill()
+        self.close()
+
+    def kill(self) -> None:
+        """With all its sandboxes."""
+        self._helper.kill()
+
+    def _end(self) -> None:
+        self._release()
+        self._ended.set()
+
+    async def ended(self) -> None:
+        """After `close`."""
+        await self._ended.wait()

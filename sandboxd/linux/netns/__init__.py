@@ -1,0 +1,1 @@
+"""Sockets made in a sandbox's network namespace and handed to the daemon."""

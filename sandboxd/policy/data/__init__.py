@@ -1,0 +1,1 @@
+"""Lists with reasons: secrets, protected names, shared platforms, system folders."""

@@ -1,0 +1,1 @@
+"""What is mounted where in a sandbox: grants, masks, pins, caches, toolchains."""

@@ -1,0 +1,196 @@
+"""Which host paths read as empty inside: what the manifest denies, secrets, the daemon's own.
+
+There are two strengths. Paths that the manifest or the config denies, and the daemon's own, are
+always masked. A default mask is lifted by a caller that allows exactly that path. Allowing a folder
+above does not lift it, and allowing a path below shows that path only (the deeper mount decides,
+see mount_plan.py).
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import stat
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from sandboxd.platform.current import files
+from sandboxd.policy.mounts import secret_paths
+from sandboxd.policy.mounts.mount_plan import HOST_CONTENT, MountPlan, mount_plan
+from sandboxd.policy.paths import recording_fs
+from sandboxd.policy.paths.canonical import Resolved
+from sandboxd.policy.paths.homes import home_of, homes
+from sandboxd.policy.paths.within import is_below, within, within_any
+from sandboxd.policy.plan import Grant, Mask, SandboxSpec
+from sandboxd_proto.errors import CeilingExceeded, PathDenied
+
+if TYPE_CHECKING:
+    from sandboxd.policy.request import Machine
+
+
+def masks_for(spec: SandboxSpec, denied: list[Resolved], machine: Machine) -> tuple[Mask, ...]:
+    """Only what exists and shows is masked: masking a missing path would create it on the host."""
+    asked = [grant for grant in spec.grants if grant.origin == "caller"]
+    configured = config_masks(machine)
+    _refuse_configured(asked, configured)
+    places = mount_plan(spec, machine.host)
+    wanted = {d.path: d.identity.is_dir for d in denied}
+    strong = [*configured.values(), *machine.own.hidden, recording_fs.realpath(machine.caches_root)]
+    _add(wanted, strong, places)
+    lifted = {grant.path for grant in asked if grant.by_name}
+    defaults = [p for p in _defaults(spec, machine, places) if p not in lifted]
+    _refuse_by_link(asked, defaults)
+    _add(wanted, [_mountable(path, spec, machine) for path in defaults], places)
+    return tuple(sorted(Mask(path, is_dir) for path, is_dir in wanted.items()))
+
+
+def absent_secrets(spec: SandboxSpec, machine: Machine) -> tuple[str, ...]:
+    """Masks of which only the path's absence keeps the content from the command.
+
+    They would be visible as soon as they are created. Only the home folders of the daemon's
+    user and of the command's user count; most plans show neither.
+    """
+    places = mount_plan(spec, machine.host)
+    named = {grant.path for grant in spec.grants if grant.origin == "caller" and grant.by_name}
+    own = home_of(spec.run_as.uid) if spec.run_as else None
+    people = {recording_fs.realpath(home) for home in (machine.home, own) if home and home != "/"}
+    shown = [home for home in sorted(people) if spec.grants and _shows_some(home, places)]
+    paths = [*config_masks(machine).values()]
+    paths += [f"{home}/{name}" for home in shown for name in secret_paths.HOME]
+    return tuple(
+        path for path in paths
+        if places.shows_host(path) and path not in named and not recording_fs.lexists(path)
+    )  # fmt: skip
+
+
+def _shows_some(home: str, places: MountPlan) -> bool:
+    if places.shows_host(home):
+        return True
+    return any(is_below(p.path, home) and p.kind in HOST_CONTENT for p in places.places)
+
+
+def config_masks(machine: Machine) -> dict[str, str]:
+    """`[masks] add`: as it is written → canonical. A relative path is meant in the home folder."""
+    found: dict[str, str] = {}
+    for written in machine.config.masks.add:
+        below = written[2:] if written.startswith("~/") else "" if written == "~" else written
+        found[written] = recording_fs.realpath(posixpath.join(machine.home, below))
+    return found
+
+
+def _refuse_configured(asked: Iterable[Grant], configured: dict[str, str]) -> None:
+    for grant in asked:
+        for written, path in configured.items():
+            if within(grant.path, path):
+                line = f'[masks] add = ["{written}"]'
+                raise CeilingExceeded(
+                    f"{grant.path} is hidden by this daemon's config",
+                    field="fs_write_allow" if grant.access == "write" else "fs_read_allow",
+                    remedy=f"the config says: {line}. Leave the path out, or change that line "
+                    "and restart sandboxd",
+                    config_line=line,
+                )
+
+
+def _refuse_by_link(asked: Iterable[Grant], masked: list[str]) -> None:
+    """PathDenied if a link that a command could have made leads to a secret."""
+    for grant in asked:
+        if not grant.by_name and within_any(grant.path, masked):
+            raise PathDenied(
+                f"a symlink that a sandboxed command could have made leads to {grant.path}, which "
+                "is hidden by default",
+                field="fs_write_allow" if grant.access == "write" else "fs_read_allow",
+                remedy="leave the link out of the request",
+            )
+
+
+def _add(wanted: dict[str, bool], paths: Iterable[str], places: MountPlan) -> None:
+    for path in paths:
+        if path in wanted or not places.shows_host(path) or _covered(path, wanted, places):
+            continue
+        try:
+            wanted[path] = stat.S_ISDIR(recording_fs.lstat(path).st_mode)
+        except OSError:
+            continue
+
+
+def _covered(path: str, wanted: dict[str, bool], places: MountPlan) -> bool:
+    """Whether a mask above `path`, with nothing allowed in between, hides it already."""
+    ruling = places.at(path).path
+    at = posixpath.dirname(path)
+    while len(at) > len(ruling) or at == ruling:
+        if at in wanted:
+            return True
+        if at == "/":
+            break
+        at = posixpath.dirname(at)
+    return False
+
+
+def _defaults(spec: SandboxSpec, machine: Machine, places: MountPlan) -> Iterator[str]:
+    """Canonical default masks that may show; a dotfile is often a symlink to where it is kept."""
+    if spec.base != "host" and not spec.grants:
+        return  # most requests: only the host's programs are visible
+    granted = [grant.path for grant in spec.grants]
+    for path in secret_paths.SYSTEM:
+        if (spec.base == "host" or within_any(path, granted)) and _readable(path, machine.uid):
+            yield recording_fs.realpath(path)
+    own = home_of(spec.run_as.uid) if spec.run_as else None
+    for home in homes(machine.home, own or machine.home):
+        for name in _names_in(home, places):
+            path = f"{home}/{name}"
+            if recording_fs.lexists(path):
+                yield recording_fs.realpath(path)
+
+
+def _mountable(path: str, spec: SandboxSpec, machine: Machine) -> str:
+    """The path, or the highest folder above it that the command of a root daemon could not enter:
+    nothing can be mounted in there, so that folder is masked whole."""
+    if machine.uid != 0:
+        return path
+    uid = spec.run_as.uid if spec.run_as else 0
+    parts = path.split("/")
+    for count in range(2, len(parts)):
+        folder = "/".join(parts[:count])
+        try:
+            status = recording_fs.lstat(folder)
+        except OSError:
+            return path
+        if status.st_uid != uid and not status.st_mode & stat.S_IXOTH:
+            return folder
+    return path
+
+
+def _names_in(home: str, places: MountPlan) -> Iterable[str]:
+    """The secrets of a home folder that could show. Most requests show a few folders of it."""
+    shows = places.shows_host(home)
+    skip = len(home) + 1
+    exact = {p.path[skip:] for p in places.places if is_below(p.path, home)}
+    entries = _entries(home)
+    if entries is None:  # it can perhaps be entered, but not listed
+        return secret_paths.HOME if shows or exact else ()
+    if shows:
+        present = {entry.name for entry in entries}
+        return [name for name in secret_paths.HOME if name.partition("/")[0] in present]
+    # What a symlink leads to may show although the home folder does not.
+    exact.update(e.name for e in entries if e.is_symlink())
+    config = _entries(f"{home}/.config") or ()
+    exact.update(f".config/{e.name}" for e in config if e.is_symlink())
+    above = tuple(f"{name}/" for name in exact)
+    if not exact:
+        return ()
+    return [name for name in secret_paths.HOME if name in exact or name.startswith(above)]
+
+
+def _entries(folder: str) -> list[files.Entry] | None:
+    try:
+        return recording_fs.entries(folder)
+    except OSError:
+        return None
+
+
+def _readable(path: str, uid: int) -> bool:
+    """Paths that this user cannot read need no mount, and each mount costs time."""
+    return recording_fs.lexists(path) and (
+        uid == 0 or any(recording_fs.access(path, mode) for mode in (os.R_OK, os.W_OK, os.X_OK))
+    )

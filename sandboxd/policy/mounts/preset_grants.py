@@ -1,0 +1,135 @@
+"""Grants that a preset adds: git's settings, toolchains, caches, a worktree's git dir.
+
+Everything here is skipped, not refused, when it is missing, denied by the manifest or the config,
+or out of reach of the user that the command runs as.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from sandboxd.policy.environment import Pairs
+from sandboxd.policy.mounts import caches, toolchains
+from sandboxd.policy.mounts.masks import config_masks
+from sandboxd.policy.mounts.secret_paths import is_secret
+from sandboxd.policy.paths import recording_fs
+from sandboxd.policy.paths.canonical import Resolved, resolve
+from sandboxd.policy.paths.homes import home_of, homes, reachable
+from sandboxd.policy.paths.within import within_any
+from sandboxd.policy.plan import Grant, Link, Protected, RunAs
+from sandboxd.policy.presets import Preset
+from sandboxd.policy.protected import paths as protected_paths
+from sandboxd.policy.protected.nested_git import Repositories
+from sandboxd_proto.errors import PathDenied
+
+if TYPE_CHECKING:
+    from sandboxd.policy.request import Machine
+
+_GIT_SETTINGS = (".gitconfig", ".config/git")
+
+
+@dataclass(slots=True)
+class PresetGrants:
+    grants: list[Grant] = field(default_factory=list)
+    links: list[Link] = field(default_factory=list)
+    protected: tuple[Protected, ...] = ()
+    env: Pairs = ()
+    nested: Repositories = field(default_factory=Repositories)
+
+
+@dataclass(frozen=True, slots=True)
+class PresetInputs:
+    """The parts of the request that decide what is added."""
+
+    base: Preset
+    workspace: Resolved | None
+    env: Pairs
+    grants: tuple[Grant, ...]
+    denied: tuple[Resolved, ...]
+    run_as: RunAs | None
+    dry: bool = False
+
+
+def preset_grants(asked: PresetInputs, machine: Machine) -> PresetGrants:
+    found = PresetGrants()
+    if not asked.base.named or asked.base.unsandboxed:
+        return found
+    home = machine.home if asked.run_as is None else home_of(asked.run_as.uid)
+    if home is not None:
+        writable = [grant.path for grant in asked.grants if grant.access == "write"]
+        tools = toolchains.toolchains(asked.env, home, writable)
+        found.grants += tools.grants
+        found.links += tools.links
+        _add_git_settings(found, home)
+        # A virtual environment in the workspace is on PATH too, and must stay writable.
+        given = [grant.path for grant in asked.grants]
+        found.grants = [g for g in found.grants if not within_any(g.path, given)]
+    if asked.workspace is not None:
+        _add_repository(found, asked, home, machine)
+    hidden = [*(d.path for d in asked.denied), *config_masks(machine).values()]
+    hidden += machine.own.hidden
+    people = homes(machine.home, home or machine.home)
+    # A link in the place of a setting or a program shows no secret.
+    found.grants = [
+        g for g in found.grants
+        if _usable(g.path, hidden, asked.run_as) and not is_secret(g.path, people)
+    ]  # fmt: skip
+    if asked.workspace is not None and asked.base.workspace_writable:
+        _add_caches(found, asked, machine)
+    return found
+
+
+def _add_repository(
+    found: PresetGrants, asked: PresetInputs, home: str | None, machine: Machine
+) -> None:
+    assert asked.workspace is not None
+    workspace = asked.workspace.path
+    roots = _roots(machine)
+    if not asked.base.workspace_writable:
+        found.grants += protected_paths.linked_grants(workspace, "read", roots)[0]
+        return
+    people = (home, *homes(machine.home)) if home else homes(machine.home)
+    more = machine.config.protect.add
+    writable = [g.path for g in asked.grants if g.access == "write" and g.path != workspace]
+    kept = protected_paths.for_workspace(
+        workspace, more, homes=people, roots=roots, writable=writable
+    )
+    found.grants += kept.grants
+    found.protected = tuple(kept.protected)
+    found.nested = kept.nested
+
+
+def _add_caches(found: PresetGrants, asked: PresetInputs, machine: Machine) -> None:
+    assert asked.workspace is not None
+    root = recording_fs.realpath(machine.caches_root)
+    hidden = [*(d.path for d in asked.denied), *config_masks(machine).values()]
+    if _usable(root, hidden, asked.run_as):
+        cache = caches.for_workspace(asked.workspace.path, root, asked.run_as, make=not asked.dry)
+        found.grants += cache.grants
+        found.env = cache.env
+
+
+def _add_git_settings(found: PresetGrants, home: str) -> None:
+    for name in _GIT_SETTINGS:
+        try:
+            at = resolve(posixpath.join(home, name), "preset")
+        except PathDenied:
+            continue
+        found.grants.append(Grant(at.path, "read", at.identity, "preset"))
+        found.links += at.links
+
+
+def _roots(machine: Machine) -> list[str] | None:
+    roots = machine.config.ceiling.roots
+    if roots is None:
+        return None
+    return [recording_fs.realpath(recording_fs.expanduser(root)) for root in roots]
+
+
+def _usable(path: str, hidden: Iterable[str], run_as: RunAs | None) -> bool:
+    if within_any(path, hidden):
+        return False
+    return run_as is None or reachable(path, run_as.uid, run_as.gid)

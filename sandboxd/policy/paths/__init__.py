@@ -1,0 +1,1 @@
+"""Paths of the host: canonical form, containment, symlinks, recorded lookups."""

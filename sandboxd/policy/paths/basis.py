@@ -1,0 +1,164 @@
+"""Whether the lookups that a plan was made from would still have the same results."""
+
+from __future__ import annotations
+
+import math
+import posixpath
+import stat as modes
+import time
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, field
+
+from sandboxd.policy.data.system_dirs import SLOW
+from sandboxd.policy.paths.recording import (
+    Extract,
+    Filter,
+    Listing,
+    Name,
+    Recording,
+    Stamp,
+    is_past,
+    list_entries,
+    listing_of,
+    name_of,
+    select_entries,
+    stamp_of,
+)
+from sandboxd.policy.paths.within import is_below, within_any
+
+SYSTEM_S = 1.0
+
+
+@dataclass(slots=True)
+class _Recorded:
+    """Compared again only while its stamp is another one than at the last comparison."""
+
+    path: str
+    stamp: Stamp | None = field(default=None, kw_only=True)
+
+    def holds(self) -> bool:
+        found = stamp_of(self.path)  # first: what changes from here on changes it
+        if found is not None and found == self.stamp:
+            return True
+        if not self._compared():
+            return False
+        past = found is not None and is_past(found, time.time_ns())
+        self.stamp = found if past else None
+        return True
+
+    def _compared(self) -> bool:
+        raise NotImplementedError
+
+
+@dataclass(slots=True)
+class _RecordedFolder(_Recorded):
+    """The names seen in one folder, and its listing. Once they were compared, its stamp stands for
+    them. Folders are not among them: something can be mounted on one, or its mode changed, and the
+    ctime of the folder above stays as it was."""
+
+    names: list[tuple[str, Name]] = field(default_factory=list)
+    listing: Listing | None = None
+    selections: list[tuple[Filter, Listing]] = field(default_factory=list)
+
+    def holds(self) -> bool:
+        if len(self.names) < 2 and self.listing is None and not self.selections:
+            return self._compared()
+        return _Recorded.holds(self)
+
+    def _compared(self) -> bool:
+        return (
+            all(name_of(path) == name for path, name in self.names)
+            and (self.listing is None or self.listing == self._listed())
+            and all(self._select(wanted) == known for wanted, known in self.selections)
+        )
+
+    def _select(self, wanted: Filter) -> Listing | None:
+        try:
+            return listing_of(select_entries(self.path, wanted))
+        except OSError:
+            return None
+
+    def _listed(self) -> Listing | None:
+        try:
+            return listing_of(list_entries(self.path))
+        except OSError:
+            return None
+
+
+@dataclass(slots=True)
+class _RecordedExtract(_Recorded):
+    extract: Extract
+    value: Hashable
+
+    def _compared(self) -> bool:
+        return self.extract(self.path) == self.value
+
+
+class _Part:
+    def __init__(self, notes: Recording) -> None:
+        folders: dict[str, _RecordedFolder] = {}
+        self._folders_seen: list[tuple[str, Name]] = []
+        for path, name in notes.names.items():
+            above = posixpath.dirname(path)
+            if name is not None and modes.S_ISDIR(name[2]):
+                self._folders_seen.append((path, name))
+            # Everything below a missing path is missing too.
+            elif notes.names.get(above, ()) is not None:
+                folders.setdefault(above, _RecordedFolder(above)).names.append((path, name))
+        for path, listing in notes.listings.items():
+            folders.setdefault(path, _RecordedFolder(path)).listing = listing
+        for (path, wanted), listing in notes.selections.items():
+            folders.setdefault(path, _RecordedFolder(path)).selections.append((wanted, listing))
+        self._folders = list(folders.values())
+        self._contents = list(notes.contents.items())
+        self._extracts = [_RecordedExtract(p, e, v) for (p, e), v in notes.extracts.items()]
+
+    def holds(self) -> bool:
+        return (
+            all(stamp_of(path) == stamp for path, stamp in self._contents)
+            and all(name_of(path) == name for path, name in self._folders_seen)
+            and all(folder.holds() for folder in self._folders)
+            and all(one.holds() for one in self._extracts)
+        )
+
+
+class Basis:
+    """What was noted, to be compared with what is there now.
+
+    System folders are compared once in SYSTEM_S: no command can write there, and what appears
+    there is visible at once in every sandbox that is up, whether or not it is compared. `own`:
+    not among them.
+    """
+
+    def __init__(self, notes: Recording, own: Iterable[str]) -> None:
+        mine = tuple(own)
+        quick, slow = Recording(), Recording()
+        for path, name in notes.names.items():
+            (slow if _is_system(path, mine) else quick).names[path] = name
+        for path, stamp in notes.contents.items():
+            (slow if _is_system(path, mine) else quick).contents[path] = stamp
+        for path, listing in notes.listings.items():
+            (slow if _is_system(path, mine) else quick).listings[path] = listing
+        for (path, wanted), listing in notes.selections.items():
+            part = slow if _is_system(path, mine) else quick
+            part.selections[path, wanted] = listing
+        quick.extracts = notes.extracts
+        self._quick, self._slow = _Part(quick), _Part(slow)
+        self._slow_from = -math.inf
+
+    def holds(self) -> bool:
+        if not self._quick.holds():
+            return False
+        now = time.monotonic()
+        if now - self._slow_from < SYSTEM_S:
+            return True
+        self._slow_from = now
+        return self._slow.holds()
+
+    def holds_now(self) -> bool:
+        """Compares everything, and leaves the time of the last comparison as it is."""
+        return self._quick.holds() and self._slow.holds()
+
+
+def _is_system(path: str, own: tuple[str, ...]) -> bool:
+    return any(is_below(path, one) for one in SLOW) and not within_any(path, own)

@@ -1,0 +1,119 @@
+"""What planning saw of the host's files, and the facts that represent it.
+
+A folder's ctime represents the names in it: only the kernel sets it, and it changes with every
+entry that is made, removed or replaced. Timestamps have the resolution of the kernel's clock tick,
+so a very recent one proves nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import stat as modes
+import time
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+
+from sandboxd.platform.current import files
+from sandboxd.policy.paths.symlinks import Walk
+
+_COARSE_NS = 50_000_000
+_WHOLE_NS = 2_100_000_000  # file systems that count in seconds, or in two
+
+Name = tuple[int, ...] | None
+Stamp = tuple[int, int, int]
+Listing = frozenset[tuple[str, bool, bool]]
+# Whether an entry counts: (name, is a folder). A module's function, so that it can be compared.
+Filter = Callable[[str, bool], bool]
+# What counts of a file's content, by its path. A module's function too.
+Extract = Callable[[str], Hashable]
+
+
+def name_of(path: str) -> Name:
+    """What a name leads to; None if to nothing.
+
+    Who may pass matters for folders. What is in a file or folder does not.
+    """
+    try:
+        found = files.lstat(path)
+    except (OSError, ValueError):
+        return None
+    if modes.S_ISDIR(found.st_mode):
+        return found.st_dev, found.st_ino, found.st_mode, found.st_uid, found.st_gid
+    kind = modes.S_IFMT(found.st_mode)
+    return found.st_dev, found.st_ino, kind, found.st_ctime_ns if kind == modes.S_IFLNK else 0
+
+
+def stamp_from(found: os.stat_result) -> Stamp:
+    return found.st_dev, found.st_ino, found.st_ctime_ns
+
+
+def stamp_of(path: str) -> Stamp | None:
+    try:
+        return stamp_from(files.lstat(path))
+    except OSError:
+        return None
+
+
+def is_past(stamp: Stamp, now: int) -> bool:
+    coarse = _COARSE_NS if stamp[2] % 1_000_000 else _WHOLE_NS
+    return stamp[2] < now - coarse
+
+
+def select_entries(path: str, wanted: Filter) -> list[files.Entry]:
+    with files.scandir(path) as found:
+        return [e for e in found if wanted(e.name, e.is_dir(follow_symlinks=False))]
+
+
+def list_entries(path: str) -> list[files.Entry]:
+    with files.scandir(path) as found:
+        return list(found)
+
+
+def listing_of(listed: list[files.Entry]) -> Listing:
+    return frozenset((e.name, e.is_dir(follow_symlinks=False), e.is_symlink()) for e in listed)
+
+
+@dataclass(slots=True)
+class Recording:
+    """`names` by canonical parent, files that were read, folders that were listed."""
+
+    names: dict[str, Name] = field(default_factory=dict)
+    contents: dict[str, Stamp] = field(default_factory=dict)
+    listings: dict[str, Listing] = field(default_factory=dict)
+    selections: dict[tuple[str, Filter], Listing] = field(default_factory=dict)
+    extracts: dict[tuple[str, Extract], Hashable] = field(default_factory=dict)
+    fleeting: bool = False
+
+    def walk(self, path: str) -> str:
+        """Notes every name on the way, through symlinks; answers where the way ended."""
+        way = Walk(path, self._read_link)
+        for _ in way:
+            pass
+        return way.at
+
+    def _read_link(self, step: str) -> str | None:
+        name = self.note(step)
+        if name is None or not modes.S_ISLNK(name[2]):
+            return None
+        try:
+            return files.readlink(step)
+        except OSError:  # replaced meanwhile
+            self.fleeting = True
+            return None
+
+    def note(self, step: str) -> Name:
+        if step not in self.names:
+            self.names[step] = name_of(step)
+        return self.names[step]
+
+    def beside(self, path: str) -> None:
+        """The name itself, at the end of a way that may go through symlinks."""
+        folder, name = posixpath.split(path)
+        self.note(f"{self.walk(folder).rstrip('/')}/{name}")
+
+    def content(self, path: str, found: os.stat_result) -> None:
+        """What is in `path` matters. `found`: looked at before it was read."""
+        stamp = stamp_from(found)
+        self.fleeting = self.fleeting or not is_past(stamp, time.time_ns())
+        self.contents[self.walk(path)] = stamp

@@ -1,0 +1,1 @@
+"""Files that would run later outside the sandbox, and how they stay unchanged."""

@@ -1,0 +1,335 @@
+"""A git dir's doors: the paths in it through which git runs code, and which of them must stay shut.
+
+What hides here: how git finds its config and hooks (commondir, includes, core.hooksPath), and how
+submodules and worktrees nest in one git dir. Everything is read as data; git is never run, since a
+workspace's own config could make it run code.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+import shlex
+import stat
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+from sandboxd.platform.current import files
+from sandboxd.policy.data import git_work_names
+from sandboxd.policy.data.protected_names import GIT_DIR, HOOKS
+from sandboxd.policy.paths import recording_fs
+from sandboxd.policy.paths.recording import Filter
+from sandboxd.policy.paths.symlinks import Walk
+from sandboxd.policy.paths.within import is_below, within
+from sandboxd.policy.plan import Access, Grant, Identity, Protected, Rule
+from sandboxd.policy.protected import git_config, git_programs
+from sandboxd.policy.protected.nested_git import Repositories
+from sandboxd_proto.errors import PathDenied
+
+_MOST_MODULES = 256
+_DEEPEST_MODULE = 8
+_MOST_WORKTREES = 256
+_MOST_INCLUDES = 32
+
+
+@dataclass(slots=True)
+class ExecPaths:
+    """`grants`: writable folders inside a protected one."""
+
+    protected: list[Protected] = field(default_factory=list)
+    grants: list[Grant] = field(default_factory=list)
+    nested: Repositories = field(default_factory=Repositories)
+
+    def extend(self, other: ExecPaths) -> None:
+        self.protected += other.protected
+        self.grants += other.grants
+
+
+def kept(path: str, root: str) -> list[Protected]:
+    """How `path` below `root` is kept as it is: mounted if it can be, watched otherwise."""
+    return kept_in(posixpath.dirname(path), [posixpath.basename(path)], root)
+
+
+def kept_in(folder: str, names: Iterable[str], root: str) -> list[Protected]:
+    """The same for several names in one folder, which is resolved once."""
+    parent = recording_fs.realpath(folder)
+    if not within(parent, root):
+        return []  # it leads out of what is writable
+    return [p for name in names for p in _kept(f"{parent}/{name}", root)]
+
+
+def _kept(path: str, root: str) -> list[Protected]:
+    try:
+        mode = recording_fs.lstat(path).st_mode
+    except OSError:
+        return [Protected(path, root, present=False)]
+    if not stat.S_ISLNK(mode):
+        return [Protected(path, root, present=True, is_dir=stat.S_ISDIR(mode))]
+    # A symlink cannot be a mount point: the link is watched, and so is every place on its way; what
+    # it leads to is mounted, or watched if it is not there yet.
+    found = [Protected(path, root, present=False)]
+    for place in _on_the_way(path):
+        if not within(place, root) or within(root, place):
+            break
+        there = recording_fs.lexists(place) and not recording_fs.islink(place)
+        is_dir = there and recording_fs.isdir(place)
+        found.append(Protected(place, root, present=there, is_dir=is_dir))
+    return found
+
+
+def _on_the_way(path: str) -> Iterator[str]:
+    """The names that the symlink `path` leads through, each with a canonical parent: links in the
+    middle of a target, links that it ends in, and at last what is no link or is missing."""
+    folder = recording_fs.realpath(posixpath.dirname(path))
+    way = Walk(recording_fs.readlink(path), _read_link, start=folder)
+    for step in way:
+        missing = step.target is None and not recording_fs.lexists(step.path)
+        if step.target is not None or step.is_last or missing:
+            yield step.path  # what is made where something is missing decides about the rest
+        if missing:
+            return
+
+
+def _read_link(path: str) -> str | None:
+    return recording_fs.readlink(path) if recording_fs.islink(path) else None
+
+
+def grant(path: str, access: Access) -> list[Grant]:
+    """An implied grant of a canonical path; nothing if it is gone."""
+    try:
+        return [Grant(path, access, Identity.of(recording_fs.lstat(path)), "preset")]
+    except OSError:
+        return []
+
+
+def looks_like_git_dir(path: str) -> bool:
+    return recording_fs.lexists(posixpath.join(path, "HEAD")) and (
+        recording_fs.isdir(posixpath.join(path, "objects"))
+        or recording_fs.lexists(posixpath.join(path, "commondir"))
+    )
+
+
+_HEAD = re.compile(rb"ref:\s*refs/|[0-9a-fA-F]{40}")
+
+
+def is_git_dir(path: str) -> bool:
+    """Whether git takes `path` for a git dir when it looks for one."""
+    head = posixpath.join(path, "HEAD")
+    if not recording_fs.lexists(head) or not _is_head(head):
+        return False
+    if recording_fs.lexists(posixpath.join(path, "commondir")):
+        return True
+    return all(recording_fs.isdir(posixpath.join(path, name)) for name in ("objects", "refs"))
+
+
+def _is_head(path: str) -> bool:
+    if recording_fs.islink(path):
+        return True  # an old form of a reference to a branch
+    try:
+        return is_head_content(recording_fs.read(path, 256))
+    except OSError:
+        return False
+
+
+def is_head_content(data: bytes) -> bool:
+    return _HEAD.match(data) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class GitDirContext:
+    """Where a git dir is: in the writable `root`, for files in the writable `workspace`."""
+
+    root: str
+    workspace: str
+    work_tree: str | None
+    user_configs: tuple[str, ...] = ()
+    rule: Rule = "git_dir"
+
+
+def exec_paths(git_dir: str, around: GitDirContext) -> ExecPaths:
+    """What in `git_dir`, and in all git dirs that it contains, stays as it is."""
+    if recording_fs.isdir(git_dir) and not _is_readable(git_dir):
+        raise PathDenied(
+            f"the git dir {git_dir} cannot be read, so it cannot be protected",
+            field="workspace", remedy=f"give yourself access: chmod u+rwx {shlex.quote(git_dir)}",
+        )  # fmt: skip
+    found = ExecPaths()
+    found.protected.append(
+        Protected(git_dir, around.root, present=False, is_dir=True, rule=around.rule)
+    )
+    found.protected += kept_in(git_dir, _kept_names(git_dir, around.rule), around.root)
+    found.protected += _info(git_dir, around.root)
+    found.protected += configured(git_dir, around)
+    found.extend(_modules(git_dir, around))
+    found.extend(_worktrees(git_dir, around))
+    return found
+
+
+def _is_readable(git_dir: str) -> bool:
+    """By its owner too: root without capabilities is kept out by the mode as a user is."""
+    needed = stat.S_IRUSR | stat.S_IXUSR
+    try:
+        recording_fs.select(git_dir, git_work_names.is_kept)
+    except PermissionError:
+        return False
+    return recording_fs.lstat(git_dir).st_mode & needed == needed
+
+
+def _kept_names(git_dir: str, rule: Rule) -> list[str]:
+    """What git runs code from, whether it is there or not, and all that is no daily work."""
+    names = [*GIT_DIR, *git_work_names.OLD_REMOTES]
+    if rule != "bare_git_dir":
+        names += [entry.name for entry in _selected(git_dir, git_work_names.is_kept)]
+    return sorted(set(names))
+
+
+def _selected(folder: str, wanted: Filter) -> list[files.Entry]:
+    try:
+        return recording_fs.select(folder, wanted)
+    except OSError:
+        return []
+
+
+def _info(git_dir: str, root: str) -> list[Protected]:
+    """`info` itself stays writable: git gc writes `info/refs`."""
+    folder = posixpath.join(git_dir, "info")
+    if recording_fs.islink(folder):
+        return kept(folder, root)
+    found = [Protected(folder, root, present=False, is_dir=True, rule="git_info")]
+    names = ["attributes", *(e.name for e in _selected(folder, git_work_names.is_kept_info))]
+    return found + kept_in(folder, sorted(set(names)), root)
+
+
+def configured(git_dir: str, around: GitDirContext) -> list[Protected]:
+    """What config names: included files, hook folders, and programs that git runs."""
+    own = [posixpath.join(git_dir, name) for name in ("config", "config.worktree")]
+    common = read_text(posixpath.join(git_dir, "commondir")).strip()
+    if common:  # a linked worktree
+        own.append(posixpath.normpath(posixpath.join(git_dir, common, "config")))
+    base = around.work_tree or git_dir
+    paths: list[str] = []
+    hooks: list[str] = []
+    for file, entries in _with_includes([*own, *around.user_configs]):
+        if file not in own:
+            paths.append(file)
+        for key, value in entries:
+            if key in ("core.hookspath", "init.templatedir"):
+                hooks += _hook_folders(posixpath.join(base, recording_fs.expanduser(value)))
+            else:
+                paths += git_programs.paths(key, value, base, around.workspace)
+    found: list[Protected] = []
+    for root in sorted({around.root, around.workspace}):
+        found += [p for path in paths for p in _kept_if_below(path, root)]
+        found += [p for path in hooks for p in _hooks(path, root)]
+    return found
+
+
+def _hook_folders(path: str) -> list[str]:
+    """husky's `.husky/_` holds stubs that call the files in the folder above."""
+    path = posixpath.normpath(path)
+    return [path, posixpath.dirname(path)] if posixpath.basename(path) == "_" else [path]
+
+
+def _kept_if_below(path: str, root: str) -> list[Protected]:
+    path = posixpath.normpath(path)
+    return kept(path, root) if is_below(path, root) else []
+
+
+def _hooks(path: str, root: str) -> list[Protected]:
+    path = posixpath.normpath(path)
+    if within(root, recording_fs.realpath(path)):
+        # The folder holds the whole workspace: only the hooks in it are kept.
+        return kept_in(path, HOOKS, root)
+    return _kept_if_below(path, root)
+
+
+def _with_includes(files: list[str]) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    """Each config file and, whatever their conditions, those that it includes."""
+    pending = list(files)
+    seen: set[str] = set()
+    while pending and len(seen) < _MOST_INCLUDES + len(files):
+        file = pending.pop(0)
+        if file in seen:
+            continue
+        seen.add(file)
+        entries = read_config(file)
+        yield file, entries
+        for key, value in entries:
+            if key == "include.path" or (key.startswith("includeif.") and key.endswith(".path")):
+                target = recording_fs.expanduser(value)
+                pending.append(posixpath.normpath(posixpath.join(posixpath.dirname(file), target)))
+
+
+def read_config(path: str) -> list[tuple[str, str]]:
+    return git_config.entries(read_text(path, git_config.MAX_BYTES))
+
+
+def read_text(path: str, most: int = 4096) -> str:
+    """A regular file's text, or nothing. Does not block on a pipe."""
+    try:
+        return os.fsdecode(recording_fs.read(path, most))
+    except (OSError, ValueError):
+        return ""
+
+
+def _modules(git_dir: str, around: GitDirContext) -> ExecPaths:
+    """`modules` is read-only, so that no new one appears; those that are there can be worked in."""
+    folder = posixpath.join(git_dir, "modules")
+    found = ExecPaths(kept(folder, around.root))
+    if not recording_fs.isdir(folder) or recording_fs.islink(folder):
+        return found
+    modules = list(_module_dirs(folder, _DEEPEST_MODULE))
+    if len(modules) > _MOST_MODULES:
+        return found
+    for module in modules:
+        work_tree = dict(read_config(posixpath.join(module, "config"))).get("core.worktree")
+        tree = posixpath.normpath(posixpath.join(module, work_tree)) if work_tree else None
+        found.grants += grant(module, "write")
+        inner = replace(around, root=module, work_tree=tree, rule="git_dir")
+        found.extend(exec_paths(module, inner))
+    return found
+
+
+def _module_dirs(folder: str, depth: int) -> Iterator[str]:
+    """Git dirs below a `modules` folder; a module's name may have slashes in it."""
+    if depth == 0:
+        return
+    try:
+        entries = recording_fs.entries(folder)
+        names = [e.path for e in entries if e.is_dir(follow_symlinks=False)]
+    except OSError:
+        return
+    for path in sorted(names)[: _MOST_MODULES + 1]:
+        if looks_like_git_dir(path):
+            yield path
+        else:
+            yield from _module_dirs(path, depth - 1)
+
+
+def _worktrees(git_dir: str, around: GitDirContext) -> ExecPaths:
+    """`worktrees` is read-only; the state of those that lie in the workspace is not.
+
+    One mount for the folder, and none for each worktree elsewhere: removing one of those on the
+    host would take a mount away under the running command.
+    """
+    folder = posixpath.join(git_dir, "worktrees")
+    if not recording_fs.isdir(folder) or recording_fs.islink(folder):
+        return ExecPaths()  # `git worktree add` inside makes one
+    found = ExecPaths(kept(folder, around.root))
+    for name in sorted(recording_fs.listdir(folder))[:_MOST_WORKTREES]:
+        state = posixpath.join(folder, name)
+        back = read_text(posixpath.join(state, "gitdir")).strip()
+        tree = recording_fs.realpath(posixpath.dirname(posixpath.join(state, back))) if back else ""
+        if back and within(tree, around.workspace) and not recording_fs.islink(state):
+            found.grants += grant(state, "write")
+            found.protected += worktree_state(state)
+            found.protected += kept(posixpath.join(tree, ".git"), around.workspace)
+    return found
+
+
+def worktree_state(state: str) -> list[Protected]:
+    found = [Protected(state, state, present=False, is_dir=True, rule="git_dir")]
+    names = {"gitdir", "commondir", "config.worktree"}
+    names.update(entry.name for entry in _selected(state, git_work_names.is_kept))
+    return found + kept_in(state, sorted(names), state)

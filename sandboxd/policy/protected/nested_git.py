@@ -1,0 +1,105 @@
+"""Git repositories in folders of a workspace: found by a bounded look, near the top first.
+
+Each folder that was looked into is noted with the names of its subfolders only, so that a plan
+stays valid while files come and go.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import time
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from sandboxd.platform.current import files
+from sandboxd.policy.paths import recording_fs
+
+MARKS = (".git", "HEAD", "objects", "refs")  # what makes a folder a repository
+MOST_FOLDERS = 256
+MOST_REPOSITORIES = 32
+DEEPEST = 5
+# Of this thread's CPU time, so that a busy machine does not change what is found; and of any.
+MOST_CPU_S = 0.25
+MOST_S = 5.0
+# Where package managers put what they fetched: too many folders, and no place to run git in.
+_SKIPPED = frozenset(("node_modules", "__pycache__", "site-packages", ".git", ".venv", "venv"))
+
+
+@dataclass(frozen=True, slots=True)
+class Repositories:
+    """`folders` were looked into; `paths` of them have a `.git`, or are bare repositories.
+
+    `main_checkouts`: git dirs that a worktree in the workspace shares with another checkout.
+    """
+
+    paths: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    main_checkouts: tuple[str, ...] = ()
+
+
+def is_step(name: str, is_dir: bool) -> bool:
+    """For listings: a folder to look into, or what makes its folder a repository."""
+    return (is_dir and name not in _SKIPPED) or name.lower() in (".git", "head")
+
+
+def find(workspace: str) -> Repositories:
+    """The repositories in `workspace`, itself among them."""
+    repositories: list[str] = []
+    folders: list[str] = []
+    pending = deque([(workspace, 0)])
+    until, until_cpu = time.monotonic() + MOST_S, time.thread_time() + MOST_CPU_S
+    complete = True
+    while pending:
+        folder, depth = pending.popleft()
+        late = time.monotonic() > until or time.thread_time() > until_cpu
+        if late or len(folders) >= MOST_FOLDERS:
+            complete = False
+            break
+        try:
+            entries = recording_fs.select(folder, is_step)
+        except OSError:
+            continue
+        folders.append(folder)
+        names = _names(folder, entries)
+        if is_repository(names):
+            if len(repositories) >= MOST_REPOSITORIES:
+                complete = False
+                break
+            repositories.append(folder)
+            if ".git" not in names and folder != workspace:
+                continue  # a bare repository's own folders
+        inner = sorted(
+            e.path for e in entries if e.name.lower() != ".git" and e.is_dir(follow_symlinks=False)
+        )
+        if depth == DEEPEST:
+            complete = complete and not inner
+        else:
+            pending += [(path, depth + 1) for path in inner]
+    warnings = () if complete else (_incomplete(workspace, len(folders)),)
+    return Repositories(tuple(repositories), tuple(folders), warnings)
+
+
+def _names(folder: str, entries: Iterable[files.Entry]) -> set[str]:
+    """With those of `MARKS` that the file system finds under another spelling."""
+    names = {entry.name for entry in entries}
+    others = {name.lower() for name in names}
+    return names | {
+        one
+        for one in MARKS
+        if one not in names
+        and one.lower() in others
+        and recording_fs.lexists(posixpath.join(folder, one))
+    }
+
+
+def is_repository(names: set[str]) -> bool:
+    return ".git" in names or {"HEAD", "objects", "refs"} <= names
+
+
+def _incomplete(workspace: str, count: int) -> str:
+    return (
+        f"not every folder of {workspace} was searched for git repositories (the first {count} "
+        "were): hooks and settings of repositories further down are not protected"
+    )

@@ -1,0 +1,305 @@
+"""Paths inside writable grants that stay read-only: the daemon's own code, and protected files."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from sandboxd.policy.data.protected_names import HOME, NOT_NEW, WORKSPACE
+from sandboxd.policy.mounts.mount_plan import Host, MountKind, mount_plan
+from sandboxd.policy.mounts.own_paths import OwnPaths
+from sandboxd.policy.paths import recording_fs
+from sandboxd.policy.paths.within import is_below, within
+from sandboxd.policy.plan import (
+    FOLDER_RULES,
+    GIT_DIR_RULES,
+    Access,
+    Grant,
+    Protected,
+    Rule,
+    SandboxSpec,
+)
+from sandboxd.policy.protected import git_dir, git_links, git_worktree, nested_git
+from sandboxd.policy.protected.git_dir import ExecPaths, GitDirContext, kept, kept_in
+from sandboxd_proto.errors import PathDenied
+
+_MOST_SUBMODULES = 256
+
+
+def own_code(spec: SandboxSpec, own: OwnPaths) -> tuple[Protected, ...]:
+    """The daemon's code where a caller's writable path contains it."""
+    found: list[Protected] = []
+    for root in spec.paths("write"):
+        below = root.rstrip("/") + "/"
+        for path in own.read_only:
+            if path.startswith(below):
+                found.append(Protected(path, root, present=True, is_dir=recording_fs.isdir(path)))
+    return tuple(found)
+
+
+def for_workspace(
+    workspace: str,
+    more: Iterable[str],
+    *,
+    homes: Iterable[str] = (),
+    roots: Iterable[str] | None = None,
+    writable: Iterable[str] = (),
+) -> ExecPaths:
+    """The protected paths of a writable workspace, and the implied grants that go with them.
+
+    `more` is `[protect] add`, `homes` are people's home folders, `roots` the ceiling's,
+    `writable` folders that the caller named, which may contain the workspace. Nothing is created
+    for a path that does not exist: it is to be watched while the command runs.
+    """
+    homes = tuple(homes)
+    found = ExecPaths(kept_in(workspace, WORKSPACE, workspace))
+    for name in NOT_NEW:
+        if not recording_fs.isdir(posixpath.join(workspace, name)):
+            found.protected += kept(posixpath.join(workspace, name), workspace)
+    for name in more:
+        found.protected += _named(workspace, name, homes)
+    for home in homes:
+        if within(home, workspace):
+            found.protected += [p for name in HOME for p in kept(f"{home}/{name}", workspace)]
+    configs = tuple(f for home in homes[:1] for f in user_configs(home))
+    found.extend(_repository(workspace, configs, roots))
+    shared = tuple(p.path for p in found.protected if p.rule == "shared_git_dir")
+    found.nested = replace(nested_git.find(workspace), main_checkouts=shared)
+    inner = [path for path in found.nested.paths if path != workspace]
+    found.extend(_nested(workspace, inner, configs))
+    around = list(_repositories_around(workspace))
+    for folder, leads_to in around:
+        context = GitDirContext(workspace, workspace, folder, configs)
+        found.protected += git_dir.configured(leads_to, context)
+    links = git_links.find(workspace, [*_trees(workspace, inner), *around])
+    found.extend(_named_by_index(workspace, links, configs, _git_dirs(found)))
+    found.nested = replace(found.nested, warnings=(*found.nested.warnings, *links.warnings))
+    for folder in writable:
+        found.extend(_above(workspace, folder, configs))
+    found.protected = _strictest(found.protected)
+    found.grants = sorted(set(found.grants))
+    return found
+
+
+def user_configs(home: str) -> list[str]:
+    return ["/etc/gitconfig", f"{home}/.config/git/config", f"{home}/.gitconfig"]
+
+
+def linked_grants(
+    workspace: str, access: Access, roots: Iterable[str] | None
+) -> tuple[list[Grant], git_worktree.LinkedGit | None]:
+    """The git dir elsewhere of a worktree or submodule, where it agrees and the ceiling permits."""
+    link = git_worktree.linked(workspace)
+    if link is None:
+        return [], None
+    needed = {link.git_dir, link.common}
+    if roots is not None and not all(any(within(n, r) for r in roots) for n in needed):
+        return [], None
+    return [g for path in sorted(needed) for g in git_dir.grant(path, access)], link
+
+
+def settle(
+    own: Iterable[Protected], more: Iterable[Protected], spec: SandboxSpec, host: Host
+) -> tuple[Protected, ...]:
+    """Those that would be writable otherwise.
+
+    A file protected inside a masked folder would show it. `more`, but never the daemon's own, gives
+    way to a caller who makes the very path writable by name.
+    """
+    places = mount_plan(spec, host)
+    asked = [g for g in spec.grants if g.origin == "caller" and g.access == "write"]
+    named = {g.path for g in asked if g.by_name}
+    more = list(more)
+    # To name the workspace says nothing about git dirs.
+    kept_always = ("top", "bare_git_dir")
+    named_only = [p for p in more if p.rule not in kept_always]
+    _refuse_by_link([g for g in asked if not g.by_name], named_only)
+    wanted = {*own, *(p for p in more if p.rule in kept_always or p.path not in named)}
+    open_ = (p for p in wanted if places.at(p.path).kind is MountKind.WRITE)
+    return tuple(sorted(open_, key=lambda p: (p.path, p.root)))
+
+
+def _refuse_by_link(linked: list[Grant], more: list[Protected]) -> None:
+    for grant in linked:
+        for one in more:
+            if within(grant.path, one.path):
+                raise PathDenied(
+                    f"a symlink that a sandboxed command could have made leads to {grant.path}, "
+                    "which is protected",
+                    field="fs_write_allow",
+                    remedy="leave the link out of the request",
+                )
+
+
+def _named(workspace: str, name: str, homes: tuple[str, ...]) -> list[Protected]:
+    if name.startswith("~/") and homes:
+        name = posixpath.join(homes[0], name[2:])
+    path = posixpath.normpath(posixpath.join(workspace, name))
+    return kept(path, workspace) if within(path, workspace) and path != workspace else []
+
+
+def _repository(workspace: str, configs: tuple[str, ...], roots: Iterable[str] | None) -> ExecPaths:
+    """The repository that git finds from the workspace's top folder, or would find there."""
+    found = ExecPaths()
+    pointer = posixpath.join(workspace, ".git")
+    if recording_fs.isdir(pointer):
+        real = recording_fs.realpath(pointer)
+        if recording_fs.islink(pointer):
+            found.protected.append(Protected(pointer, workspace, present=False))
+        if within(real, workspace):
+            found.extend(
+                git_dir.exec_paths(real, GitDirContext(workspace, workspace, workspace, configs))
+            )
+    elif recording_fs.lexists(pointer):
+        found.extend(_pointed(workspace, workspace, configs))
+        found.extend(_linked(workspace, configs, roots))
+    else:
+        found.protected.append(Protected(pointer, workspace, present=False, rule="new_repository"))
+    found.extend(_top(workspace, workspace, configs))
+    found.extend(_submodules(workspace, configs, _git_dirs(found)))
+    return found
+
+
+def _top(folder: str, root: str, configs: tuple[str, ...]) -> ExecPaths:
+    """Git takes a folder without a valid `.git` for a git dir if it looks like one."""
+    if git_dir.is_git_dir(folder):
+        return git_dir.exec_paths(
+            folder, GitDirContext(root, root, None, configs, rule="bare_git_dir")
+        )
+    return ExecPaths([Protected(folder, root, present=False, is_dir=True, rule="top")])
+
+
+def _nested(workspace: str, folders: Iterable[str], configs: tuple[str, ...]) -> ExecPaths:
+    """Repositories in folders of the workspace are as good as the one at its top."""
+    found = ExecPaths()
+    for folder in folders:
+        found.protected += kept_in(folder, WORKSPACE, workspace)
+        found.extend(_pointed(workspace, folder, configs))
+        found.extend(_top(folder, workspace, configs))
+    return found
+
+
+def _trees(workspace: str, folders: list[str]) -> Iterator[tuple[str, str]]:
+    """Folders with a repository's files, each with its git dir if what it says can be believed."""
+    link = git_worktree.linked(workspace)
+    if link is not None:
+        yield workspace, link.git_dir
+    for folder in (workspace, *folders):
+        leads_to = git_links.git_dir_of(folder)
+        if leads_to is not None and within(leads_to, workspace):
+            yield folder, leads_to
+
+
+def _repositories_around(workspace: str) -> Iterator[tuple[str, str]]:
+    """Folders above the workspace that are repositories, each with its git dir.
+
+    Nothing of them is writable, but their settings and links may lead into the workspace.
+    """
+    folder = workspace
+    while folder != "/":
+        folder = posixpath.dirname(folder)
+        leads_to = git_links.git_dir_of(folder)
+        if leads_to is not None:
+            yield folder, leads_to
+
+
+def _named_by_index(
+    workspace: str, links: git_links.GitLinks, configs: tuple[str, ...], known: frozenset[str]
+) -> ExecPaths:
+    """Where the search for nested repositories does not come, git does."""
+    found = ExecPaths()
+    for folder in links.empty:
+        pointer = posixpath.join(folder, ".git")
+        found.protected.append(Protected(pointer, workspace, present=False, rule="new_repository"))
+    for folder in links.folders:
+        found.extend(_pointed(workspace, folder, configs, known))
+    return found
+
+
+def _pointed(
+    workspace: str, folder: str, configs: tuple[str, ...], known: frozenset[str] = frozenset()
+) -> ExecPaths:
+    """The `.git` of a folder, and the git dir that it leads to if that is in the workspace.
+
+    `known`: git dirs that are protected already.
+    """
+    found = ExecPaths()
+    pointer = posixpath.join(folder, ".git")
+    leads_to = git_links.git_dir_of(folder)
+    if leads_to is None:
+        return found
+    if leads_to != pointer:
+        found.protected += kept(pointer, workspace)
+    is_ours = is_below(leads_to, workspace) and git_dir.looks_like_git_dir(leads_to)
+    if leads_to not in known and (is_ours or leads_to == pointer):
+        around = GitDirContext(workspace, workspace, folder, configs)
+        found.extend(git_dir.exec_paths(leads_to, around))
+    return found
+
+
+def _above(workspace: str, root: str, configs: tuple[str, ...]) -> ExecPaths:
+    """Git looks for a repository in the folders above too: those between the workspace and `root`.
+
+    None of them may become one, nor stop being one.
+    """
+    found = ExecPaths()
+    folder = posixpath.dirname(workspace)
+    while within(folder, root) and folder != "/":
+        found.extend(_nested(root, [folder], configs))
+        pointer = posixpath.join(folder, ".git")
+        if not recording_fs.lexists(pointer):
+            found.protected.append(Protected(pointer, root, present=False, rule="new_repository"))
+        folder = posixpath.dirname(folder)
+    return found
+
+
+def _linked(workspace: str, configs: tuple[str, ...], roots: Iterable[str] | None) -> ExecPaths:
+    grants, link = linked_grants(workspace, "write", roots)
+    found = ExecPaths(grants=grants)
+    if link is None:
+        return found
+    if link.git_dir != link.common:
+        found.protected += git_dir.worktree_state(link.git_dir)
+        own = GitDirContext(link.git_dir, workspace, workspace, configs)
+        found.protected += git_dir.configured(link.git_dir, own)
+    main = link.git_dir != link.common
+    rule: Rule = "shared_git_dir" if main else "git_dir"
+    shared = GitDirContext(link.common, workspace, workspace, configs, rule)
+    found.extend(git_dir.exec_paths(link.common, shared))
+    return found
+
+
+def _submodules(workspace: str, configs: tuple[str, ...], known: frozenset[str]) -> ExecPaths:
+    """git status enters every submodule: a repository put in its place would run code."""
+    found = ExecPaths()
+    entries = git_dir.read_config(posixpath.join(workspace, ".gitmodules"))
+    paths = [v for k, v in entries if k.startswith("submodule.") and k.endswith(".path")]
+    for path in paths[:_MOST_SUBMODULES]:
+        folder = posixpath.normpath(posixpath.join(workspace, path))
+        if not is_below(folder, workspace):
+            continue
+        if git_links.git_dir_of(folder) is None:
+            found.protected += kept(posixpath.join(folder, ".git"), workspace)
+        found.extend(_pointed(workspace, folder, configs, known))
+    return found
+
+
+def _git_dirs(found: ExecPaths) -> frozenset[str]:
+    return frozenset(p.path for p in found.protected if p.rule in GIT_DIR_RULES)
+
+
+def _strictest(protected: Iterable[Protected]) -> list[Protected]:
+    """Each path once; what is watched for being absent is not also judged more mildly.
+
+    A folder whose entries are watched is another matter than the folder's own name.
+    """
+    chosen: dict[tuple[str, str], Protected] = {}
+    for one in protected:
+        key = one.path, one.rule if one.rule in FOLDER_RULES else ""
+        known = chosen.get(key)
+        if known is None or (known.rule != "absent" and one.rule == "absent"):
+            chosen[key] = one
+        elif len(one.root) > len(known.root):
+            chosen[key] = replace(known, root=one.root)
+    return list(chosen.values())

@@ -1,0 +1,38 @@
+"""What planning starts from: one request, and the machine that the daemon runs on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sandboxd.config import Config
+from sandboxd.policy.mounts.mount_plan import Host
+from sandboxd.policy.mounts.own_paths import OwnPaths
+from sandboxd_proto.manifest import Manifest
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyRequest:
+    """What one request says, before anything is checked."""
+
+    manifest: Manifest = field(default_factory=Manifest)
+    preset: str | None = None
+    workspace: str | None = None
+    cwd: str | None = None
+    backend: str | None = None
+    manifest_given: bool = False
+    dry: bool = False  # for a look at the plan: nothing is made on disk
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Who the daemon is and where it runs. Made once. `limit_sandboxes`: the backends that make a
+    sandbox with its limits; elsewhere each command has its own."""
+
+    config: Config
+    host: Host
+    own: OwnPaths
+    home: str
+    uid: int
+    caches_root: str
+    forwards_folder: str = "/nonexistent"
+    limit_sandboxes: frozenset[str] = frozenset()

@@ -1,0 +1,1 @@
+"""What POSIX systems share and Linux does not need: children by SIGCHLD, terminals."""

@@ -1,0 +1,20 @@
+"""How far the opening of a sandbox is: a backend reports, those who wait for it are told.
+
+The pool sets the callback for the task that opens a sandbox, so `Backend.open` needs no parameter
+for it. Without one (a sandbox that is opened ahead) a report does nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import ContextVar
+
+# (phase, done, total); `total` is None where it is not known.
+Tell = Callable[[str, int, int | None], None]
+told: ContextVar[Tell | None] = ContextVar("told", default=None)
+
+
+def report(phase: str, done: int, total: int | None) -> None:
+    tell = told.get()
+    if tell is not None:
+        tell(phase, done, total)

@@ -1,0 +1,65 @@
+"""`manifest/check`: what `execute` would enforce, or the error that it would give."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sandboxd.backends.select import find_working
+from sandboxd.policy.plan import Plan
+from sandboxd.rpc.dispatch import later
+from sandboxd.rpc.handlers.admitting import with_session_defaults
+from sandboxd.rpc.handlers.mount_answers import plan_answers
+from sandboxd.rpc.policy_request import policy_request_of
+from sandboxd.rpc.request_context import RequestContext
+from sandboxd_proto.manifest import Network
+from sandboxd_proto.messages.server import CheckParams, CheckResult, ResolvedManifest
+
+
+@later
+async def manifest_check(call: RequestContext, params: CheckParams) -> CheckResult:
+    machine, supervisor = call.service.machine, call.service.supervisor
+    session = call.session(params.session)
+    wish = replace(with_session_defaults(call, session, policy_request_of(params)), dry=True)
+    await plan_answers(call, wish)
+    plan = call.service.plans.plan_for(wish)
+    found = call.service.admission.judge(session, plan)
+    backend, enforcement = await find_working(plan, machine.config, supervisor.registry)
+    return CheckResult(
+        backend=backend.name,
+        plan=resolved(plan),
+        enforcement=dict(enforcement),
+        command_line=[_printable(word) for word in backend.command_line(plan)],
+        effect=found.effect,
+        decision=found.decision,
+        grant=found.grant,
+    )
+
+
+def resolved(plan: Plan) -> ResolvedManifest:
+    spec, limits = plan.sandbox, plan.limits
+    return ResolvedManifest(
+        fs_read_allow=[_printable(p) for p in spec.paths("read")],
+        fs_write_allow=[_printable(p) for p in spec.paths("write")],
+        fs_deny=[_printable(mask.path) for mask in spec.masks],
+        base=spec.base,
+        network=Network(kind=spec.network.kind, hosts=list(spec.network.hosts)),
+        syscall_policy=plan.syscall_policy,
+        timeout_secs=plan.timeout_s,
+        max_memory_bytes=limits.memory_bytes,
+        max_cpu_secs=limits.cpu_s,
+        max_cpus=limits.cpus,
+        max_processes=limits.process_bound,
+        max_file_bytes=limits.file_bytes,
+        max_output_bytes=limits.output_bytes,
+        tmp_bytes=spec.tmp_bytes,
+        shm_bytes=spec.shm_bytes,
+        env=list(plan.env),
+        image=spec.image,
+        cwd=plan.cwd,
+        protected=[_printable(p.path) for p in spec.protected],
+    )
+
+
+def _printable(path: str) -> str:
+    """A name on disk need not be UTF-8; JSON must be."""
+    return path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

@@ -1,0 +1,1 @@
+"""Identify the peer of a connection, and refuse those that may not use the daemon."""

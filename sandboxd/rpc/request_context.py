@@ -1,0 +1,69 @@
+"""What a handler knows about the call that it serves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from sandboxd.supervisor.sessions.session import Session
+from sandboxd_proto.errors import InvalidParams
+from sandboxd_proto.messages.approval import Requester
+
+if TYPE_CHECKING:
+    from sandboxd.rpc.connection import Connection
+    from sandboxd.rpc.service import Service
+    from sandboxd.supervisor.execution.execution import Execution
+
+
+@dataclass(frozen=True, slots=True)
+class RequestContext:
+    """`offset`: where its frame began, which decides which descriptors belong to it."""
+
+    service: Service
+    connection: Connection
+    offset: int
+    request_id: Any = None
+
+    @property
+    def is_approver(self) -> bool:
+        return self.connection.role == "approver"
+
+    @property
+    def requester(self) -> Requester:
+        return self.connection.requester
+
+    def session(self, session_id: str | None = None) -> Session:
+        """The connection's own session, or the one of this id at or below it."""
+        sessions = self.service.admission.sessions
+        return sessions.find(sessions.of_connection(self.connection), session_id)
+
+    @property
+    def reader(self) -> Session | None:
+        """The session whose executions this call may use; None for an approver, who may use all."""
+        return None if self.is_approver else self.session()
+
+    def any_session(self, session_id: str | None) -> Session:
+        """An approver may name every session; it has none of its own."""
+        if not self.is_approver:
+            return self.session(session_id)
+        if session_id is None:
+            raise InvalidParams("an approver has no session: name one", field="session")
+        return self.service.admission.sessions.any(session_id)
+
+    def after_answer(self, work: Callable[[], object]) -> None:
+        """Do `work` once the answer to this call was sent."""
+        self.connection.after_answer(work)
+
+    def descriptors(self) -> tuple[int, ...]:
+        """Descriptors that came with this request; the caller closes them."""
+        return self.connection.descriptors.take(self.offset)
+
+    def cancelled(self) -> anyio.Event:
+        return self.connection.open_requests.cancelled(self.request_id)
+
+    def runs(self, execution: Execution) -> None:
+        """From here on the request can be cancelled by its id."""
+        self.connection.open_requests.runs(self.request_id, execution)

@@ -1,0 +1,325 @@
+"""One execution's denials: feeds the classifier while it runs, and asks it once at the end.
+
+Little output is classified at once. Larger output goes to the scan thread: a megabyte takes tens of
+milliseconds, which would delay every other client.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TypeVar
+
+import msgspec
+
+from sandboxd import event_loop
+from sandboxd.config import Ceiling
+from sandboxd.denials import (
+    ExplainRequest,
+    RunEvidence,
+    Setting,
+    StreamScanner,
+    languages_of,
+    load_translations,
+)
+from sandboxd.denials.claims import live, published
+from sandboxd.denials.context import LimitHit
+from sandboxd.denials.host import host_view
+from sandboxd.denials.rules.filesystem import judge_operation
+from sandboxd.denials.rules.network import gate_denial
+from sandboxd.denials.text.known_programs import NETWORK_PROGRAMS
+from sandboxd.denials.text.verbs import Operation
+from sandboxd.policy.mounts.mount_plan import Host, MountKind, MountPlan, mount_plan
+from sandboxd.policy.network.host_rules import HostInvalid, parse_rule
+from sandboxd.policy.plan import Plan
+from sandboxd.supervisor.execution.result import Ended
+from sandboxd.supervisor.scan_thread import GivenUp, ScanThread
+from sandboxd.traffic import GateRefusal, Traffic
+from sandboxd.types import Evidence, ExitReport
+from sandboxd_proto.denial import Denial
+from sandboxd_proto.messages.execute import Outcome, StreamName, Tier
+from sandboxd_proto.messages.explanation import Explanation
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+AT_ONCE_BYTES = 4096  # a piece that is classified on the event loop
+AT_ONCE_TOTAL = 64 * 1024  # of one execution
+AT_ONCE_EVENTS = 64  # refusals and pieces of evidence that are judged on the event loop
+
+
+@dataclass(frozen=True, slots=True)
+class HostTraits:
+    """What judging needs of the machine, the same for every execution.
+
+    `hidden`: paths that no manifest can show. `ceiling`: what no request may exceed. `own_code`:
+    what no manifest can make writable.
+    """
+
+    host: Host
+    landlock: bool
+    root: bool
+    hidden: tuple[str, ...] = ()
+    ceiling: Ceiling | None = None
+    own_code: tuple[str, ...] = ()
+    scans: ScanThread = field(default_factory=ScanThread, compare=False)
+
+
+class Classifier:
+    """The classifier is made at the first byte: most commands print little or nothing."""
+
+    def __init__(
+        self, plan: Plan, argv: tuple[str, ...], bench: HostTraits, *, isolated: bool, mounts: bool,
+        pty: bool,
+    ) -> None:  # fmt: skip
+        self._plan = plan
+        self._argv = argv
+        self._bench = bench
+        self._isolated = isolated
+        self._mounts = mounts
+        self._pty = pty
+        self.filter_loaded = False
+        self._scanner: StreamScanner | None = None
+        self._facts: RunEvidence | None = None
+        self._told: list[Denial] = []
+        self._by_gate: set[str | None] = set()
+        self._at_once = 0
+        self._scans_running = 0
+        self._given_up = False  # the output is not scanned any more: it takes too long
+
+    def feed_now(self, stream: StreamName, data: bytes) -> list[Denial] | None:
+        """The denials that `data` shows; None when it is work for `feed_later`."""
+        if not self._isolated or self._given_up:
+            return []
+        small = len(data) <= AT_ONCE_BYTES and self._at_once + len(data) <= AT_ONCE_TOTAL
+        if not small or self._scans_running:
+            return None
+        self._at_once += len(data)
+        return self._told_now(self._scanned(stream, data))
+
+    async def feed_later(self, stream: StreamName, data: bytes) -> list[Denial]:
+        """The same in the scan thread, in the order of the calls."""
+        self._at_once = AT_ONCE_TOTAL
+        nothing: list[Denial] = []
+        return self._told_now(await self._in_thread(partial(self._scanned, stream, data), nothing))
+
+    def _scanned(self, stream: StreamName, data: bytes) -> list[Denial]:
+        if not self._isolated or self._given_up:
+            return []
+        try:
+            if self._scanner is None:
+                self._scanner = self._make()
+            return self._scanner.feed(stream, data)
+        except Exception:
+            # A bug in the classifier must not fail the command: it only has no explanation.
+            log.exception("the output of a command could not be classified")
+            self._isolated = False
+            return []
+
+    def _told_now(self, found: list[Denial]) -> list[Denial]:
+        # A refusal by the gate is not reported again for the program's message about it.
+        found = [d for d in found if d.kind != "network" or d.target not in self._by_gate]
+        self._told += found
+        return found
+
+    async def _in_thread(self, work: Callable[[], T], default: T) -> T:
+        try:
+            # The waiting task may be cancelled while the thread goes on.
+            return await event_loop.shield(self._submit(work))
+        except GivenUp:
+            log.warning("the output of a command was not classified: it took too long")
+            self._given_up = True
+            return default
+
+    def _submit(self, work: Callable[[], T]) -> event_loop.Future[T]:
+        self._scans_running += 1
+        answer = self._bench.scans.submit(work)
+        answer.add_done_callback(self._scan_ended)
+        return answer
+
+    def _scan_ended(self, answer: event_loop.Future[T]) -> None:
+        self._scans_running -= 1
+        if not answer.cancelled():
+            answer.exception()  # marks the exception as retrieved when no task waits any more
+
+    def read(self, stream: StreamName, data: bytes) -> None:
+        """Scan without telling: what is found is told at the end."""
+        if not data or not self._isolated or self._given_up:
+            return
+        if self._scans_running or self._at_once + len(data) > AT_ONCE_TOTAL:
+            self._at_once = AT_ONCE_TOTAL
+            self._submit(partial(self._scanned, stream, data))
+        else:
+            self._at_once += len(data)
+            self._scanned(stream, data)
+
+    def refused(self, refusal: GateRefusal) -> list[Denial]:
+        """What the gate refused, as it happens."""
+        if not self._isolated:
+            return []
+        setting = self._setting()
+        (denial,) = published(setting, [gate_denial(setting, gate_event(refusal))])
+        self._by_gate.add(denial.target)
+        self._told.append(denial)
+        return [denial]
+
+    async def judge_file(
+        self, reason: str, attempts: Sequence[tuple[str, Operation]]
+    ) -> Denial | None:
+        """Why the sandbox refused one of these operations; None if the file system did."""
+        if not self._isolated:
+            return None
+        try:
+            return await self._in_thread(partial(self._judge_file, reason, attempts), None)
+        except Exception:
+            log.exception("a file operation could not be judged")
+            return None
+
+    def _judge_file(self, reason: str, attempts: Sequence[tuple[str, Operation]]) -> Denial | None:
+        setting = replace(self._setting(), cwd=self._plan.workspace or self._plan.cwd)
+        for path, did in attempts:
+            denial = judge_operation(setting, reason, path, did)
+            if denial is not None:
+                return published(setting, [denial])[0]
+        return None
+
+    def _make(self) -> StreamScanner:
+        languages = languages_of(self._plan.env, self._argv)
+        return StreamScanner(self._setting(), load_translations(languages))
+
+    def _setting(self) -> Setting:
+        plan = self._plan
+        places = mount_plan(plan.sandbox, self._bench.host)
+        return Setting(
+            plan=plan,
+            layout=places if self._mounts else _unmounted(places),
+            host=host_view(plan.sandbox.run_as),
+            argv=self._argv,
+            filter_loaded=self.filter_loaded,
+            filter_kills=plan.syscall_policy == "strict",
+            landlock=self._bench.landlock,
+            masks_refuse=not self._mounts,
+            host_root=self._bench.root and plan.sandbox.run_as is None,
+            pty=self._pty,
+            withheld=self._bench.hidden,
+            ceiling=self._bench.ceiling,
+            network_namespace=self._mounts,
+            mounts=self._mounts,
+            own_code=self._bench.own_code,
+            platform=sys.platform,
+        )
+
+    async def finish(
+        self, report: ExitReport, outcome: Outcome, ended_by: Ended | None,
+        enforcement: dict[str, Tier], protected: tuple[tuple[str, str | None], ...] = (),
+        traffic: Traffic | None = None,
+    ) -> tuple[list[Denial], list[Denial]]:  # fmt: skip
+        """(all denials, those that were not told yet)."""
+        quiet = self._scanner is None and outcome == "exited" and report.exit_code == 0
+        quiet = quiet and not self._names_a_mask() and not self._fails_in_silence()
+        refusals = traffic.refusals if traffic is not None else []
+        if not self._isolated or not (not quiet or protected or report.evidence or refusals):
+            return [], []
+        self._facts = facts = RunEvidence(
+            outcome=outcome,
+            exit_code=report.exit_code,
+            signal=report.signal,
+            limit_hit=_limit_hit(report, outcome),
+            timed_out=ended_by == "timeout",
+            cancelled=ended_by == "cancelled",
+            setup_failure=report.lost,
+            cpu_s=report.usage.cpu_ms / 1000,
+            enforcement=enforcement,
+            protected=protected,
+            gate_events=tuple(map(gate_event, refusals)),
+            notified=report.evidence.connections,
+            lookups=report.evidence.lookups,
+            attempts_told=self._mounts or sys.platform == "linux",
+            explained=report.evidence.explained,
+            refused=report.evidence.refused,
+            killed_calls=report.evidence.killed_calls,
+            full=report.evidence.full,
+            refused_peers=report.evidence.refused_peers,
+            refused_sockets=report.evidence.refused_sockets,
+            start_failure=report.start_failure if self._scanner is None else None,
+        )
+        events = len(refusals) + len(protected) + _size(report.evidence)
+        nothing: list[Denial] = []
+        if not self._given_up:
+            found = await self._wherever(partial(self._concluded, facts), nothing, events)
+        if self._given_up:
+            found = StreamScanner(replace(self._setting(), argv=())).finish(facts)
+        return found, self._untold(found)
+
+    def _untold(self, found: list[Denial]) -> list[Denial]:
+        """A claim is told with low confidence: only the result has all evidence."""
+        claims = {(d.kind, d.target) for d in self._told if d.claimed}
+        new = [d for d in found if not (d.claimed and (d.kind, d.target) in claims)]
+        return [live(d) if d.claimed else d for d in new if d not in self._told]
+
+    async def _wherever(self, work: Callable[[], T], default: T, events: int) -> T:
+        """On the event loop if there was little to look at."""
+        if self._at_once < AT_ONCE_TOTAL and events <= AT_ONCE_EVENTS:
+            return work()
+        return await self._in_thread(work, default)
+
+    def _concluded(self, facts: RunEvidence) -> list[Denial]:
+        self._scanner = self._scanner or self._make()
+        return self._scanner.finish(facts)
+
+    def _names_a_mask(self) -> bool:
+        """A masked file reads as empty: such a command succeeds and says nothing."""
+        return any(m.path in word for m in self._plan.sandbox.masks for word in self._argv)
+
+    def _fails_in_silence(self) -> bool:
+        """Without a network namespace the kernel reports no attempts to connect."""
+        if self._mounts or self._plan.sandbox.network.kind == "inherit":
+            return False
+        return any(name in word for word in self._argv for name in NETWORK_PROGRAMS)
+
+    async def explanation(
+        self, asked: ExplainRequest | None, denials: list[Denial], evidence: Evidence
+    ) -> Explanation | None:
+        """After `finish`: what the command needs. None without explain mode."""
+        if asked is None or self._given_up or self._scanner is None or self._facts is None:
+            return None
+        work = partial(self._scanner.explain, self._facts, denials, asked)
+        found = await self._in_thread(work, None)
+        if found is None:
+            return None
+        return msgspec.structs.replace(found, truncated=evidence.truncated)
+
+
+def _size(evidence: Evidence) -> int:
+    return len(evidence.connections) + len(evidence.lookups) + len(evidence.refused)
+
+
+def _unmounted(places: MountPlan) -> MountPlan:
+    """Without mounts the host's own /tmp is visible, and closed."""
+    return MountPlan(
+        replace(place, kind=MountKind.HIDDEN) if place.kind is MountKind.PRIVATE else place
+        for place in places.places
+    )
+
+
+def _limit_hit(report: ExitReport, outcome: Outcome) -> LimitHit | None:
+    if outcome == "output_limit":
+        return "output"
+    return None if report.limit == "timeout" else report.limit
+
+
+def gate_event(refusal: GateRefusal) -> GateRefusal:
+    if refusal.allow is None and not _can_be_allowed(refusal.host):
+        return replace(refusal, allow=())
+    return refusal
+
+
+def _can_be_allowed(host: str) -> bool:
+    """A command can ask for any name; only names that a manifest accepts are proposed."""
+    try:
+        parse_rule(host)
+    except HostInvalid:
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""One command from its request to its result."""

@@ -1,0 +1,29 @@
+"""The right of an execution to use a sandbox, until it is released."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from sandboxd.backends.interface import Backend, Enforcement
+from sandboxd.supervisor.hanging_mount_checks import MountChecks
+from sandboxd.types import Process, Sandbox
+from sandboxd.workspace_guard.guard import Guards, Protected
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """`release` gives the sandbox back early; `leave` is called at the very end. `linger` takes
+    over a command that left processes behind, with the pipes that they still hold; None where
+    nothing may be left behind. `guards`: None where something else watches the protected paths.
+    """
+
+    backend: Backend
+    sandbox: Sandbox
+    enforcement: Enforcement
+    release: Callable[[], None]
+    leave: Callable[[], None]
+    mounts: MountChecks
+    guards: Guards | None = None
+    linger: Callable[[Process, list[int]], None] | None = None
+    settle: Callable[[], Awaitable[Protected]] | None = None  # that one, after each command

@@ -1,0 +1,109 @@
+"""What a command left of protected paths, looked at when its process tree is dead."""
+
+from __future__ import annotations
+
+import logging
+import os
+from contextlib import suppress
+from functools import partial
+
+import anyio
+
+from sandboxd.patient_thread import within
+from sandboxd.policy.plan import Plan
+from sandboxd.supervisor.execution.lease import Lease
+from sandboxd.supervisor.execution.timeout import KILL_GRACE_S
+from sandboxd.types import Process
+from sandboxd.workspace_guard.guard import NO_GUARD, Guard, Protected
+from sandboxd.workspace_guard.stale_lock import remove_stale_lock
+from sandboxd_proto.errors import Busy, SandboxdError
+
+log = logging.getLogger(__name__)
+LOCK_LOOK_S = 2.0
+
+
+class ProtectedPathsCheck:
+    """`appeared`: None until the workspace was looked at. `error`: why the run has no result."""
+
+    def __init__(self, execution_id: str, plan: Plan, ground: Lease, started_at: float) -> None:
+        self.appeared: Protected | None = None
+        self.error: SandboxdError | None = None
+        self.warnings: list[str] = []
+        self._id = execution_id
+        self._plan = plan
+        self._ground = ground
+        self._started_at = started_at
+        if ground.guards is not None:
+            self.guard = ground.guards.take(plan.sandbox, plan.nested)
+        else:
+            self.guard = Guard(None, plan.nested) if ground.settle is not None else NO_GUARD
+
+    async def settle_early(self) -> bool:
+        """Whether the shared sandbox was ended because a protected path appeared in it."""
+        self.appeared = (await self._ground.settle() if self._ground.settle else ()) or None
+        return self.appeared is not None
+
+    async def conclude(self, *, killed: bool) -> None:
+        self.guard.stop()
+        if not await self._mounts_answer():
+            return
+        if not self.appeared:
+            settle = self._ground.settle or self.guard.conclude
+            self.appeared = await settle()
+        overtaken = await self.guard.undo_overtaken(self._plan.sandbox.protected)
+        self.appeared = (*self.appeared, *overtaken)
+        self.warnings += self.guard.warnings()
+        if killed:
+            await self._remove_stale_lock()
+
+    async def sweep(self, process: Process) -> None:
+        """Remove what appeared of the protected paths, however the command ended."""
+        if not self.guard.needed or self.appeared is not None:
+            return
+        with anyio.CancelScope(shield=True):
+            process.kill()
+            with anyio.move_on_after(KILL_GRACE_S), suppress(SandboxdError):  # it never started
+                await process.wait()
+            for path, moved_to in await self.guard.conclude():
+                log.warning("protected path %s appeared; it is now %s", path, moved_to or "gone")
+
+    def close(self) -> None:
+        if self._ground.guards is not None:
+            self._ground.guards.done(self.guard)
+
+    async def _mounts_answer(self) -> bool:
+        """The workspace is checked only where its file system answers; otherwise the run fails."""
+        plan, mounts = self._plan, self._ground.mounts
+        if mounts.none:
+            return True
+        folders = (plan.workspace,) if plan.workspace is not None else ()
+        protected = [one.path for one in plan.sandbox.protected]
+        try:
+            await mounts.answer(
+                ("end", self._id), lambda: _look_at(*folders, *protected, *plan.absent_secrets),
+                folders=folders, paths=plan.absent_secrets,
+            )  # fmt: skip
+        except Busy as silent:
+            log.warning("%s: its protected paths cannot be checked", self._id)
+            self.appeared = ()
+            self.guard.unusable = True
+            self.error = silent
+            return False
+        return True
+
+    async def _remove_stale_lock(self) -> None:
+        """Of a git that was killed with the command."""
+        workspace = self._plan.workspace
+        if workspace is None or not any(
+            grant.path == workspace and grant.access == "write"
+            for grant in self._plan.sandbox.grants
+        ):
+            return
+        work = partial(remove_stale_lock, workspace, self._started_at)
+        if await within(LOCK_LOOK_S, work, False):
+            self.warnings.append("git was ended while it held the index; its lock was removed")
+
+
+def _look_at(*paths: str) -> None:
+    for path in paths:
+        os.path.lexists(path)

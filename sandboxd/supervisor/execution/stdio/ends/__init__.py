@@ -1,0 +1,1 @@
+"""The daemon's ends of a command's pipes: descriptors on POSIX systems, handles on Windows."""

@@ -1,0 +1,97 @@
+"""The three streams of a command: pipes of ours, and what a client passed to connect to them."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from dataclasses import dataclass
+
+from sandboxd.posix.passed_ends import PIPE_BYTES, resize
+from sandboxd.supervisor.execution.stdio.ends.current import ends
+from sandboxd.types import Stdio
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """A client's own pipes or sockets. The receiver closes them."""
+
+    stdin: int | None = None
+    stdout: int | None = None
+    stderr: int | None = None
+
+    def close(self) -> None:
+        for fd in (self.stdin, self.stdout, self.stderr):
+            if fd is not None:
+                os.close(fd)
+
+
+class Pipes:
+    """The daemon's ends are nonblocking; the child's ends are closed as soon as it has them.
+
+    Pumps stop reading before their ends are closed.
+
+    A command has pipes of ours only. What the client passed is connected to them (see
+    passed_streams.py). Where one passed descriptor serves for stdout and stderr, so does one pipe:
+    the order of what is written to it stays.
+    """
+
+    def __init__(self, passed: Passed, *, merge: bool = False) -> None:
+        self._open: set[int] = set()
+        self.stdin_write, self.stdout_read, self.stderr_read = -1, -1, -1
+        self.passed = passed
+        self.merged = merge or _same_file(passed.stdout, passed.stderr)
+        given = {fd for fd in (passed.stdin, passed.stdout, passed.stderr) if fd is not None}
+        try:
+            self._make()
+            self._open |= given
+        except BaseException:
+            self.close()  # the sender closes its own copies
+            raise
+
+    def _make(self) -> None:
+        self.stdin_write, stdin = self._hold(ends.input_pipe())
+        self.stdout_read, stdout = self._hold(ends.output_pipe())
+        stderr = stdout
+        if not self.merged:
+            self.stderr_read, stderr = self._hold(ends.output_pipe())
+        self.child = Stdio(stdin, stdout, stderr)
+        for fd, given in (
+            (self.stdout_read, self.passed.stdout),
+            (self.stderr_read, self.passed.stderr),
+        ):
+            if fd >= 0 and given is not None:
+                resize(fd, PIPE_BYTES)
+
+    def _hold(self, pair: tuple[int, int]) -> tuple[int, int]:
+        self._open |= set(pair)
+        return pair
+
+    def give_up(self, fd: int) -> int:
+        """Another owner closes it from now on."""
+        self._open.discard(fd)
+        return fd
+
+    def holds(self, fd: int) -> bool:
+        return fd in self._open
+
+    def drop(self, fd: int) -> None:
+        self._close(fd)
+
+    def close_child_ends(self) -> None:
+        self._close(self.child.stdin, self.child.stdout, self.child.stderr)
+
+    def close(self) -> None:
+        self._close(*self._open)
+
+    def _close(self, *fds: int) -> None:
+        for fd in fds:
+            if fd in self._open:
+                self._open.discard(fd)
+                with suppress(OSError):
+                    ends.close(fd)
+
+
+def _same_file(one: int | None, other: int | None) -> bool:
+    if one is None or other is None:
+        return False
+    return os.path.samestat(os.fstat(one), os.fstat(other))

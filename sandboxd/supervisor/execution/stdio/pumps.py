@@ -1,0 +1,189 @@
+"""From a command's pipes to where its output is wanted, in one of two ways.
+
+A streaming client is waited for: a slow one stops the reading of its own command's pipe and of
+nothing else. Without one the event loop reads whenever data is there, and no task is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import anyio
+import anyio.lowlevel
+from anyio.abc import TaskGroup
+
+from sandboxd import event_loop
+from sandboxd.supervisor.execution.stdio.ends.current import ends
+from sandboxd.supervisor.execution.stdio.output import Stream
+from sandboxd.supervisor.execution.stdio.text import TextStream
+from sandboxd.supervisor.request import OutputListener
+from sandboxd_proto.denial import Denial
+from sandboxd_proto.messages.execute import Encoding
+
+AFTER_END_BYTES = 8 << 20  # of background processes that go on printing
+
+
+class Pump(Protocol):
+    """Reads from its start; `finish` when the command has ended: it does not wait for other holders
+    of the pipe."""
+
+    async def finish(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class CollectingPump:
+    """For a result only. The descriptor is nonblocking and stays the caller's.
+
+    One read in a callback. Nothing is read while the scan thread works on earlier bytes: a command
+    that prints fast waits, and memory stays bounded. `broken` is called with an unexpected
+    exception: nothing is read any more, and the command must be ended.
+    """
+
+    def __init__(self, stream: Stream, fd: int, broken: Callable[[Exception], None]) -> None:
+        self._stream = stream
+        self._end = ends.ReadEnd(fd)
+        self._broken = broken
+        self._open = True
+        self._reading = False
+        self._scan: event_loop.Task[None] | None = None
+        self._listen()
+
+    def _listen(self) -> None:
+        if self._open and not self._reading:
+            self._reading = True
+            self._end.watch(self._read)
+
+    def _pause(self) -> None:
+        if self._reading:
+            self._reading = False
+            self._end.unwatch()
+
+    def _read(self) -> None:
+        try:
+            data = self._end.read_now()
+            if data:
+                kept = self._stream.keep(data)
+                if self._stream.scan_now(kept) is None:
+                    self._pause()
+                    self._scan = event_loop.create_task(self._scan_later(kept))
+            elif data is not None:
+                self.close()
+        except Exception as error:
+            self._fail(error)
+
+    async def _scan_later(self, kept: bytes) -> None:
+        try:
+            await self._stream.scan_later(kept)
+        except Exception as error:
+            self._fail(error)
+        else:
+            self._listen()
+
+    def _fail(self, error: Exception) -> None:
+        self.close()
+        self._broken(error)
+
+    async def finish(self) -> None:
+        if self._scan is not None:
+            await self._scan
+        self._pause()
+        taken = 0
+        while self._open and taken < AFTER_END_BYTES:
+            data = self._end.read_now()
+            if data is None and await self._end.more_is_coming():
+                continue
+            if not data:
+                break
+            taken += len(data)
+            kept = self._stream.keep(data)
+            if self._stream.scan_now(kept) is None:
+                await self._stream.scan_later(kept)
+            await anyio.lowlevel.checkpoint()
+        self.close()
+
+    def close(self) -> None:
+        self._open = False
+        self._pause()
+
+
+class StreamingPump:
+    """For a streaming client. Runs as a task of the execution."""
+
+    def __init__(
+        self, stream: Stream, fd: int, execution_id: str, listener: OutputListener,
+        tasks: TaskGroup, announced: anyio.Event,
+    ) -> None:  # fmt: skip
+        self._stream = stream
+        self._end = ends.ReadEnd(fd)
+        self._id = execution_id
+        self._listener = listener
+        self._text = TextStream()
+        self._seq = 0
+        self._stop_dry = False
+        self._waiting: anyio.CancelScope | None = None
+        self._done = anyio.Event()
+        self._announced = announced
+        self._after_end = 0
+        self._scan: event_loop.Task[list[Denial]] | None = None
+        tasks.start_soon(self._pump)
+
+    async def _pump(self) -> None:
+        try:
+            await self._announced.wait()
+            while self._after_end < AFTER_END_BYTES:
+                data = self._end.read_now()
+                if data is None:
+                    if not self._stop_dry:
+                        await self._wait()
+                    elif not await self._end.more_is_coming():
+                        break
+                elif not data:
+                    break
+                else:
+                    self._after_end += len(data) if self._stop_dry else 0
+                    await self._deliver(data)
+                    # A fast writer and a fast reader would starve other tasks.
+                    await anyio.lowlevel.checkpoint()
+            await self._send(self._text.rest())
+            await self._tell_scanned()
+        finally:
+            if self._scan is not None:
+                self._scan.cancel()
+            self._done.set()
+
+    async def _wait(self) -> None:
+        with anyio.CancelScope() as self._waiting:
+            await self._end.readable()
+        self._waiting = None
+
+    async def _deliver(self, data: bytes) -> None:
+        """While the scan thread works on one piece, the next one is read and sent, and no more."""
+        kept = self._stream.keep(data)
+        await self._send(self._text.piece(kept) if kept else None)
+        await self._tell_scanned()
+        denials = self._stream.scan_now(kept)
+        if denials is None:
+            self._scan = event_loop.create_task(self._stream.scan_later(kept))
+            return
+        for denial in denials:
+            await self._listener.denial(self._id, denial)
+
+    async def _tell_scanned(self) -> None:
+        scan, self._scan = self._scan, None
+        for denial in await scan if scan is not None else ():
+            await self._listener.denial(self._id, denial)
+
+    async def _send(self, piece: tuple[str, Encoding] | None) -> None:
+        if piece is not None:
+            seq, self._seq = self._seq, self._seq + 1
+            await self._listener.output(self._id, self._stream.name, seq, *piece)
+
+    async def finish(self) -> None:
+        self._stop_dry = True
+        if self._waiting is not None:
+            self._waiting.cancel()
+        await self._done.wait()
+
+    def close(self) -> None:
+        """Its task ends with the execution's task group."""

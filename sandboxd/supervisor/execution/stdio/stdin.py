@@ -1,0 +1,76 @@
+"""A command's stdin: what the request brought, then what `execution/write` adds, in order."""
+
+from __future__ import annotations
+
+import anyio
+import anyio.lowlevel
+
+from sandboxd.supervisor.execution.stdio.ends.current import ends
+from sandboxd_proto.errors import InvalidParams
+
+
+class StdinFeed:
+    """Owns the daemon's end of the pipe (or a copy of the terminal's master)."""
+
+    def __init__(self, fd: int, *, is_pty: bool = False) -> None:
+        self._end = ends.WriteEnd(fd) if fd >= 0 else None
+        self._is_pty = is_pty
+        self._lock: anyio.Lock | None = None
+
+    async def write(self, data: bytes) -> None:
+        """Returns when the command's pipe has taken everything; a closed reader is not an error."""
+        async with self._in_order():
+            if self._end is None:
+                raise InvalidParams(
+                    "the stdin of this execution is closed",
+                    field="execution_id",
+                    remedy='start it with "stdin_open": true, and write before close_stdin',
+                )
+            await self._write_all(data)
+
+    def _in_order(self) -> anyio.Lock:
+        """Waiters are served in order of arrival. Most commands never get one."""
+        if self._lock is None:
+            self._lock = anyio.Lock()
+        return self._lock
+
+    async def _write_all(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view and self._end is not None:
+            try:
+                view = view[self._end.write_now(view[:65536]) :]
+                if view:  # a fast reader would starve other tasks
+                    await anyio.lowlevel.checkpoint()
+                continue
+            except BlockingIOError:
+                pass
+            except OSError:  # the reader has closed it
+                return
+            try:
+                await self._end.writable()
+            except anyio.ClosedResourceError:  # the command has ended meanwhile
+                return
+
+    def write_now(self, data: bytes) -> bytes:
+        """Writes what did not fit into the pipe; most input fits at once."""
+        if not data or self._end is None:
+            return b""
+        try:
+            return data[self._end.write_now(data) :]
+        except BlockingIOError:
+            return data
+        except OSError:
+            return b""
+
+    async def end(self) -> None:
+        """After what was written before. A terminal gets the end-of-file character."""
+        async with self._in_order():
+            if self._is_pty:
+                await self._write_all(b"\x04")
+            else:
+                self.close()
+
+    def close(self) -> None:
+        end, self._end = self._end, None
+        if end is not None:
+            end.close()

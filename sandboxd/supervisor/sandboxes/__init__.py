@@ -1,0 +1,1 @@
+"""Sandboxes that wait for a command (pool) or outlive one (persistent)."""

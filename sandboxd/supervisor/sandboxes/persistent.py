@@ -1,0 +1,307 @@
+"""Sandboxes that outlive a command: they share /tmp, localhost and background processes."""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import time
+from collections.abc import Callable
+from contextlib import AsyncExitStack, ExitStack
+from dataclasses import dataclass
+from uuid import uuid4
+
+import anyio
+import anyio.lowlevel
+
+from sandboxd.backends.interface import Backend
+from sandboxd.policy.plan import Plan
+from sandboxd.supervisor.background import Background
+from sandboxd.supervisor.classifier import Classifier
+from sandboxd.supervisor.execution.stdio.ends.current import ends
+from sandboxd.supervisor.sandboxes.files import SandboxFiles
+from sandboxd.supervisor.sandboxes.forward import ConnectionBudget, Forward, Listen
+from sandboxd.supervisor.sessions.session import Session
+from sandboxd.types import Process, Sandbox
+from sandboxd.workspace_guard.shared_guard import Member, SharedGuards
+from sandboxd_proto.errors import Busy, Conflict, InvalidParams, NotFound, PolicyNotSupported
+from sandboxd_proto.messages.sandbox import SandboxScope
+
+log = logging.getLogger(__name__)
+IDLE_S = 1800.0
+MAX_SANDBOXES = 1024
+MAX_FORWARDS = 64
+MOST_LOST = 64
+SWEEP_S = 1.0
+LONGEST_NAME = 128
+Visible = Callable[["PersistentSandbox"], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The name of a sandbox, and its scope: it ends with the daemon, its session, or the connection
+    that made it. `id`: chosen before it is opened."""
+
+    scope: SandboxScope = "user"
+    name: str | None = None
+    connection: object = None
+    id: str | None = None
+
+
+ANYWHERE = Place()
+
+
+def new_id() -> str:
+    return f"sb-{uuid4().hex}"
+
+
+class PersistentSandbox:
+    """`running` counts commands; background processes do not keep the sandbox alive."""
+
+    def __init__(
+        self, plan: Plan, backend: Backend, sandbox: Sandbox, hold: AsyncExitStack, idle_s: float,
+        judge: Classifier,
+    ) -> None:  # fmt: skip
+        self.id = new_id()
+        self.plan = plan
+        self.backend = backend
+        self.sandbox = sandbox
+        self.hold = hold
+        self.idle_s = idle_s
+        self._judge = judge
+        self.created_at = time.time()
+        self.watched: Member | None = None
+        self.session: Session | None = None
+        self.scope: SandboxScope = "user"
+        self.name: str | None = None
+        self.connection: object = None
+        self.running = 0
+        self.lost = False
+        self._files: SandboxFiles | None = None
+        self.forwards: dict[str, Forward] = {}
+        self.last_used = time.monotonic()
+
+    def files(self) -> SandboxFiles:
+        """PolicyNotSupported where nothing inside can carry out file operations."""
+        if not self.backend.capabilities.files:
+            raise PolicyNotSupported(
+                f"the backend {self.backend.name} has no file operations", field="sandbox",
+                remedy="use a command, or another backend",
+            )  # fmt: skip
+        self.last_used = time.monotonic()
+        if self._files is None:
+            self._files = SandboxFiles(self.sandbox, self.plan, self._judge)
+        return self._files
+
+    async def close(self) -> None:
+        """End all its processes, then move aside protected paths that appeared."""
+        if self.watched is not None:
+            self.watched.mute()
+        for forward in self.forwards.values():
+            forward.close()
+        if self._files is not None:
+            self._files.close()
+        with anyio.CancelScope(shield=True):
+            await self.hold.aclose()
+            for path, moved_to in await self.watched.conclude() if self.watched else ():
+                log.warning("protected path %s appeared; it is now %s", path, moved_to or "gone")
+
+    def idle(self, now: float) -> bool:
+        """Whether for its idle time no command ran and no forwarded connection was open."""
+        used = max([self.last_used, *(one.used_at(now) for one in self.forwards.values())])
+        return self.running == 0 and now - used > self.idle_s
+
+
+class PersistentSandboxes:
+    def __init__(self, background: Background, forwards_folder: str) -> None:
+        self._background = background
+        self._forwards_folder = forwards_folder
+        self._by_id: dict[str, PersistentSandbox] = {}
+        self._lost: dict[str, PersistentSandbox] = {}
+        self._guards = SharedGuards()
+        self._budget = ConnectionBudget()
+        self.on_end: Callable[[PersistentSandbox], None] = lambda ended: None
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def all(self) -> list[PersistentSandbox]:
+        return list(self._by_id.values())
+
+    def admit(self, idle_s: float | None) -> float:
+        """The idle time-out to use; refuses before anything is opened."""
+        if idle_s is not None and not (math.isfinite(idle_s) and idle_s > 0):
+            raise InvalidParams("idle_secs must be greater than zero", field="idle_secs")
+        if len(self._by_id) >= MAX_SANDBOXES:
+            raise Busy(
+                f"{MAX_SANDBOXES} sandboxes exist already",
+                remedy="destroy one with sandbox/destroy",
+            )
+        return IDLE_S if idle_s is None else idle_s
+
+    def add(self, made: PersistentSandbox) -> None:
+        """Its protected paths are watched for as long as it lives."""
+
+        def violated() -> None:
+            log.warning("sandbox %s shows a protected path that was made: it is ended", made.id)
+            self._lose(made)
+
+        for lost in [one for one in self._lost.values() if one.name and one.name == made.name]:
+            del self._lost[lost.id]
+        made.watched = self._guards.join(made.plan.sandbox, violated, made.plan.nested)
+        self._by_id[made.id] = made
+
+    def check_name(self, name: str | None) -> None:
+        if name is None:
+            return
+        if not 0 < len(name) <= LONGEST_NAME or name.startswith("sb-"):
+            raise InvalidParams(
+                f"a name has 1 to {LONGEST_NAME} characters and does not begin with sb-",
+                field="name",
+            )
+        if any(one.name == name and one.sandbox.alive for one in self._by_id.values()):
+            raise Conflict(
+                f"a sandbox named {name!r} exists", reason="name", field="name",
+                remedy="use it, destroy it, or choose another name",
+            )  # fmt: skip
+
+    def find(self, sandbox_id: str, visible: Visible | None = None) -> PersistentSandbox:
+        """By id or name. `visible`: one that the caller may not see does not exist for it."""
+        found = self._by_id.get(sandbox_id)
+        if found is None:
+            named = [one for one in self._by_id.values() if one.name == sandbox_id]
+            # A dead one does not hide its successor of the same name.
+            found = next((one for one in named if one.sandbox.alive), named[0] if named else None)
+        if found is not None and visible is not None and not visible(found):
+            found = None
+        if found is not None and not found.sandbox.alive:
+            self._lose(found)
+            found = None
+        if found is None:
+            raise NotFound(
+                f"there is no sandbox {sandbox_id!r}", field="sandbox",
+                remedy="`sandbox/list` shows those that exist; `sandbox/create` makes one",
+            )  # fmt: skip
+        return found
+
+    def find_or_lost(self, sandbox_id: str, visible: Visible) -> PersistentSandbox:
+        """Also one that ended by itself, among the last of those."""
+        try:
+            return self.find(sandbox_id, visible)
+        except NotFound:
+            for one in self._lost.values():
+                if sandbox_id in (one.id, one.name) and visible(one):
+                    return one
+            raise
+
+    def _lose(self, found: PersistentSandbox) -> None:
+        """Its init or its isolation is gone."""
+        self.end(found)
+        found.lost, found.connection = True, None
+        self._lost[found.id] = found
+        if len(self._lost) > MOST_LOST:
+            del self._lost[next(iter(self._lost))]
+
+    async def destroy(self, found: PersistentSandbox) -> None:
+        self._forget(found)
+        await found.close()
+
+    def _forget(self, found: PersistentSandbox) -> None:
+        if self._by_id.pop(found.id, None) is not None:
+            self.on_end(found)
+
+    def end_of_connection(self, connection: object) -> None:
+        """The sandboxes that end with this connection."""
+        for found in self.all():
+            if found.scope == "connection" and found.connection is connection:
+                self.end(found)
+
+    async def destroy_of(self, session: Session) -> None:
+        """Destroy the sandboxes that end with this session."""
+        for found in self.all():
+            if found.session is session and found.scope == "session":
+                await self.destroy(found)
+
+    def end(self, found: PersistentSandbox) -> None:
+        """End it without waiting."""
+        if found.id in self._by_id:
+            self._forget(found)
+            self._background.start(found.close)
+
+    async def end_idle(self) -> None:
+        """The one task that ends sandboxes that are idle or have died."""
+        while True:
+            await anyio.sleep(SWEEP_S)
+            now = time.monotonic()
+            for found in self.all():
+                if not found.sandbox.alive:
+                    self._lose(found)
+                elif found.idle(now):
+                    self.end(found)
+
+    def forward(self, place: PersistentSandbox, port: int, listen: Listen) -> Forward:
+        """Serve a port of the sandbox until it ends or `unforward` is called."""
+        if len(place.forwards) >= MAX_FORWARDS:
+            raise Busy(
+                f"{MAX_FORWARDS} ports of this sandbox are forwarded already",
+                remedy="end one with sandbox/unforward",
+            )
+        files = place.files()
+        network = place.plan.sandbox.network.kind
+        if not place.backend.capabilities.mounts and network != "inherit":
+            raise PolicyNotSupported(
+                f"in a sandbox of the backend {place.backend.name} with network: {network} nothing "
+                "can listen", field="sandbox",
+                remedy="use the backend bubblewrap or docker, or network: inherit",
+            )  # fmt: skip
+        os.makedirs(self._forwards_folder, mode=0o700, exist_ok=True)
+        made = Forward(files, port, listen, self._forwards_folder, self._budget)
+        place.forwards[made.id] = made
+        self._background.start(made.serve)
+        return made
+
+    def unforward(self, place: PersistentSandbox, forward_id: str) -> None:
+        found = place.forwards.pop(forward_id, None)
+        if found is None:
+            raise NotFound(f"there is no forward {forward_id!r}", field="forward")
+        found.close()
+
+    def linger(self, watched: Member | None, process: Process, outputs: list[int]) -> None:
+        """Drain the output of background processes that a command left, until they end.
+
+        Called before its lease is left, so that there is no moment in which nothing seems to run.
+        """
+        alive = ExitStack()
+        if watched is not None:
+            alive.enter_context(watched.background())
+        self._background.start(_linger, process, outputs, alive)
+
+    async def close(self) -> None:
+        """End all of them concurrently: each takes 20 ms, mostly in the kernel."""
+        async with anyio.create_task_group() as ends:
+            for found in self.all():
+                self._forget(found)
+                ends.start_soon(found.close)
+
+
+async def _linger(process: Process, outputs: list[int], alive: ExitStack) -> None:
+    held = [ends.ReadEnd(fd) for fd in outputs]
+    try:
+        async with anyio.create_task_group() as drains:
+            for end in held:
+                drains.start_soon(_drain, end)
+            await process.wait()
+            drains.cancel_scope.cancel()
+    finally:
+        for end in held:
+            end.close()
+        process.close()
+        alive.close()
+
+
+async def _drain(end: ends.ReadEnd) -> None:
+    while (data := end.read_now()) != b"":
+        if data is None:
+            await end.readable()
+        # A fast writer would starve other tasks.
+        await anyio.lowlevel.checkpoint()

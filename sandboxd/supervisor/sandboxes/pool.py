@@ -1,0 +1,324 @@
+"""Warm sandboxes: one is ready before its command arrives, serves exactly one, and is thrown away.
+
+Keyed by the resolved spec, so a warm sandbox is the one that a cold start would make. A request
+never waits behind a refill: whatever sandbox becomes ready first goes to the oldest waiter.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import os
+import time
+from collections import Counter, OrderedDict, deque
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from functools import partial
+
+import anyio
+import anyio.lowlevel
+
+from sandboxd import progress
+from sandboxd.backends.interface import Backend
+from sandboxd.config import Pool as PoolConfig
+from sandboxd.policy.plan import SandboxSpec
+from sandboxd.progress import Tell
+from sandboxd.supervisor.background import Background
+from sandboxd.supervisor.hanging_mount_checks import MountChecks
+from sandboxd.supervisor.sandboxes.demand import Demand
+from sandboxd.types import Sandbox
+from sandboxd_proto.errors import SandboxdError, ShuttingDown
+
+log = logging.getLogger(__name__)
+MAX_KEYS = 256
+SWEEP_S = 1.0
+MOST_OPENING = 2 * (os.cpu_count() or 1) + 8  # at once; the others queue
+MOST_OPENING_REMOTE = 512  # it takes seconds, and hardly any time of this machine
+OPENS_GRACE_S = 2.0  # a server elsewhere may not answer at all
+REFILL_AFTER_S = 0.004  # a short command has ended by then, so the refill does not compete with it
+
+Key = tuple[str, SandboxSpec]
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """An open sandbox and the stack that closes it."""
+
+    sandbox: Sandbox
+    hold: AsyncExitStack
+
+
+@dataclass(eq=False, slots=True)
+class _Waiter:
+    ready: anyio.Event = field(default_factory=anyio.Event)
+    held: Held | None = None
+    error: BaseException | None = None
+    abandoned: bool = False
+    owner: object = None
+    number: int = 0  # in the order in which they came
+    tell: Tell | None = None
+
+
+@dataclass(slots=True)
+class _Shelf:
+    """Everything about one key."""
+
+    backend: Backend
+    spec: SandboxSpec
+    ready: deque[Held] = field(default_factory=deque)
+    waiters: deque[_Waiter] = field(default_factory=deque)
+    opening: int = 0
+    demand: Demand = field(default_factory=Demand)
+
+    @property
+    def remote(self) -> bool:
+        return self.backend.capabilities.remote
+
+
+class WarmPool:
+    def __init__(self, config: PoolConfig, background: Background, mounts: MountChecks) -> None:
+        self._mounts = mounts
+        self._config = config
+        self._background = background
+        self._shelves: OrderedDict[Key, _Shelf] = OrderedDict()
+        self._waiting = 0
+        self._opening: Counter[bool] = Counter()  # for waiters, on all shelves; by remote or not
+        self._numbers = itertools.count()
+        self._waiters_of: Counter[object] = Counter()
+        self._wake = anyio.Event()
+        self._closed = False
+        self._opens: set[anyio.CancelScope] = set()
+        self._all_open = anyio.Event()
+
+    @property
+    def warm(self) -> int:
+        return sum(len(shelf.ready) for shelf in self._shelves.values())
+
+    def take_ready(self, backend: Backend, spec: SandboxSpec) -> Held | None:
+        """A warm sandbox, if there is one. The caller closes it."""
+        shelf = self._shelves.get((backend.name, spec))
+        return self._ready(shelf) if shelf is not None else None
+
+    async def take(
+        self, backend: Backend, spec: SandboxSpec, owner: object = None, tell: Tell | None = None
+    ) -> Held:
+        """A sandbox in which no command has run. The caller closes it. Where many wait, an owner
+        that waits for few goes before one that waits for many. `tell`: gets progress reports."""
+        shelf = self._shelf(backend, spec)
+        held = self._ready(shelf)
+        if held is not None:
+            return held
+        shelf.demand.used(time.monotonic())
+        return await self._wait_for_one(shelf, owner, tell)
+
+    def _ready(self, shelf: _Shelf) -> Held | None:
+        while shelf.ready:
+            held = shelf.ready.popleft()
+            if held.sandbox.verify():
+                shelf.demand.used(time.monotonic())
+                self._refill_soon()
+                return held
+            self.let_go(held.hold)  # stale or dead: another one is used
+        return None
+
+    async def _wait_for_one(self, shelf: _Shelf, owner: object, tell: Tell | None) -> Held:
+        waiter = _Waiter(owner=owner, number=next(self._numbers), tell=tell)
+        shelf.waiters.append(waiter)
+        self._waiting += 1
+        self._waiters_of[owner] += 1
+        self._open_more()
+        try:
+            await waiter.ready.wait()
+        except BaseException:
+            waiter.abandoned = True
+            if waiter.held is not None:
+                self.let_go(waiter.held.hold)
+            raise
+        finally:
+            self._waiting -= 1
+            self._waiters_of[owner] -= 1
+            if not self._waiters_of[owner]:
+                del self._waiters_of[owner]
+            if waiter in shelf.waiters:
+                shelf.waiters.remove(waiter)
+        self._refill_soon()
+        if waiter.error is not None:
+            raise waiter.error
+        assert waiter.held is not None
+        return waiter.held
+
+    def _open_more(self) -> None:
+        while lacking := [one for one in self._shelves.values() if self._may_open(one)]:
+            shelf = min(lacking, key=lambda one: min(map(self._turn, one.waiters)))
+            shelf.opening += 1
+            self._opening[shelf.remote] += 1
+            self._background.start(self._open_for_waiter, shelf)
+
+    def _may_open(self, shelf: _Shelf) -> bool:
+        most = MOST_OPENING_REMOTE if shelf.remote else MOST_OPENING
+        return self._opening[shelf.remote] < most and shelf.opening < len(shelf.waiters)
+
+    def _turn(self, waiter: _Waiter) -> tuple[int, int]:
+        """The key by which waiters are served: the smallest is next."""
+        return self._waiters_of[waiter.owner], waiter.number
+
+    async def _open_for_waiter(self, shelf: _Shelf) -> None:
+        try:
+            await self._open(shelf)
+        finally:
+            self._opening[shelf.remote] -= 1
+            self._open_more()
+
+    async def _open(self, shelf: _Shelf) -> None:
+        hold = AsyncExitStack()
+        error: BaseException | None = None
+        held: Held | None = None
+        scope = anyio.CancelScope()
+        self._opens.add(scope)
+        progress.told.set(partial(_tell_all, shelf))
+        try:
+            with scope:
+                await self._mounts_answer(shelf.spec)
+                held = Held(await hold.enter_async_context(shelf.backend.open(shelf.spec)), hold)
+        except SandboxdError as refused:
+            error = refused
+        except Exception as broken:
+            log.exception("a sandbox could not be opened")
+            error = broken
+        finally:
+            self._opens.discard(scope)
+            shelf.opening -= 1
+            if not self._opens:
+                self._all_open.set()
+        if held is None and error is None:
+            error = ShuttingDown("the daemon is shutting down")
+        self._hand_over(shelf, held, error)
+
+    async def _mounts_answer(self, spec: SandboxSpec) -> None:
+        """Check first that the mounts answer: backends open their paths on the event loop's
+        thread."""
+        if self._mounts.none:
+            return
+        paths = [*(grant.path for grant in spec.grants), *(mask.path for mask in spec.masks)]
+        new = object()  # not shared with another request's
+        await self._mounts.answer(new, lambda: [os.path.lexists(p) for p in paths], paths=paths)
+
+    def _hand_over(self, shelf: _Shelf, held: Held | None, error: BaseException | None) -> None:
+        while shelf.waiters:
+            waiter = min(shelf.waiters, key=self._turn)
+            shelf.waiters.remove(waiter)
+            if waiter.abandoned:
+                continue
+            waiter.held, waiter.error = held, error
+            waiter.ready.set()
+            return
+        if held is None:
+            shelf.demand.forget()  # a spec that cannot be opened is tried again only for a request
+        elif self._closed or len(shelf.ready) >= self._wanted(shelf):
+            self.let_go(held.hold)
+        else:
+            shelf.ready.append(held)
+
+    def let_go(self, hold: AsyncExitStack) -> None:
+        self._background.start(hold.aclose)
+
+    def _shelf(self, backend: Backend, spec: SandboxSpec) -> _Shelf:
+        key = (backend.name, spec)
+        shelf = self._shelves.get(key)
+        if shelf is None:
+            shelf = self._shelves[key] = _Shelf(backend, spec)
+            if len(self._shelves) > MAX_KEYS:
+                self._drop_oldest()
+        self._shelves.move_to_end(key)
+        return shelf
+
+    def _drop_oldest(self) -> None:
+        for key, shelf in self._shelves.items():
+            if not shelf.waiters and not shelf.opening:
+                self._discard(shelf, keep=0)
+                del self._shelves[key]
+                return
+
+    async def forget_tmp(self, folder: str) -> None:
+        """Drop the sandboxes with this session's /tmp: the session has ended."""
+        inside = f"{folder}/"
+        for key, shelf in list(self._shelves.items()):
+            shared = key[1].shared_tmp
+            if shared is not None and shared.path.startswith(inside):
+                shelf.demand.forget()
+                while shelf.ready:
+                    await shelf.ready.pop().hold.aclose()
+
+    # refilling, off every request's path
+
+    def _wanted(self, shelf: _Shelf) -> int:
+        if not self._config.enabled:
+            return 0
+        return min(shelf.demand.depth(time.monotonic()), self._config.max_sandboxes)
+
+    def _refill_soon(self) -> None:
+        if self._config.enabled:
+            self._wake.set()
+
+    async def keep_filled(self) -> None:
+        """The task that refills shelves and closes sandboxes that are no longer needed."""
+        while not self._closed:
+            with anyio.move_on_after(SWEEP_S if self._shelves else None):
+                await self._wake.wait()
+            self._wake = anyio.Event()
+            await anyio.sleep(REFILL_AFTER_S)
+            while self._waiting == 0 and self._refill_one():
+                await anyio.lowlevel.checkpoint()
+            self._sweep()
+
+    def _refill_one(self) -> bool:
+        """Open one for the shelf that lacks the most; False when nothing is lacking."""
+        busy = sum(shelf.opening for shelf in self._shelves.values())
+        if busy >= 2 or self.warm + busy >= self._config.max_sandboxes:
+            return False
+        shelves = [
+            (self._wanted(shelf) - len(shelf.ready) - shelf.opening, shelf)
+            for shelf in self._shelves.values()
+        ]
+        lack, shelf = max(shelves, key=lambda pair: pair[0], default=(0, None))
+        if lack <= 0 or shelf is None:
+            return False
+        shelf.opening += 1
+        self._background.start(self._open_refill, shelf)
+        return True
+
+    async def _open_refill(self, shelf: _Shelf) -> None:
+        await self._open(shelf)
+        self._refill_soon()
+
+    def _sweep(self) -> None:
+        for key, shelf in list(self._shelves.items()):
+            self._discard(shelf, keep=self._wanted(shelf))
+            idle = not (shelf.ready or shelf.waiters or shelf.opening)
+            if idle and shelf.demand.depth(time.monotonic()) == 0:
+                del self._shelves[key]
+
+    def _discard(self, shelf: _Shelf, *, keep: int) -> None:
+        while len(shelf.ready) > keep:
+            self.let_go(shelf.ready.pop().hold)
+
+    async def close(self) -> None:
+        """Close every warm sandbox; one that is being opened closes itself, or is cancelled."""
+        self._closed = True
+        self._wake.set()
+        if self._opens:
+            self._all_open = anyio.Event()
+            with anyio.move_on_after(OPENS_GRACE_S):
+                await self._all_open.wait()
+        for scope in list(self._opens):
+            scope.cancel()
+        for shelf in list(self._shelves.values()):  # the sweep may drop one meanwhile
+            while shelf.ready:
+                await shelf.ready.pop().hold.aclose()
+
+
+def _tell_all(shelf: _Shelf, phase: str, done: int, total: int | None) -> None:
+    """Any of them may get the sandbox that is being opened."""
+    for waiter in shelf.waiters:
+        if waiter.tell is not None:
+            waiter.tell(phase, done, total)

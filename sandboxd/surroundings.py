@@ -1,0 +1,26 @@
+"""What each system adds to the daemon, in the form in which `daemon` uses it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+
+from sandboxd.backends.interface import BackendContext
+from sandboxd.config import Config
+from sandboxd.policy.mounts.own_paths import OwnPaths
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """`context`: what the system's backends are made from, given the daemon's own paths.
+
+    `running`: around everything, for as long as it serves. `hidden`: host paths that no sandbox may
+    see. `make_folder`: makes one of that name in the daemon's state; None: sessions share no /tmp.
+    """
+
+    context: Callable[[Config, str, OwnPaths], BackendContext]
+    running: Callable[[], AbstractAsyncContextManager[None]]
+    hidden: tuple[str, ...]
+    forwards_folder: str
+    make_folder: Callable[[str], str] | None = None

@@ -1,0 +1,219 @@
+"""A sandbox and the commands in it: the types between those who open one and those who use it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Protocol, runtime_checkable
+
+from sandboxd.policy.plan import Limits
+from sandboxd.progress import Tell
+from sandboxd.traffic import Traffic
+from sandboxd_proto.manifest import SyscallPolicy
+from sandboxd_proto.messages.execute import Tier
+
+# "timeout": held by the reaper inside, when the daemon did not end the command in time.
+LimitName = Literal["memory", "cpu", "processes", "timeout"]
+# From the SIGTERM at the timeout to the SIGKILL.
+TERM_GRACE_S = 2.0
+Wanted = Literal[
+    "look", "read", "exec", "enter", "write", "create", "remove", "change", "probe", "rename"
+]
+
+
+@dataclass(frozen=True, slots=True)
+class PtyRequest:
+    rows: int
+    cols: int
+    echo: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One command for a sandbox that is already up. `traffic`: where its network use is noted.
+
+    `files`: the file server of the sandbox runs in place of a program. `progress`: is told of long
+    work around the command.
+    """
+
+    argv: tuple[str, ...]
+    env: tuple[tuple[str, str], ...]
+    cwd: str
+    limits: Limits
+    syscall_policy: SyscallPolicy
+    pty: PtyRequest | None = None
+    keep_background: bool = False
+    explain: bool = False
+    traffic: Traffic | None = None
+    timeout_s: float | None = None
+    files: bool = False
+    progress: Tell | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stdio:
+    """The child's ends. The caller closes them after `spawn` returned or raised."""
+
+    stdin: int
+    stdout: int
+    stderr: int
+
+
+@dataclass(frozen=True, slots=True)
+class TreeUsage:
+    cpu_ms: float
+    max_rss_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectAttempt:
+    """A connection that was attempted: the kernel alone decided what became of it."""
+
+    address: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedAccess:
+    """A path that was refused, absolute as the command sees it, and the kernel's answer.
+
+    `errno` 0: it was opened, and is a mount of the sandbox's own (a mask is one). `probe`: the
+    command asked whether it may write.
+    """
+
+    path: str
+    wanted: Wanted
+    errno: int
+
+
+SocketKind = Literal["stream", "datagram"]
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What the kernel showed while the command ran.
+
+    Where the network was closed: connections that it attempted and names that it asked for. In
+    explain mode: what was refused, the system calls that it was killed for, and whether there
+    was more than could be kept (`truncated`). `full`: private file systems that had no space left
+    when the command failed. `refused_peers`: socket files that it was not let connect to.
+    `refused_sockets`: kinds of Internet sockets that could not be made.
+    """
+
+    connections: tuple[ConnectAttempt, ...] = ()
+    lookups: tuple[str, ...] = ()
+    explained: bool = False
+    refused: tuple[RefusedAccess, ...] = ()
+    killed_calls: tuple[str, ...] = ()
+    truncated: bool = False
+    full: tuple[str, ...] = ()
+    refused_peers: tuple[str, ...] = ()
+    refused_sockets: tuple[SocketKind, ...] = ()
+
+    def __bool__(self) -> bool:
+        seen = self.connections or self.lookups or self.refused_peers or self.refused_sockets
+        return bool(seen or self.explained or self.full)
+
+
+NO_EVIDENCE = Evidence()
+
+
+@dataclass(frozen=True, slots=True)
+class ExitReport:
+    """How a command ended. `lost`: the sandbox was given up under it, and why.
+
+    `protected`: protected paths that it changed, and where the changed version is now. `tiers`: how
+    firmly limits were held for this very command, where that differs from what was foreseen.
+    `start_failure`: what its exit code says if it printed nothing: the program never ran.
+    """
+
+    exit_code: int | None
+    signal: int | None
+    usage: TreeUsage
+    limit: LimitName | None = None
+    lost: str | None = None
+    protected: tuple[tuple[str, str | None], ...] = ()
+    tiers: tuple[tuple[str, Tier], ...] = ()
+    evidence: Evidence = NO_EVIDENCE
+    start_failure: str | None = None
+
+
+class Process(Protocol):
+    """A command on its way. Its owner calls `close` exactly once, whatever happened.
+
+    One task at a time waits for it.
+    """
+
+    @property
+    def pty(self) -> int | None:
+        """The terminal's master, owned by this object until `close`."""
+
+    @property
+    def filter_loaded(self) -> bool:
+        """Whether a seccomp filter is in force: only then is SIGSYS a denial."""
+
+    async def started(self) -> None:
+        """Until the exec succeeded.
+
+        ExecFailed if the program cannot be executed, SandboxUnavailable if the sandbox is gone.
+        """
+
+    async def wait(self, *, tree: bool = True) -> ExitReport:
+        """Until the command has ended, with `tree` everything that it started as well.
+
+        It can be cancelled and called again, and raises what `started` would raise.
+        """
+
+    def signal(self, number: int, *, whole_tree: bool = False) -> None:
+        """Best effort and never blocking; a process that has ended is not an error.
+
+        PolicyNotSupported for a signal that the backend cannot send.
+        """
+
+    def kill(self) -> None:
+        """SIGKILL to the whole tree."""
+
+    def close(self) -> None:
+        """Let go of it. What is still alive of its tree is killed."""
+
+
+@dataclass(frozen=True, slots=True)
+class BroughtBack:
+    """What became of the changes that a command made to copies of its folders.
+
+    `protected`: as in ExitReport. `lost`: its sandbox may still run.
+    """
+
+    warnings: tuple[str, ...] = ()
+    protected: tuple[tuple[str, str | None], ...] = ()
+    lost: str | None = None
+
+
+@runtime_checkable
+class CopyingProcess(Process, Protocol):
+    """A command that worked on copies of the granted folders, where a backend `copies` them."""
+
+    async def bring_back(self) -> BroughtBack:
+        """After its end, once: its changes are written to the folders of this machine.
+
+        SandboxUnavailable if that cannot be done.
+        """
+
+
+class Sandbox(Protocol):
+    """A sandbox that is up and waits for commands."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can take a command now."""
+
+    async def spawn(self, command: Command, stdio: Stdio | None) -> Process:
+        """Send a command on its way (`stdio` is None with a pty); `Process.started` waits for it.
+
+        SandboxUnavailable if the sandbox is gone.
+        """
+
+    def spawn_now(self, command: Command, stdio: Stdio | None) -> Process | None:
+        """`spawn` for where it takes no waiting; None where it would."""
+
+    def verify(self) -> bool:
+        """Whether everything that it was made from is still what it was."""

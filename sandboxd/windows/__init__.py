@@ -1,0 +1,1 @@
+"""Primitives of Windows: jobs, pipes, tokens, access lists, AppContainers. No policy."""

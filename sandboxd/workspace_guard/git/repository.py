@@ -1,0 +1,257 @@
+"""Whether a repository that a command made, or that the index leads to, would run programs.
+
+`git status` enters each repository that the index names: its config, its hooks, its own index.
+Everything is read by descriptor, as data.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections import deque
+from collections.abc import Callable
+
+from sandboxd.platform.open_flags import OPEN_FOLDER
+from sandboxd.policy.data import git_work_names
+from sandboxd.policy.data.git_work_names import is_info_work
+from sandboxd.policy.data.protected_names import GIT_DIR, REBASE_STATE
+from sandboxd.policy.protected import git_config
+from sandboxd.posix.descriptors import path_of
+from sandboxd.workspace_guard import snapshot
+from sandboxd.workspace_guard.dirfd import enter, list_names, list_plain, open_root, read_file
+from sandboxd.workspace_guard.git import judge, worktree_states
+from sandboxd.workspace_guard.git.links import GitLinks
+from sandboxd.workspace_guard.git.stored_links import StoredLinks
+
+_MOST_FOLDERS = 1000
+_MOST_REPOSITORIES = 1000
+_DEEPEST = 8
+_SMALL = 4096
+_MOST_POINTER = 1 << 20  # git's own limit
+_MOST_SAMPLES = 256
+_MOST_INDEX_BYTES = 128 << 20
+
+
+def hash_bytes(git_dir: int) -> int:
+    """How long the names of objects are."""
+    for name in git_config.PLACES:
+        data = read_file(git_dir, name, git_config.MAX_BYTES)
+        if data is not None:
+            return git_config.hash_bytes(data)
+    return 20
+
+
+def work_tree(git_dir: int, path: str) -> str:
+    """The folder that paths in the index start from."""
+    back = read_file(git_dir, "gitdir", _SMALL)
+    if back is not None:
+        return os.path.dirname(os.path.join(path, os.fsdecode(back).rstrip("\n")))
+    data = read_file(git_dir, "config", git_config.MAX_BYTES)
+    tree = dict(git_config.entries(os.fsdecode(data or b""))).get("core.worktree")
+    if tree:
+        return os.path.normpath(os.path.join(path, tree))
+    return os.path.dirname(path) if os.path.basename(path) == ".git" else path
+
+
+def harmful_check(tree: str, known: frozenset[str], depth: int = 0) -> Callable[[bytes], bool]:
+    """For a path below `tree`: whether git would run a program of the repository there.
+
+    `known` are git dirs whose settings are protected: they are the user's own. `depth`: how many
+    repositories lead there. A longer chain counts as harmful.
+    """
+    left = [_MOST_REPOSITORIES]
+
+    def is_harmful(path: bytes) -> bool:
+        left[0] -= 1
+        if left[0] < 0 or depth > _DEEPEST:
+            return True
+        place = os.path.realpath(os.path.join(tree, os.fsdecode(path)))
+        if path.endswith(b"/"):
+            return _any_below(place, known, depth)
+        return _is_harmful(place, known, depth)
+
+    return is_harmful
+
+
+def is_harmful_repository(folder: str, known: frozenset[str]) -> bool:
+    """Whether git would run a program of the repository that it finds in this folder."""
+    return _is_harmful(folder, known, 0)
+
+
+def _is_harmful(folder: str, known: frozenset[str], depth: int) -> bool:
+    pointer = os.path.join(folder, ".git")
+    try:
+        mode = os.lstat(pointer).st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    if stat.S_ISREG(mode):
+        target = _target(pointer)
+        if target is None:
+            return False  # git does not accept it as a repository
+        pointer = os.path.join(folder, target)
+    git_dir = os.path.realpath(pointer)
+    if git_dir in known:
+        return False
+    try:
+        fd = open_root(git_dir)
+    except OSError:
+        return os.path.lexists(git_dir)
+    try:
+        # Git goes on into the repositories that this one names.
+        return bool(open_doors(fd, finished=False)) or is_harmful_index(
+            fd, tree=folder, known=known, depth=depth + 1
+        )
+    finally:
+        os.close(fd)
+
+
+def _target(pointer: str) -> str | None:
+    """Where a `.git` file leads. As for git blanks count, and line ends at its end do not."""
+    folder = open_root(os.path.dirname(pointer))
+    try:
+        data = read_file(folder, ".git", _MOST_POINTER)
+    finally:
+        os.close(folder)
+    if data is None or not data.startswith(b"gitdir: "):
+        return None
+    return os.fsdecode(data.rstrip(b"\r\n")[8:].partition(b"\0")[0])
+
+
+def _any_below(folder: str, known: frozenset[str], depth: int) -> bool:
+    pending = deque([folder])
+    looked = 0
+    while pending:
+        at = pending.popleft()
+        looked += 1
+        if looked > _MOST_FOLDERS or _is_harmful(at, known, depth):
+            return True
+        pending += _subfolders(at)
+    return False
+
+
+def _subfolders(folder: str) -> list[str]:
+    try:
+        fd = open_root(folder)
+    except OSError:
+        return []
+    try:
+        names = list_names(fd) or []
+        return [
+            os.path.join(folder, name)
+            for name in names
+            if stat.S_ISDIR(os.stat(name, dir_fd=fd, follow_symlinks=False).st_mode)
+        ]
+    except OSError:
+        return []
+    finally:
+        os.close(fd)
+
+
+def open_doors(git_dir: int, *, finished: bool) -> list[str]:
+    """The names in a git dir made by a command that would run code.
+
+    What `git init` and `git clone` write is harmless: plain settings, and hooks that are samples.
+    `finished`: the command is over, so an unfinished rebase is judged too.
+    """
+    names = (*GIT_DIR, *git_work_names.OLD_REMOTES, "modules", "info")
+    found = [name for name in names if _is_open(git_dir, name)]
+    if finished:
+        found += [name for name in REBASE_STATE if _is_harmful_operation(git_dir, name)]
+        found += ["index"] if is_harmful_index(git_dir) else []
+        found += _links(git_dir)
+        found += worktree_states.misleading(git_dir, path_of(git_dir))
+    return found
+
+
+def _links(git_dir: int) -> list[str]:
+    """Links that git would write through; `git init` and `git clone` make none."""
+    links = GitLinks(git_dir, "", None)
+    plain = list_plain(git_dir)
+    found = [*links.look(plain or {}, finished=True), *StoredLinks(git_dir, "", is_new=True).look()]
+    return [one.path for one in found]
+
+
+def _is_harmful_operation(git_dir: int, name: str) -> bool:
+    try:
+        now = snapshot.keep(git_dir, name, snapshot.SnapshotBudget(entries=5000, bytes=16 << 20))
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    files = snapshot.plain_files(now)
+    return files is None or bool(judge.judge_operation_state(name, None, files))
+
+
+def is_harmful_index(
+    git_dir: int, *, tree: str | None = None, known: frozenset[str] = frozenset(), depth: int = 0
+) -> bool:
+    """An index of a new repository that leads into others: git status would run their programs.
+
+    `tree`: where its files are, if that is known; see `harmful_check` for the rest.
+    """
+    try:
+        os.stat("index", dir_fd=git_dir, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    data = read_file(git_dir, "index", _MOST_INDEX_BYTES)
+    if data is None:
+        return True
+    path = path_of(git_dir)
+    tree = tree or work_tree(git_dir, path)
+    reasons = judge.judge_index(
+        None, data, hash_bytes=hash_bytes(git_dir),
+        is_harmful_repository=harmful_check(tree, known, depth),
+        shared=lambda name: read_file(
+            git_dir, f"sharedindex.{name.decode()}", _MOST_INDEX_BYTES
+        ),
+    )  # fmt: skip
+    return bool(reasons)
+
+
+def _is_open(git_dir: int, name: str) -> bool:
+    try:
+        status = os.stat(name, dir_fd=git_dir, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    if name == "config":
+        data = read_file(git_dir, name, git_config.MAX_BYTES)
+        return data is None or not git_config.harmless(data)
+    if not stat.S_ISDIR(status.st_mode):
+        return True
+    if name == "hooks":
+        return not _only_samples(git_dir)
+    names = _names(git_dir, name)
+    if name == "info":
+        return names is None or any(n != "exclude" and not is_info_work(n) for n in names)
+    return name not in git_work_names.OLD_REMOTES or names is None or bool(names)
+
+
+def _names(git_dir: int, name: str) -> list[str] | None:
+    folder = enter(git_dir, name)
+    if folder is None:
+        return None
+    try:
+        return list_names(folder, _MOST_SAMPLES)
+    finally:
+        os.close(folder)
+
+
+def _only_samples(git_dir: int) -> bool:
+    try:
+        fd = os.open("hooks", OPEN_FOLDER, dir_fd=git_dir)
+    except OSError:
+        return False
+    try:
+        with os.scandir(fd) as entries:
+            names = [(e.name, e.is_file(follow_symlinks=False)) for e in entries]
+    finally:
+        os.close(fd)
+    return len(names) <= _MOST_SAMPLES and all(
+        is_file and name.endswith(".sample") for name, is_file in names
+    )

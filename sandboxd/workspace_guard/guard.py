@@ -1,0 +1,301 @@
+"""Protected paths during a run: a path that appears is moved aside.
+
+Paths that exist are mounted read-only. Missing paths are watched, because no placeholder may be
+created on the host. A path that appears is moved aside at once. The command is killed if the host
+could run the file immediately, or if the command makes it repeatedly.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection
+from functools import partial
+
+import anyio
+
+from sandboxd import event_loop
+from sandboxd.policy import plan
+from sandboxd.policy.plan import SandboxSpec
+from sandboxd.policy.protected.nested_git import Repositories
+from sandboxd.workspace_guard.current import open_watch
+from sandboxd.workspace_guard.interface import MovedPath, Watch
+from sandboxd.workspace_guard.run_warnings import RunWarnings
+
+log = logging.getLogger(__name__)
+
+Protected = tuple[tuple[str, str | None], ...]
+
+
+KEEP_S = 5.0  # a kept guard holds the workspace open, so its file system cannot be unmounted
+MOST_KEPT = 16  # a user has 128 inotify instances
+MOST_TIMES = 16  # how often a protected path may appear before the command is killed
+_MOST_READS = 64
+NO_REPOSITORIES = Repositories()
+
+
+class Guard:
+    """Ready before the command starts; `conclude` once its whole tree is dead."""
+
+    def __init__(self, spec: SandboxSpec | None, nested: Repositories = NO_REPOSITORIES) -> None:
+        protected = spec.protected if spec is not None else ()
+        missing = any(not one.present for one in protected)
+        self.spec = spec
+        self.kept_at = 0.0
+        self.unusable = False  # the workspace's file system does not answer
+        self.idle = False  # no command runs, only background processes
+        self._watch: Watch | None = open_watch(protected) if missing else None
+        self._warnings = RunWarnings(nested) if nested.folders else None
+        self._seen: set[str] = set()
+        self._moved: dict[str, str | None] = {}
+        self._failed: dict[str, str] = {}
+        self._times = 0
+        self._watched_fd = -1
+        self._watching = False
+        self._lock = threading.Lock()  # one judgement at a time
+        self._judging: event_loop.Future[list[str]] | None = None
+
+    @property
+    def needed(self) -> bool:
+        return self._watch is not None
+
+    @property
+    def calm(self) -> bool:
+        """Whether no event has occurred, so that it can be used for another command."""
+        return (
+            self._watch is not None
+            and not self._seen
+            and self._judging is None
+            and self._watch.calm
+        )
+
+    def start(self, violated: Callable[[], None]) -> None:
+        """From now on `violated` is called when the command must end, until `stop`.
+
+        By the event loop itself: a task for it would cost a tenth of a short command.
+        """
+        if self._watch is not None:
+            self._watch.begin()
+            self._watched_fd = self._watch.fileno()
+            self._watching = True
+            self._listen(violated)
+            if self._watch.large:
+                self._in_thread(self._watch.prepare, violated)
+
+    def _listen(self, violated: Callable[[], None]) -> None:
+        if self._watched_fd >= 0:
+            event_loop.add_reader(self._watched_fd, self._look, violated)
+        elif self._watch is not None:
+            self._watch.on_change(partial(self._look, violated))
+
+    def _look(self, violated: Callable[[], None]) -> None:
+        """Handle a bounded number of events; the event loop calls it again for the rest."""
+        if self._judging is not None:
+            return self._pause()
+        try:
+            self._react(self._watched().appeared(), violated)
+            if self._watch is not None and (self._watch.unread or self.idle):
+                self._judge_in_thread(violated)
+        except Exception:
+            self._give_up(violated)
+
+    def _watched(self) -> Watch:
+        assert self._watch is not None
+        return self._watch
+
+    def _give_up(self, violated: Callable[[], None]) -> None:
+        """Fail closed: a command that cannot be watched is killed."""
+        log.exception("the protected paths cannot be watched any more: the command is ended")
+        self.stop()
+        violated()
+
+    def _react(self, found: Collection[str], violated: Callable[[], None]) -> None:
+        if not found:
+            return
+        self._seen.update(found)
+        self._times += 1
+        watch = self._watched()
+        if self._times > MOST_TIMES or any(watch.ends_command(path) for path in found):
+            violated()
+            return
+        if self.idle:
+            self._in_thread(lambda: self._swept(found, finished=True), violated)
+        else:
+            self._swept(found, finished=False)
+
+    def _swept(self, found: Collection[str], *, finished: bool) -> list[str]:
+        for one in self._watched().sweep_only(found, finished=finished):
+            self._moved[one.path] = one.moved_to or self._moved.get(one.path)
+            self._note_failure(one)
+        return []
+
+    def _note_failure(self, one: MovedPath) -> None:
+        if one.error:
+            log.error("%s cannot be put right: %s", one.path, one.error)
+            self._failed[one.path] = one.error
+
+    def _pause(self) -> None:
+        """Handle no events while a thread judges."""
+        if self._watched_fd >= 0:
+            event_loop.remove_reader(self._watched_fd)
+        elif self._watch is not None:
+            self._watch.on_change(None)
+
+    def _judge_in_thread(self, violated: Callable[[], None]) -> None:
+        watch = self._watched()
+        self._in_thread(watch.judge_all if self.idle else watch.judge_unread, violated)
+
+    def _in_thread(self, work: Callable[[], list[str]], violated: Callable[[], None]) -> None:
+        self._pause()
+        self._judging = event_loop.run_in_thread(self._locked, work)
+        self._judging.add_done_callback(lambda done: self._judged(done, violated))
+
+    def _locked(self, work: Callable[[], list[str]]) -> list[str]:
+        with self._lock:
+            return work() if self._watch is not None else []
+
+    def _judged(self, done: event_loop.Future[list[str]], violated: Callable[[], None]) -> None:
+        self._judging = None
+        try:
+            found = done.result()
+            if not self._watching:
+                self._seen.update(found)
+                return
+            self._react(found, violated)
+            self._listen(violated)
+        except Exception:
+            self._give_up(violated)
+
+    def stop(self) -> None:
+        """Stop watching, when the tree is dead. Before `close`, on the event loop's thread."""
+        if self._watching:
+            self._watching = False
+            self._pause()
+            self._watched_fd = -1
+
+    async def conclude(self) -> Protected:
+        """(path, where it is now) of everything protected that appeared or was changed."""
+        watch = self._watch
+        if watch is None or self.calm:
+            return ()
+        return await anyio.to_thread.run_sync(self._conclude)
+
+    def _conclude(self) -> Protected:
+        with self._lock:
+            # There is no watch if the sandbox was ended while this waited for the lock.
+            moved = self._swept_last(self._watch) if self._watch is not None else {}
+        before = {**dict.fromkeys(self._seen), **self._moved}
+        return tuple(sorted({**before, **moved}.items()))
+
+    def _swept_last(self, watch: Watch) -> dict[str, str | None]:
+        for _ in range(_MOST_READS):
+            self._seen.update(watch.appeared())
+            if watch.read_all:
+                break
+        moved = watch.sweep()
+        for one in moved:
+            self._note_failure(one)
+        return {one.path: one.moved_to for one in moved}
+
+    async def settle(self) -> Protected:
+        """As `conclude`, after a command that is not the last one to be watched."""
+        watch = self._watch
+        if watch is None or (self.calm and not self._moved):
+            return ()
+        watch.settle()
+        found = await anyio.to_thread.run_sync(self._conclude)
+        self._seen.clear()
+        self._moved.clear()
+        return found
+
+    async def undo_overtaken(self, protected: tuple[plan.Protected, ...]) -> Protected:
+        """Between `conclude` and `warnings`: the user's folders that have become repositories."""
+        warnings = self._warnings
+        folders = warnings.overtaken() if warnings is not None else []
+        if not folders or warnings is None:
+            return ()
+        from sandboxd.workspace_guard.git import overtaken  # POSIX only
+
+        known = frozenset(one.path for one in protected if one.rule in plan.GIT_DIR_RULES)
+        work = partial(overtaken.undo, warnings.workspace, folders, known)
+        moved = await anyio.to_thread.run_sync(work)
+        warnings.undone([one.path for one in moved])
+        return tuple((one.path, one.moved_to) for one in moved)
+
+    def rest(self) -> None:
+        """After `conclude`: the command has ended."""
+        if self._watch is not None:
+            self._watch.rest()
+
+    def renew(self, nested: Repositories) -> None:
+        """For the next command."""
+        if self._warnings is None or not self._warnings.renew(nested):
+            self._warnings = RunWarnings(nested) if nested.folders else None
+
+    def warnings(self) -> list[str]:
+        """What the result says beside `conclude`: git repositories, and what was not undone."""
+        failed, self._failed = self._failed, {}
+        said = [f"{path} could not be put right: {why}" for path, why in failed.items()]
+        return said + (self._warnings.look() if self._warnings is not None else [])
+
+    def close(self) -> None:
+        """Takes 5 to 20 ms, because the kernel waits until the inotify marks are unused."""
+        with self._lock:
+            watch, self._watch = self._watch, None
+            if watch is not None:
+                watch.close()
+
+
+NO_GUARD = Guard(None)
+
+
+class Guards:
+    """One for each running command. A guard that saw nothing is kept for the next command of the
+    same spec: making one takes as long as a short command. `dispose` runs work in a thread."""
+
+    def __init__(self, dispose: Callable[[Callable[[], None]], None]) -> None:
+        self._dispose = dispose
+        self._kept: list[Guard] = []
+        self._timer: event_loop.TimerHandle | None = None
+
+    def take(self, spec: SandboxSpec, nested: Repositories = NO_REPOSITORIES) -> Guard:
+        for guard in self._kept:
+            if guard.spec is spec or guard.spec == spec:
+                self._kept.remove(guard)
+                if guard.calm:
+                    guard.renew(nested)
+                    return guard
+                self._dispose(guard.close)
+                break
+        return Guard(spec, nested)
+
+    def done(self, guard: Guard) -> None:
+        """Take a guard back after its command has ended and `conclude` was called."""
+        guard.stop()
+        guard.rest()
+        if not guard.needed:
+            return
+        if guard.unusable or len(self._kept) >= MOST_KEPT or not guard.calm:
+            self._dispose(guard.close)
+            return
+        guard.kept_at = time.monotonic()
+        self._kept.append(guard)
+        if self._timer is None:
+            self._timer = event_loop.call_later(KEEP_S, self._expire)
+
+    def _expire(self) -> None:
+        self._timer = None
+        oldest = time.monotonic() - KEEP_S
+        for guard in [guard for guard in self._kept if guard.kept_at <= oldest]:
+            self._kept.remove(guard)
+            self._dispose(guard.close)
+        if self._kept:
+            wait_s = min(guard.kept_at for guard in self._kept) - oldest
+            self._timer = event_loop.call_later(wait_s, self._expire)
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        while self._kept:
+            self._dispose(self._kept.pop().close)

@@ -1,0 +1,116 @@
+"""Looks at the user's folders for as long as processes of a persistent sandbox live.
+
+What a command left running can make a folder a repository after the command's own end, or change
+one that was harmless then. Folders are looked at again and again, by content: the time of a
+folder's last change tells nothing about hooks that come later, and a user has few inotify
+instances.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Iterable
+
+import anyio
+
+from sandboxd import event_loop
+from sandboxd.policy import plan
+from sandboxd.policy.protected.nested_git import Repositories
+
+log = logging.getLogger(__name__)
+Found = dict[str, str | None]
+PAUSE_S = 0.25
+_SHARE = 20  # of the time: one part looking, nineteen parts pause
+
+
+class OvertakenWatch:
+    """`begin` before processes run, `end` when they are dead: one last look follows.
+
+    A folder that has become a repository while nothing ran is the user's, and is left alone.
+    """
+
+    def __init__(self, nested: Repositories, protected: Iterable[plan.Protected]) -> None:
+        own = {*nested.paths, *nested.folders[:1]}
+        self._workspace = nested.folders[0] if nested.folders else ""
+        self._folders = tuple(one for one in nested.folders if one not in own)
+        self._known = frozenset(one.path for one in protected if one.rule in plan.GIT_DIR_RULES)
+        self._users_own: frozenset[str] = frozenset()
+        self._made: frozenset[str] = frozenset()  # while something ran
+        self._active = 0
+        self._again = False
+        self._closed = False
+        self._timer: event_loop.TimerHandle | None = None
+        self._looking: event_loop.Future[Found] | None = None
+        self._found: Found = {}
+
+    def begin(self) -> None:
+        if self._folders and not self._is_looking and not self._active:
+            self._users_own = frozenset(filter(_has_git, self._folders)) - self._made
+            self._timer = event_loop.call_later(PAUSE_S, self._look)
+        self._active += 1
+
+    def end(self) -> None:
+        self._active -= 1
+        self._again = True
+
+    async def settle(self) -> Found:
+        """(path: where it is now) of what was undone since the last time; after each command.
+
+        Folders that became repositories in this command are found by its own guard.
+        """
+        if self._made:
+            self._found |= await anyio.to_thread.run_sync(self._undo)
+        found, self._found = self._found, {}
+        return found
+
+    async def close(self) -> Found:
+        """Everything is dead."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if not self._folders or not (self._again or self._active):
+            return {}
+        return await anyio.to_thread.run_sync(self._undo)
+
+    @property
+    def _is_looking(self) -> bool:
+        return self._timer is not None or self._looking is not None
+
+    def _look(self) -> None:
+        self._timer = None
+        self._again = self._active > 0
+        began = time.monotonic()
+        self._looking = event_loop.run_in_thread(self._undo)
+        self._looking.add_done_callback(lambda done: self._looked(done, began))
+
+    def _looked(self, done: event_loop.Future[Found], began: float) -> None:
+        self._looking = None
+        try:
+            self._found |= done.result()
+        except Exception:  # the next look tries again
+            log.exception("the folders of %s cannot be looked at", self._workspace)
+        if self._again and not self._closed:
+            pause_s = max(PAUSE_S, _SHARE * (time.monotonic() - began))
+            self._timer = event_loop.call_later(pause_s, self._look)
+
+    def _undo(self) -> Found:
+        """For a thread."""
+        others = (one for one in self._folders if one not in self._users_own)
+        self._made = frozenset(filter(_may_be_repository, others))
+        if not self._made:
+            return {}
+        from sandboxd.workspace_guard.git import overtaken  # POSIX only
+
+        moved = overtaken.undo(self._workspace, sorted(self._made), self._known)
+        return {one.path: one.moved_to for one in moved}
+
+
+def _has_git(folder: str) -> bool:
+    return os.path.lexists(f"{folder}/.git")
+
+
+def _may_be_repository(folder: str) -> bool:
+    return _has_git(folder) or os.path.lexists(f"{folder}/HEAD")

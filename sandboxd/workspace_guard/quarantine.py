@@ -1,0 +1,310 @@
+"""Undo forbidden changes: what a command made is moved to a folder in the writable root.
+
+The same root, because a rename inside one file system is atomic and loses nothing; their owner can
+put them back (`sandboxctl kept`). One folder holds those of all runs, each run in a subfolder of
+its own. Files there have no effect: names lose their dots, and git ignores the folder. The name of
+an entry is its path, percent-encoded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import os
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from sandboxd.linux.removal import remove_at
+from sandboxd.platform.current import files
+from sandboxd.platform.open_flags import OPEN_FOLDER, PRIVATE
+from sandboxd.policy.paths.within import is_below
+from sandboxd.posix.descriptors import give_to, path_of
+from sandboxd.workspace_guard import snapshot
+from sandboxd.workspace_guard.dirfd import Entry, enter, find, look, make_accessible, nearest
+from sandboxd.workspace_guard.snapshot import Node
+from sandboxd_proto.locations import KEPT_FOLDER
+
+_LONGEST_NAME = 200
+_RENAME_NOREPLACE = 1
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """`moved_to` is None when it could not be moved: `error` says why, and it is still there."""
+
+    path: str
+    moved_to: str | None
+    error: str = ""
+
+
+class Quarantine:
+    """One run's folder below an open root; made when the first thing is moved."""
+
+    def __init__(self, root: int, root_path: str) -> None:
+        self._root = root
+        self._root_path = root_path
+        self._name = ""
+        self._fd: int | None = None
+        self._last: tuple[int, str] | None = None
+        self._count = 0
+
+    def take(self, entry: Entry) -> Moved:
+        try:
+            folder = self._folder()
+            self._count += 1
+            name = f"{self._count}-{self._inert(entry)}"
+            _move(entry, folder, name)
+        except OSError as error:
+            if error.errno in _FULL:
+                return self._take_without_room(entry)
+            return Moved(entry.path, None, os.strerror(error.errno or 0))
+        self._last = folder, name
+        return Moved(entry.path, os.path.join(self._root_path, self._name, name))
+
+    def discard_last(self) -> None:
+        """For the room that it takes on a full disk."""
+        if self._last is not None:
+            folder, name = self._last
+            self._last = None
+            remove_at(folder, name)
+
+    def _take_without_room(self, entry: Entry) -> Moved:
+        """No folder can be made on a full disk: it gets an inert name in the root. If there is not
+        even room for that it is removed."""
+        name = f"{KEPT_FOLDER}-{secrets.token_hex(6)}-{self._inert(entry)}"
+        try:
+            _move(entry, self._root, name)
+            self._last = self._root, name
+            return Moved(entry.path, os.path.join(self._root_path, name))
+        except OSError as error:
+            if error.errno not in _FULL:
+                return Moved(entry.path, None, os.strerror(error.errno or 0))
+        is_gone = remove_at(entry.parent, entry.name)
+        return Moved(entry.path, None, "" if is_gone else "the disk is full")
+
+    def close(self) -> None:
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+    def _folder(self) -> int:
+        if self._fd is None:
+            owner = os.fstat(self._root)
+            token = secrets.token_hex(6)
+            try:
+                self._fd = self._shared(token, owner)
+                self._name = os.path.join(KEPT_FOLDER, token)
+            except OSError:
+                # The command put something else at the path of the shared folder.
+                self._name = f"{KEPT_FOLDER}-{token}"
+                self._fd = _make(self._root, self._name, owner)
+                _ignore(self._fd, owner)
+        return self._fd
+
+    def _shared(self, token: str, owner: os.stat_result) -> int:
+        """This run's subfolder of the folder that all runs share."""
+        try:
+            parent = _make(self._root, KEPT_FOLDER, owner)
+        except FileExistsError:
+            parent = os.open(KEPT_FOLDER, OPEN_FOLDER, dir_fd=self._root)
+        try:
+            _ignore(parent, owner)
+            return _make(parent, token, owner)
+        finally:
+            os.close(parent)
+
+    def _inert(self, entry: Entry) -> str:
+        """The entry's path below the root as one name without a dot in front of any part."""
+        path = os.path.relpath(entry.path, self._root_path)
+        name = path.replace("%", "%25").replace("/", "%2F").replace("%2F.", "%2F%2E")
+        if name.startswith("."):
+            name = f"%2E{name[1:]}"
+        if len(os.fsencode(name)) > _LONGEST_NAME:
+            return entry.name.lstrip(".")[:50] or "entry"
+        return name
+
+
+def _make(parent: int, name: str, owner: os.stat_result) -> int:
+    try:
+        os.mkdir(name, 0o700, dir_fd=parent)
+    except PermissionError:
+        make_accessible(parent)
+        os.mkdir(name, 0o700, dir_fd=parent)
+    made = os.open(name, OPEN_FOLDER, dir_fd=parent)
+    _give(made, owner)
+    return made
+
+
+def _ignore(folder: int, owner: os.stat_result) -> None:
+    """Git ignores the folder, by a file of its own. One that exists already is replaced.
+
+    A full disk has no room for it: git shows the folder then.
+    """
+    draft = f".gitignore-{secrets.token_hex(4)}"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | PRIVATE
+    try:
+        ignore = os.open(draft, flags, 0o600, dir_fd=folder)
+        with os.fdopen(ignore, "w") as file:
+            _give(ignore, owner)
+            file.write("*\n")
+        os.rename(draft, ".gitignore", src_dir_fd=folder, dst_dir_fd=folder)
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        with contextlib.suppress(OSError):
+            os.unlink(draft, dir_fd=folder)
+
+
+def _give(fd: int, owner: os.stat_result) -> None:
+    """A daemon of root must not leave files of root in a user's workspace."""
+    if files.is_root() and owner.st_uid != 0:
+        give_to(fd, owner.st_uid, owner.st_gid)
+
+
+def _move(entry: Entry, folder: int, name: str) -> None:
+    try:
+        rename(entry.parent, entry.name, folder, name)
+    except PermissionError:
+        # The folder's rights, or those of a moved folder itself, were taken away.
+        make_accessible(entry.parent)
+        if entry.is_dir:
+            inner = enter(entry.parent, entry.name)
+            if inner is not None:
+                try:
+                    make_accessible(inner)
+                finally:
+                    os.close(inner)
+        rename(entry.parent, entry.name, folder, name)
+
+
+def rename(from_dir: int, from_name: str, to_dir: int, to_name: str) -> None:
+    source, target = os.fsencode(from_name), os.fsencode(to_name)
+    if _libc.renameat2(from_dir, source, to_dir, target, _RENAME_NOREPLACE) == 0:
+        return
+    number = ctypes.get_errno()
+    if number not in (errno.ENOSYS, errno.EINVAL):
+        raise OSError(number, os.strerror(number))
+    # The file system does not support the flag; the target is in a new folder of our own.
+    os.rename(from_name, to_name, src_dir_fd=from_dir, dst_dir_fd=to_dir)
+
+
+Undo = Callable[[Quarantine], Moved]
+
+
+@dataclass(frozen=True, slots=True)
+class Offence:
+    """`ends`: it could run code on the host at once, so the command is ended.
+
+    `why`: for the log.
+    """
+
+    path: str
+    ends: bool
+    undo: Undo
+    why: str = ""
+
+
+class JudgedFile(Protocol):
+    """A folder that was remembered before the run, and is judged during and after it."""
+
+    def look(self, *, finished: bool) -> list[Offence]: ...
+
+    @property
+    def unchanged(self) -> bool:
+        """Whether files that can be written unnoticed by inotify are what they were."""
+        ...
+
+    @property
+    def heavy(self) -> bool:
+        """Whether the next look takes too long for the event loop."""
+        ...
+
+    def close(self) -> None: ...
+
+
+def move_aside(folder: int, name: str, path: str) -> Undo:
+    def undo(quarantine: Quarantine) -> Moved:
+        entry = look(folder, name, path)
+        return quarantine.take(entry) if entry is not None else Moved(path, None, "it is gone")
+
+    return undo
+
+
+def put_back(folder: int, name: str, path: str, before: Node | None) -> Undo:
+    """Move the entry aside and write the earlier content, if it is known."""
+
+    def undo(quarantine: Quarantine) -> Moved:
+        entry = look(folder, name, path)
+        moved = quarantine.take(entry) if entry is not None else Moved(path, None)
+        if before is not None and before.whole and (moved.moved_to or entry is None):
+            try:
+                snapshot.write(folder, name, before)
+            except OSError as error:
+                if error.errno in _FULL:
+                    return _write_over(folder, name, path, before, quarantine)
+                return Moved(path, moved.moved_to, os.strerror(error.errno or 0))
+        return moved
+
+    return undo
+
+
+def _write_over(folder: int, name: str, path: str, before: Node, quarantine: Quarantine) -> Moved:
+    """On a full disk what was moved aside goes, to make room for what was there before."""
+    try:
+        quarantine.discard_last()
+        snapshot.write(folder, name, before)
+    except (OSError, RecursionError) as error:
+        return Moved(path, None, str(error))
+    return Moved(path, None)
+
+
+def put_back_below(root: int, root_path: str, path: str, before: Node | None) -> Undo:
+    """`put_back` for a path whose folder is found when it is undone."""
+
+    def undo(quarantine: Quarantine) -> Moved:
+        folder, name, is_parent = nearest(root, root_path, path)
+        try:
+            if not is_parent:
+                return Moved(path, None, "its folder is gone")
+            return put_back(folder, name, path, before)(quarantine)
+        finally:
+            os.close(folder)
+
+    return undo
+
+
+def bring_back(held: int, root: int, root_path: str, path: str) -> Undo:
+    """Move the folder behind the descriptor `held` to `path` again, wherever it is now."""
+
+    def undo(quarantine: Quarantine) -> Moved:
+        moved = Moved(path, None)
+        with find(root, root_path, path) as entry:
+            if entry is not None and not _is_same(entry, held):
+                moved = quarantine.take(entry)
+        now = path_of(held)
+        if not is_below(now, root_path) or now == path:
+            return moved
+        with find(root, root_path, now) as entry:
+            if entry is None or entry.path != now or not _is_same(entry, held):
+                return moved
+            folder, name, is_parent = nearest(root, root_path, path)
+            try:
+                if is_parent:
+                    rename(entry.parent, entry.name, folder, name)
+            except OSError as error:
+                return Moved(path, moved.moved_to, os.strerror(error.errno or 0))
+            finally:
+                os.close(folder)
+        return moved
+
+    return undo
+
+
+def _is_same(entry: Entry, held: int) -> bool:
+    found = os.fstat(held)
+    return (entry.status.st_dev, entry.status.st_ino) == (found.st_dev, found.st_ino)

@@ -1,0 +1,146 @@
+"""One watch for all persistent sandboxes that have the same protected paths.
+
+A user has 128 inotify instances, and a watch without one looks at every path twenty times a second:
+hundreds of sandboxes of one workspace would keep the daemon busy with that alone. All of them see
+what one of them makes, so one watch serves all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import anyio
+
+from sandboxd.policy import plan
+from sandboxd.policy.protected.nested_git import Repositories
+from sandboxd.workspace_guard.guard import NO_REPOSITORIES, Guard, Protected
+from sandboxd.workspace_guard.overtaken_watch import OvertakenWatch
+
+CONCLUDE_S = 10.0
+Key = tuple[tuple[plan.Protected, ...], tuple[str, ...]]
+
+
+@dataclass(eq=False, slots=True)
+class _Shared:
+    guard: Guard
+    overtaken: OvertakenWatch
+    users: int = 0
+    commands: int = 0
+    told: list[Callable[[], None]] = field(default_factory=list)
+
+    def begin(self) -> None:
+        self.commands += 1
+        self.guard.idle = False
+        self.overtaken.begin()
+
+    def end(self) -> None:
+        self.commands -= 1
+        self.guard.idle = self.commands == 0
+        self.overtaken.end()
+
+    def tell(self) -> None:
+        for violated in list(self.told):
+            violated()
+
+
+class SharedGuards:
+    def __init__(self) -> None:
+        self._by_key: dict[Key, _Shared] = {}
+
+    def join(
+        self, spec: plan.SandboxSpec, violated: Callable[[], None],
+        nested: Repositories = NO_REPOSITORIES,
+    ) -> Member:  # fmt: skip
+        """`violated` is called when a protected path was created."""
+        key = spec.protected, nested.folders
+        shared = self._by_key.get(key)
+        if shared is None:
+            overtaken = OvertakenWatch(nested, spec.protected)
+            shared = self._by_key[key] = _Shared(Guard(spec), overtaken)
+            shared.guard.idle = True
+            shared.guard.start(shared.tell)
+        shared.users += 1
+        shared.told.append(violated)
+        return Member(self._by_key, key, shared, violated)
+
+
+class Member:
+    """One sandbox's part: `mute` before its processes are ended, `conclude` when they are dead."""
+
+    def __init__(
+        self, by_key: dict[Key, _Shared], key: Key, shared: _Shared, violated: Callable[[], None]
+    ) -> None:
+        self._by_key = by_key
+        self._key = key
+        self._shared: _Shared | None = shared
+        self._violated = violated
+        self._muted = False
+        self._running = 0
+        self._concluded = anyio.Event()
+        self._found: Protected = ()
+
+    def begin(self) -> None:
+        """A command starts: until its end git's operations may be under way."""
+        if self._shared is not None:
+            self._running += 1
+            self._shared.begin()
+
+    def end(self) -> None:
+        if self._shared is not None:
+            self._running -= 1
+            self._shared.end()
+
+    @contextmanager
+    def background(self) -> Iterator[None]:
+        """Processes that a command left behind live."""
+        shared = self._shared
+        if shared is not None:
+            shared.overtaken.begin()
+        try:
+            yield
+        finally:
+            if shared is not None:
+                shared.overtaken.end()
+
+    async def settle(self) -> Protected:
+        """What appeared or was changed since the last time; after each command.
+
+        In a sandbox that is being ended its end finds that, and this waits for it.
+        """
+        found: Protected = ()
+        if self._shared is not None and not self._muted:
+            shared = self._shared
+            found = await shared.guard.settle()
+            found = tuple({**dict(found), **await shared.overtaken.settle()}.items())
+            if not self._muted:
+                return found
+        with anyio.move_on_after(CONCLUDE_S):
+            await self._concluded.wait()
+        return tuple(sorted({**dict(found), **dict(self._found)}.items()))
+
+    def mute(self) -> None:
+        self._muted = True
+        if self._shared is not None and self._violated in self._shared.told:
+            self._shared.told.remove(self._violated)
+
+    async def conclude(self) -> Protected:
+        """(path, where it is now) of what appeared. The last one to leave ends the watch."""
+        self.mute()
+        shared, self._shared = self._shared, None
+        if shared is None:
+            return ()
+        for _ in range(self._running):  # they are dead; `end` has nothing to do any more
+            shared.end()
+        found = await shared.guard.conclude()
+        shared.users -= 1
+        if shared.users == 0:
+            del self._by_key[self._key]
+            shared.guard.stop()
+            found = tuple({**dict(found), **await shared.overtaken.close()}.items())
+            if shared.guard.needed:
+                await anyio.to_thread.run_sync(shared.guard.close)
+        self._found = found
+        self._concluded.set()
+        return found

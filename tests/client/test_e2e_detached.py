@@ -1,0 +1,203 @@
+"""`run --detach`, `ps`, `logs`, `attach`, `kill` by the beginning of an ID, `restart`."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from sandboxd.policy.mounts.cache_notes import cache_name
+from sandboxd_client import Client
+
+
+@pytest.fixture
+def own(ctl, start_daemon):
+    """sandboxctl with a daemon that no other test uses."""
+    ctl.socket_path = start_daemon().socket
+    return ctl
+
+
+def test_a_detached_command_is_found_read_and_waited_for(own):
+    script = "echo one; echo two >&2; exit 4"
+    done = own("run", "--detach", "--name", "build", "-c", script)
+    assert (done.stdout, done.returncode) == (b"build\n", 0)
+    attached = own("attach", "build")
+    assert (attached.stdout, attached.returncode) == (b"one\n", 4), attached.stderr
+    assert b"two\n" in attached.stderr
+    logs = own("logs", "build")
+    assert (logs.stdout, logs.returncode) == (b"one\n", 0)
+
+
+def test_ps_shows_what_every_client_runs_and_kill_takes_a_beginning(own):
+    with Client(own.socket_path) as other, other.stream(["sleep", "600"], timeout="none"):
+        made = own("run", "--detach", "sleep", "601").stdout.decode().strip()
+        shown = own("ps").stdout.decode()
+        assert "sleep 600" in shown
+        assert f"{made} detached" in shown
+        assert own("kill", made[:12]).returncode == 0
+        left = json.loads(own("ps", "--json").stdout)["executions"]
+        assert [item["argv"] for item in left] == [["sleep", "600"]]
+
+
+def test_an_ambiguous_beginning_is_refused(own):
+    for name in ("web-1", "web-2"):
+        own("run", "--detach", "--name", name, "sleep", "600")
+    done = own("kill", "web")
+    assert done.returncode == 2
+    assert b"web-1, web-2" in done.stderr
+    for name in ("web-1", "web-2"):
+        assert own("kill", name).returncode == 0
+
+
+def test_the_name_of_one_that_has_ended_is_not_the_beginning_of_another(own):
+    for name in ("job", "job-2"):
+        own("run", "--detach", "--name", name, "sleep", "600")
+    assert own("kill", "job").returncode == 0
+    again = own("kill", "job")
+    assert (again.returncode, b"has ended already" in again.stderr) == (125, True)
+    assert b"job-2" in own("ps").stdout
+    assert own("kill", "job-").returncode == 0
+
+
+def test_the_same_name_twice_is_refused(own):
+    own("run", "--detach", "--name", "one", "sleep", "600")
+    again = own("run", "--detach", "--name", "one", "true")
+    assert again.returncode == 125
+    assert b"is running" in again.stderr
+
+
+def test_leaving_does_not_end_it(own):
+    own("run", "--detach", "--name", "stays", "-c", "echo up; sleep 600")
+    with own.start("attach", "stays") as attached:
+        assert attached.stdout.readline() == b"up\n"
+        attached.send_signal(2)
+        _, said = attached.communicate(timeout=60)
+    assert b"it goes on" in said
+    assert "stays" in own("ps").stdout.decode()
+
+
+def test_restart_asks_before_it_ends_anything(ctl, folder):
+    ctl.socket_path, ctl.extra = str(folder / "run" / "d.sock"), []
+    try:
+        started = b"no daemon listened on %s; started one there" % ctl.socket_path.encode()
+        assert started in ctl("status").stderr, "a mistyped --socket is noticed"
+        assert ctl("status").stderr == b""
+        ctl("run", "--detach", "--name", "busy", "sleep", "600")
+        before = json.loads(ctl("status", "--json").stdout)["pid"]
+        refused = ctl("restart")
+        assert refused.returncode == 2
+        assert b"1 command and 0 sandboxes" in refused.stderr
+        assert ctl("restart", "--force").returncode == 0
+        assert json.loads(ctl("status", "--json").stdout)["pid"] != before
+    finally:
+        ctl("shutdown")
+
+
+def test_without_a_flag_the_longest_timeout_of_the_config_is_asked_for(ctl, start_daemon):
+    ctl.socket_path = start_daemon(config="[ceiling]\nmax_timeout_secs = 600\n").socket
+    done = ctl("run", "-c", "cat", input=b"typed")
+    assert (done.stdout, done.returncode) == (b"typed", 0), done.stderr
+    assert ctl("run", "--detach", "--name", "d", "true").stdout == b"d\n"
+    assert b"600" in ctl("check", "--json").stdout
+    refused = ctl("run", "--timeout", "1h", "true")
+    assert (refused.returncode, b"max_timeout_secs" in refused.stderr) == (125, True)
+
+
+def test_a_line_of_shell_and_short_flags(inside):
+    done = inside("run", "-q", "-e", "WORD=x", "-c", "echo $WORD $1 | tr a-z A-Z", "sh", "arg")
+    assert done.stdout == b"X ARG\n"
+
+
+def test_variables_of_the_caller_are_passed_on_demand(inside):
+    env = {"PLAIN": "p", "MY_TOKEN": "secret", "AWS_X": "a"}
+    everything = inside("run", "--env-all", "--", "env", **env).stdout.decode()
+    assert "PLAIN=p\n" in everything
+    assert "secret" not in everything
+    some = inside("run", "--env-pass", "AWS_*,MY_TOKEN", "--", "env", **env).stdout.decode()
+    assert "AWS_X=a\n" in some
+    assert "MY_TOKEN=secret\n" in some
+    assert "PLAIN" not in some
+
+
+def test_ctrl_z_stops_and_fg_continues(inside, screen):
+    shown = screen(["bash", "--norc", "-i"])
+    line = " ".join(inside.argv("run", "--", "sh", "-c", "'echo ready; cat'"))
+    shown.type(f"{line}\n".encode())
+    shown.until(b"ready\r\n")
+    shown.until_raw()
+    shown.type(b"\x1a")
+    shown.until(b"Stopped")
+    shown.type(b"fg\n")
+    shown.until_raw()
+    shown.type(b"again\n")
+    shown.until(b"again\r\nagain")
+
+
+def test_a_config_that_changed_is_said(ctl, start_daemon):
+    daemon = start_daemon(config="max_executions = 100\n")
+    ctl.socket_path = daemon.socket
+    assert ctl("run", "--", "true").stderr == b""
+    (daemon.home / ".config" / "sandboxd" / "config.toml").write_text("max_executions = 50\n")
+    deadline = time.monotonic() + 20
+    while b"changed after the daemon had read it" not in ctl("run", "--", "true").stderr:
+        assert time.monotonic() < deadline
+    assert b"sandboxctl restart" in ctl("status").stdout
+    assert ctl("run", "--quiet", "--", "true").stderr == b""
+
+
+def test_check_makes_no_folder(ctl, start_daemon, folder):
+    daemon = start_daemon(env={"XDG_CACHE_HOME": str(folder / "cache")})
+    ctl.socket_path = daemon.socket
+    root = Path("/var/cache/sandboxd") if os.getuid() == 0 else folder / "cache" / "sandboxd"
+    cache = root / cache_name(str(ctl.workspace))
+    assert ctl("check").returncode == 0
+    assert not cache.exists()
+    assert b"XDG_CACHE_HOME" in ctl("run", "--", "env").stdout
+    assert cache.is_dir()
+
+
+def test_a_daemon_on_a_named_socket_is_not_started_in_silence(ctl, folder):
+    ctl.socket_path, ctl.extra = str(folder / "mistyped" / "d.sock"), []
+    try:
+        done = ctl("run", "--", "true")
+        assert done.stderr.startswith(b"sandboxctl: no daemon listened on ")
+        assert ctl("run", "--", "true").stderr == b""
+    finally:
+        ctl("shutdown")
+
+
+def test_a_wrong_config_is_one_sentence(ctl, folder):
+    ctl.socket_path, ctl.extra = str(folder / "run" / "d.sock"), []
+    (folder / "config.toml").write_text("[ceiling]\nmax_procesess = 3\n")
+    done = ctl("run", "--", "true", SANDBOXD_CONFIG=str(folder / "config.toml"))
+    assert done.returncode == 125
+    first, hint = done.stderr.decode().splitlines()
+    assert first.startswith("sandboxctl: error: the daemon does not start: ")
+    assert "did you mean max_processes?" in first
+    assert "sandboxctl config check" in hint
+
+
+def test_logs_say_how_it_ended(own):
+    own("run", "--detach", "--name", "fails", "-c", "echo out; exit 3")
+    followed = own("logs", "--follow", "fails")
+    assert (followed.stdout, followed.returncode) == (b"out\n", 3)
+    assert b"it ended with exit code 3" in followed.stderr
+    again = own("logs", "fails")
+    assert (again.stdout, again.returncode) == (b"out\n", 0)
+    assert b"it ended with exit code 3" in again.stderr
+    own("run", "--detach", "--name", "slow", "sleep", "600")
+    assert b"still running" in own("logs", "slow").stderr
+    own("kill", "slow")
+    assert b"it was cancelled" in own("logs", "slow").stderr
+
+
+@pytest.mark.parametrize("command", [["logs"], ["logs", "--follow"], ["attach"]])
+def test_a_detached_command_that_could_not_start_says_why(own, command):
+    made = own("run", "--detach", "--name", "never", "no-such-program")
+    assert (made.stdout, made.returncode) == (b"", 127)
+    done = own(command[0], *command[1:], "never")
+    assert done.returncode == 127
+    assert b"no-such-program" in done.stderr

@@ -1,0 +1,98 @@
+"""`--net group:…`: hosts from the tools' own configuration, and never from the workspace's."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from sandboxd_client.cli.host_groups import expanded
+from sandboxd_client.cli.parse import UsageError, parse
+from sandboxd_client.cli.request import network
+from sandboxd_client.cli.table import RUN
+
+TOOLS = {
+    "python3": """case "$*" in
+        "-m pip config list") echo "global.index-url='https://index.example:8443/simple'"
+            echo "global.extra-index-url='https://more.example/a https://third.example/'" ;;
+        *) exit 1 ;; esac""",
+    "npm": """mkdir -p "${npm_config_cache:-$HOME/.npm}/_logs"  # as npm itself does
+        echo '{"registry": "https://npm.example/", "@x:registry": "https://x.example"}'""",
+    "go": """printf 'https://proxy.example,direct\\nsum.example+abc https://mirror.example\\n'""",
+}
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> dict[str, str]:
+    """PATH and HOME of a machine with these tools."""
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    for name, script in TOOLS.items():
+        (tools / name).write_text(f'#!/bin/sh\n[ "$PWD" = / ] || exit 1\n{script}\n')
+        (tools / name).chmod(0o755)
+    home = tmp_path / "home"
+    (home / ".cargo" / "registry" / "index" / "crates.example-1a2b").mkdir(parents=True)
+    (home / ".cargo" / "registry" / "index" / "crates.example-1a2b" / "config.json").write_text(
+        '{"dl": "https://files.example/crates", "api": "https://api.example"}'
+    )
+    (home / ".cargo" / "config.toml").write_text(
+        '[source.mirror]\nregistry = "sparse+https://mirror.example/index/"\n'
+    )
+    return {"PATH": f"{tools}:/usr/bin:/bin", "HOME": str(home)}
+
+
+@pytest.mark.parametrize(
+    ("group", "hosts"),
+    [
+        ("python", ["index.example:8443", "more.example", "third.example"]),
+        ("node", ["npm.example", "x.example"]),
+        ("go", ["proxy.example", "sum.example", "mirror.example"]),
+        ("rust", ["mirror.example", "crates.example", "files.example", "api.example"]),
+    ],
+)
+def test_a_group_is_what_the_tools_are_configured_for(machine, group, hosts):
+    assert expanded(f"group:{group}", machine) == hosts
+    assert os.listdir(machine["HOME"]) == [".cargo"], "asking leaves nothing behind"
+
+
+def test_a_tool_in_the_workspace_is_not_asked(machine, tmp_path, monkeypatch):
+    (tmp_path / "npm").write_text('#!/bin/sh\necho \'{"registry": "https://evil.example/"}\'\n')
+    (tmp_path / "npm").chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    relative = {**machine, "PATH": f".:{machine['PATH']}"}
+    assert "evil.example" not in expanded("group:node", relative)
+
+
+def test_a_group_of_the_config_is_left_to_the_daemon(machine):
+    config = Path(machine["HOME"], ".config", "sandboxd")
+    config.mkdir(parents=True)
+    (config / "config.toml").write_text('[egress.groups]\npython = ["a.example"]\n')
+    assert expanded("group:python", machine) == ["group:python"]
+    assert expanded("group:mine", machine) == ["group:mine"]
+
+
+def test_a_tool_that_is_not_there_is_said(tmp_path):
+    with pytest.raises(UsageError, match="not known on this machine"):
+        expanded("group:go", {"PATH": str(tmp_path), "HOME": str(tmp_path)})
+
+
+def test_none_and_all_are_understood():
+    assert network(["none"]) == {"kind": "deny"}
+    assert network(["all"]) == {"kind": "inherit"}
+    pasted = network(["https://user@a.example:8443/path?x=1", "http://b.example"])
+    assert pasted == {"kind": "allow_hosts", "hosts": ["a.example:8443", "b.example"]}
+    assert parse(RUN, ["--net", "none", "true"]).one("--net") == "none"
+
+
+def test_without_a_network_package_managers_do_not_retry(inside):
+    shown = inside("run", "--", "env").stdout.decode()
+    for line in ("npm_config_fetch_retries=0", "CARGO_NET_RETRY=0", "PIP_RETRIES=0"):
+        assert f"{line}\n" in shown
+    assert "MAVEN_OPTS=-Dmaven.repo.local=" in shown
+    own = inside("run", "--env", "PIP_RETRIES=7", "--", "env").stdout.decode()
+    assert "PIP_RETRIES=7\n" in own
+    named = inside("run", "--net", "a.example", "--", "env").stdout.decode()
+    assert "npm_config_fetch_retry_maxtimeout=1000\n" in named
+    assert "PIP_RETRIES=2\n" in named
+    assert "RETR" not in inside("run", "--net", "all", "--", "env").stdout.decode().upper()

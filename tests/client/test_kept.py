@@ -1,0 +1,195 @@
+"""`sandboxctl kept`: protected files that a command brought in, looked at, put back, deleted."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+import pytest
+from ctl import Ctl
+
+from sandboxd_client.cli.git_hints import taken_for_deleted
+
+
+@pytest.fixture
+def project(inside: Ctl) -> Ctl:
+    """A repository with a branch that brings a protected folder and file."""
+    folder = inside.workspace
+
+    def git(*words: str) -> None:
+        subprocess.run(["git", "-c", "user.name=t", "-c", "user.email=t@example.org", *words],
+                       cwd=folder, check=True, capture_output=True)  # fmt: skip
+
+    subprocess.run(["rm", "-rf", str(folder / ".git")], check=True)
+    git("init", "-q", "-b", "main")
+    (folder / "a").write_text("a\n")
+    git("add", "a")
+    git("commit", "-qm", "one")
+    git("checkout", "-q", "-b", "other")
+    (folder / ".vscode").mkdir()
+    (folder / ".vscode" / "tasks.json").write_text('{"x": 1}\n')
+    (folder / ".envrc").write_text("export A=1\n")
+    (folder / "b").write_text("b\n")
+    git("add", "-A")
+    git("commit", "-qm", "two")
+    git("checkout", "-q", "main")
+    return inside
+
+
+def test_a_checkout_that_brings_protected_files_goes_on_and_leaves_no_lock(project):
+    done = project("run", "--", "git", "checkout", "-q", "other")
+    assert done.returncode == 0, done.stderr
+    assert (project.workspace / "b").exists()
+    assert not (project.workspace / ".envrc").exists()
+    assert not list((project.workspace / ".git").glob("*.lock"))
+    assert b"sandboxctl kept list" in done.stderr
+    listed = project("kept list").stdout.decode()
+    assert ".vscode" in listed
+    assert ".envrc" in listed
+    status = subprocess.run(["git", "status", "--porcelain", "-uall"], cwd=project.workspace,
+                            capture_output=True, check=True)  # fmt: skip
+    assert b".sandboxd" not in status.stdout
+
+
+def test_one_is_looked_at_put_back_and_the_others_deleted(project):
+    project("run", "--", "git", "checkout", "-q", "other")
+    assert b"+export A=1" in project("kept diff", ".envrc").stdout
+    assert project("kept accept", ".envrc").returncode == 0
+    assert (project.workspace / ".envrc").read_text() == "export A=1\n"
+    assert project("kept drop").returncode == 0
+    assert project("kept list").stdout == b""
+    assert not (project.workspace / ".sandboxd-kept").exists()
+
+
+def test_nothing_is_put_outside_of_the_workspace_or_over_something(project):
+    (project.workspace / ".sandboxd-kept" / "abcd").mkdir(parents=True)
+    run = project.workspace / ".sandboxd-kept" / "abcd"
+    (run / "1-%2E%2E%2Foutside").write_text("x")
+    (run / "2-a").write_text("\x1b[31mred\n")
+    out = project("kept accept", "abcd-1")
+    assert out.returncode == 2
+    assert b"not in the workspace" in out.stderr
+    over = project("kept accept", "a")
+    assert b"exists" in over.stderr
+    assert b"\x1b" not in project("kept diff", "a").stdout
+    assert b"is called" in project("kept diff", "nothing").stderr
+
+
+@pytest.mark.parametrize("whose", ["the command's", "the user's, from before", "the user's, open"])
+def test_only_the_lock_of_a_killed_git_is_removed(project, whose):
+    lock = project.workspace / ".git" / "index.lock"
+    script = "sleep 600"
+    if whose == "the command's":
+        script = "touch .git/index.lock; sleep 600"
+    elif whose == "the user's, from before":
+        lock.write_text("")
+    else:
+        script = "touch .git/index.lock; echo made; sleep 600"
+    with project.start("run", "--timeout", "2s", "--", "sh", "-c", script) as running:
+        if whose == "the user's, open":
+            assert running.stdout.readline() == b"made\n"
+            with lock.open():
+                assert running.wait(60) == 124
+                assert lock.exists()
+            return
+        assert running.wait(60) == 124
+    assert lock.exists() == (whose != "the command's")
+
+
+def test_what_appeared_again_and_again_is_listed_once(project):
+    for _ in range(2):
+        done = project("run", "--", "git", "checkout", "-q", "other")
+        assert b"warning: where git tracks what was moved aside" in done.stderr
+        assert project("run", "--", "git", "checkout", "-q", "main").returncode == 0
+    shown = project("kept list").stdout.decode()
+    assert [line.split()[2:] for line in shown.splitlines() if ".envrc" in line] == [
+        [".envrc", "(and", "1", "older)"]
+    ]
+    assert project("kept accept", ".envrc").returncode == 0
+    assert b".envrc" not in project("kept list").stdout
+    assert project("kept drop", ".vscode").returncode == 0
+    assert project("kept list").stdout == b""
+
+
+def hint_after(ctl: Ctl, *words: str) -> str:
+    done = ctl("run", "--", "git", *words)
+    found = [line for line in done.stderr.decode().splitlines() if "sandboxctl: hint: " in line]
+    return found[0] if found else ""
+
+
+def test_a_git_command_that_did_half_of_its_work_says_what_is_left_to_do(project):
+    assert "was not made" in hint_after(project, "worktree", "add", "../elsewhere")
+    assert hint_after(project, "branch", "gone") == ""
+    assert "the branch is deleted" in hint_after(project, "branch", "-d", "gone")
+    assert "was not set" in hint_after(project, "branch", "--set-upstream-to", "main", "other")
+    assert "remotes stay" in hint_after(project, "remote", "add", "up", "https://example.org/x")
+    assert "git -c KEY=VALUE" in hint_after(project, "config", "user.name", "x")
+    assert "once" in hint_after(project, "submodule", "add", "./a", "sub")
+    subprocess.run(
+        ["git", "-C", str(project.workspace), "worktree", "add", "-q", "../beside"], check=True
+    )
+    assert "other worktrees" in hint_after(project, "gc")
+    assert hint_after(project, "status") == ""
+
+
+def test_a_remote_that_the_sandbox_does_not_show_is_named(project, folder):
+    remote = folder / "up.git"
+    git = ["git", "-C", str(project.workspace)]
+    subprocess.run(["git", "init", "-q", "--bare", str(remote)], check=True)
+    subprocess.run([*git, "remote", "add", "origin", str(remote)], check=True)
+    assert f"add --write {remote}" in hint_after(project, "push", "origin", "main")
+    assert (
+        project(
+            "run", "--write", str(remote), "--", "git", "push", "-q", "origin", "main"
+        ).returncode
+        == 0
+    )
+
+
+def test_switching_beside_a_protected_file_says_what_is_in_the_way(project):
+    git = ["git", "-C", str(project.workspace)]
+    subprocess.run([*git, "checkout", "-q", "other"], check=True)
+    assert "Remove it outside" in hint_after(project, "checkout", "main")
+    assert "git cannot replace what is read-only" in hint_after(project, "checkout", "other")
+
+
+def test_recording_the_deletion_of_what_was_moved_aside_is_said(project):
+    project("run", "--", "git", "checkout", "-q", "other")
+    assert "git takes for deleted" in hint_after(project, "add", "-A")
+    project("run", "--", "git", "reset", "-q", "--hard", "main")
+    project("run", "--", "git", "checkout", "-q", "main")
+    assert hint_after(project, "add", "a") == "", "nothing is missing on this branch"
+
+
+@pytest.mark.parametrize("version", ["2", "4"])
+def test_what_git_takes_for_deleted_is_read_from_its_index(project, version):
+    folder = project.workspace
+    steps = ("checkout -q other", "rm -q --cached a b", f"update-index --index-version {version}")
+    for words in steps:
+        subprocess.run(["git", "-C", str(folder), *words.split()], check=True)
+    kept = folder / ".sandboxd-kept" / "abcd"
+    kept.mkdir(parents=True)
+    for number, name in enumerate((".envrc", ".vscode", ".vsco", "tasks.json", "a")):
+        (kept / f"{number}-{name}").touch()
+    for path in (".envrc", "a", ".vscode/tasks.json"):
+        (folder / path).unlink()
+    (folder / ".vscode").rmdir()
+    known = {".envrc", ".vscode"}  # of version 4 nothing is known: each is named
+    every = known | {".vsco", "tasks.json", "a"}
+    assert set(taken_for_deleted(["commit"], str(folder))) == (known if version == "2" else every)
+    index = folder / ".git" / "index"
+    index.unlink()
+    os.mkfifo(index)  # as a command could: opening it waits for nothing
+    assert ".envrc" in taken_for_deleted(["commit"], str(folder))
+
+
+def test_a_rebase_whose_state_was_moved_aside_says_how_to_go_on(project):
+    editor = "GIT_SEQUENCE_EDITOR=sed -i -e 1aexec\\ false"
+    roles = ("AUTHOR", "COMMITTER")
+    names = [f"GIT_{role}_{what}" for role in roles for what in ("NAME=t", "EMAIL=t@example.org")]
+    who = [word for name in names for word in ("-e", name)]
+    done = project("run", "-e", editor, *who, "--", "git", "rebase", "-i", "--root")
+    text = done.stderr.decode()
+    assert "the state of the rebase was moved aside" in text
+    assert "kept accept .git/rebase-merge" in text
+    assert "kept accept .git/rebase-merge" in hint_after(project, "rebase", "--abort")

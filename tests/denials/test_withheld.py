@@ -1,0 +1,350 @@
+"""Remedies that are never given, whatever the evidence: by words, by the kernel, by explain."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import os
+from pathlib import Path
+
+import pytest
+from denials.settings import WS, denials, host, setting
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sandboxd.config import Ceiling
+from sandboxd.denials import (
+    ExplainRequest,
+    HostView,
+    RunEvidence,
+    Setting,
+    StreamScanner,
+)
+from sandboxd.denials.contents import MOST_AT_ONCE, MOST_ENTRIES, HostLooks
+from sandboxd.denials.context import HostFile
+from sandboxd.denials.host import host_view
+from sandboxd.denials.withheld import permitted, withheld
+from sandboxd.policy.data import protected_names, secrets
+from sandboxd.policy.plan import Access, Limits, NetworkRule, RunAs
+from sandboxd.traffic import GateRefusal
+from sandboxd.types import RefusedAccess
+
+HOME = "/h/u"
+NEVER = [
+    f"{HOME}/.ssh/id",  # a mask of the plan
+    f"{HOME}/.ssh",
+    f"{WS}/.env",
+    f"{WS}/.git/hooks/pre-commit",  # protected
+    f"{WS}/.git",
+    WS,  # holds what is protected
+    f"{HOME}/.aws/credentials",  # a secret that the plan does not show
+    "/etc/shadow",
+    "/run/docker.sock",
+    f"{HOME}/.bashrc",
+    f"{HOME}/.config/systemd/user/x.service",
+    "/w/other/.envrc",
+    "/w/other/.vscode/tasks.json",
+    "/w/other/.git/hooks/post-commit",
+    "/strangers/notes",
+    "/home/other/.netrc",
+    "/w/hidden/inner",  # of the config
+    "/w/\u202ename",
+    "/w/\x1bname",
+    "/w/\ufffdname",
+]
+
+
+def where(**more: object) -> Setting:
+    return setting(view=host(mine=("/",)), withheld=("/w/hidden",), **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("path", NEVER)
+@pytest.mark.parametrize("field", ["fs_read_allow", "fs_write_allow"])
+def test_no_remedy_names_it(path: str, field: str) -> None:
+    assert permitted(where(), {field: [path]}) is None
+    assert permitted(where(), {field: ["/w/out", path]}) is None
+
+
+def test_an_ordinary_path_can_be_named() -> None:
+    """The control: what is nothing special is proposed."""
+    for path in ("/w/out", "/w/out/old.txt", f"{HOME}/notes.txt", "/tmp/of-host", "/var/tmp/x"):
+        for field in ("fs_read_allow", "fs_write_allow"):
+            assert permitted(where(), {field: [path]}) == {field: [path]}
+
+
+@pytest.mark.parametrize(
+    "path", ["/etc/cron.d/x", "/etc/profile.d/x.sh", "/usr/local/bin/ls", "/var/lib/apt/lists"]
+)
+def test_what_the_whole_machine_runs_is_not_made_writable(path: str) -> None:
+    assert permitted(where(), {"fs_write_allow": [path]}) is None
+    assert permitted(where(), {"fs_read_allow": [path]}) is not None
+
+
+def test_what_the_policy_refuses_is_not_proposed() -> None:
+    there = dataclasses.replace(where(), own_code=("/w/venv",))
+    for path in ("/srv", "/mnt", "/w/venv/lib/x", "/boot/x"):
+        assert permitted(there, {"fs_write_allow": [path]}) is None
+    for path in ("/srv/data", "/w/venvs"):
+        assert permitted(there, {"fs_write_allow": [path]}) is not None
+
+
+def test_programs_in_a_home_folder_can_be_read_and_not_written() -> None:
+    tool = f"{HOME}/.cargo/bin/tool"
+    assert permitted(where(), {"fs_read_allow": [tool]}) is not None
+    assert permitted(where(), {"fs_write_allow": [tool]}) is None
+
+
+def test_a_link_to_a_secret_is_one() -> None:
+    leads = dataclasses.replace(
+        host(), canonical=lambda path: path.replace("/w/out/data", f"{HOME}/.ssh", 1)
+    )
+    assert withheld(setting(view=leads), "/w/out/data", "read") is not None
+    assert withheld(setting(view=leads), "/w/out/data/id", "read") is not None
+    assert withheld(setting(), "/w/out/data", "read") is None
+
+
+FILE, FOLDER = HostFile("x"), HostFile("x", "folder")
+DEEP = {
+    "/w/far/a/b/c/repo/.git/config": FILE,
+    "/w/bare/one/HEAD": FILE,  # a git dir by another name
+    "/w/bare/one/objects/x": FILE,
+    "/w/linked/name/HEAD": FILE,  # of a worktree
+    "/w/linked/name/commondir": FILE,
+    "/w/copies/old/.ssh/id_x": FILE,
+    "/w/copies2/.NetRC": FILE,
+    "/w/tools/x/mise/config.toml": FILE,
+    "/w/tools2/x/.hg/store": FILE,
+    "/w/tools3/deep/.vscode/x": FILE,
+    "/w/tools4/x/bin/hermit": FILE,
+    "/w/plain/a/b/c.txt": FILE,
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "accesses"),
+    [
+        ("/w/far", "w"), ("/w/far/a/b", "w"), ("/w/far/a/b/c/repo", "w"),
+        ("/w/bare", "w"), ("/w/bare/one", "w"), ("/w/bare/one/objects", "w"),
+        ("/w/linked", "w"), ("/w/linked/name", "w"),
+        ("/w/copies", "rw"), ("/w/copies/old/.ssh/id_x", "rw"), ("/w/copies2", "rw"),
+        ("/w/copies2/.NetRC", "rw"), ("/w/tools", "w"), ("/w/tools/x/mise", "rw"),
+        ("/w/tools/x/mise/config.toml", "rw"), ("/w/tools2", "w"), ("/w/tools2/x/.hg", "rw"),
+        ("/w/tools2/x/.hg/store", "rw"), ("/w/tools3", "w"),
+        ("/w/tools4", "w"), ("/w/tools4/x/bin/hermit", "rw"),
+    ],
+)  # fmt: skip
+def test_copies_repositories_and_settings_are_found_at_any_depth(path: str, accesses: str) -> None:
+    there = setting(view=host(mine=("/",), more=DEEP))
+    assert (withheld(there, path, "write") is not None) == ("w" in accesses)
+    assert (withheld(there, path, "read") is not None) == ("r" in accesses)
+    assert withheld(there, "/w/plain", "write", claimed=True) is None
+
+
+PRINTED = {
+    "/w/a/.cache/x": FILE,
+    "/w/b/k.txt": HostFile("", private=True),
+    "/w/c/run.txt": HostFile("", program=True),
+    "/w/i/Makefile": FILE,
+    "/w/j/site.py": FILE,
+    "/w/k/bin/x.txt": FILE,
+    "/w/d/agent": HostFile("agent", "other"),
+    "/w/h/.x/agent": HostFile("agent", "other"),
+    "/w/e/page.txt": HostFile("", own=False),
+    "/w/f/server.pem": FILE,
+    "/w/g/.git/HEAD": FILE,
+    "/w/g/src/x.c": FILE,
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "accesses"),
+    [
+        ("/w/a", "rw"), ("/w/a/.cache/x", "rw"), ("/w/b", "rw"), ("/w/b/k.txt", "rw"),
+        ("/w/c", "w"), ("/w/c/run.txt", "w"), ("/w/d", "rw"), ("/w/d/agent", "rw"), ("/w/e", "w"),
+        ("/w/e/page.txt", "w"), ("/w/f", "rw"), ("/w/f/server.pem", "rw"), ("/w/g/src", "w"),
+        ("/w/g/src/x.c", "w"), ("/w/i", "w"), ("/w/i/Makefile", "w"), ("/w/j", "w"),
+        ("/w/j/site.py", "w"), ("/w/k", "w"), ("/w/k/bin", "w"),
+    ],
+)  # fmt: skip
+def test_only_ordinary_files_are_proposed_by_the_command_s_word(path: str, accesses: str) -> None:
+    there = setting(view=host(mine=("/",), more=PRINTED))
+    access: Access
+    for access in ("read", "write"):
+        assert (withheld(there, path, access, claimed=True) is not None) == (access[0] in accesses)
+        assert withheld(there, path, access) is None  # where the kernel told it
+    assert withheld(there, "/w/out", "write", claimed=True) is None
+    assert withheld(there, "/w/h/.x/agent", "read") is not None  # whatever the evidence
+
+
+def test_a_path_of_the_caller_s_own_command_line_is_more_than_a_word() -> None:
+    view = host(mine=("/",), more=PRINTED)
+    line = "touch: cannot touch '/w/c/run.txt': Read-only file system\n"
+    (asked,) = denials(setting("touch", "/w/c/run.txt", view=view), line)
+    assert asked.remedy == {"fs_write_allow": ["/w/c/run.txt"]}
+    (printed,) = denials(setting("make", view=view), line)
+    assert printed.remedy is None
+    assert "No change is proposed" in printed.message
+
+
+def test_what_a_link_of_the_home_leads_to_is_a_start_up_file() -> None:
+    link = HostFile(".bashrc", "link")
+    view = host(mine=("/",), more={f"{HOME}/.bashrc": link, f"{HOME}/dots/bashrc": FILE})
+    view = dataclasses.replace(
+        view, canonical=lambda p: p.replace(f"{HOME}/.bashrc", f"{HOME}/dots/bashrc")
+    )
+    for path in (f"{HOME}/dots/bashrc", f"{HOME}/dots"):
+        assert withheld(setting(view=view), path, "write") is not None
+    assert (
+        withheld(setting(view=host(more={f"{HOME}/dots/x": FILE})), f"{HOME}/dots", "write") is None
+    )
+
+
+def test_a_folder_that_holds_too_much_is_not_made_writable() -> None:
+    many = {f"/w/many/{number}": FILE for number in range(MOST_AT_ONCE + 1)}
+    there = setting(view=host(mine=("/",), more=many))
+    assert withheld(there, "/w/many", "write") is not None
+    assert withheld(there, "/w/many", "read") is None
+    assert withheld(there, "/w/many", "read", claimed=True) is not None
+    few = dict(list(many.items())[:-1])
+    assert withheld(setting(view=host(mine=("/",), more=few)), "/w/many", "write") is None
+
+
+def test_the_looks_for_one_answer_are_bounded() -> None:
+    asked: list[int] = []
+
+    def entries(path: str, most: int) -> list[HostFile] | None:
+        asked.append(most)
+        return [HostFile(str(number)) for number in range(min(most, 100))]
+
+    view = dataclasses.replace(
+        host(mine=("/",)), file=lambda path: FOLDER, is_dir=lambda path: True, entries=entries
+    )
+    looks = HostLooks(view)
+    for number in range(MOST_ENTRIES):
+        looks.at(f"/w/folder{number}")
+    assert sum(min(most, 100) for most in asked) <= MOST_ENTRIES
+
+
+SECRET = [f"{HOME}/{path}" for group in secrets.HOME for path in group.paths]
+STARTUP = [f"{HOME}/{name}" for name in protected_names.HOME]
+SYSTEM = [path for group in secrets.SYSTEM for path in group.paths]
+ENDINGS = ["", "/x", "/a/b", "/.hidden"]
+FORBIDDEN = st.one_of(
+    st.builds(str.__add__, st.sampled_from([*SECRET, *SYSTEM]), st.sampled_from(ENDINGS)),
+    st.builds(str.__add__, st.sampled_from(STARTUP), st.sampled_from(ENDINGS)),
+    st.builds(str.__add__, st.just("/strangers/u"), st.sampled_from(ENDINGS)),
+    st.sampled_from(NEVER),
+)
+ERRNOS = st.sampled_from([errno.EROFS, errno.EACCES, errno.ENOENT, errno.EBUSY, 0])
+
+
+def everything_exists() -> HostView:
+    return dataclasses.replace(host(mine=("/",)), exists=lambda path: True)
+
+
+@given(
+    paths=st.lists(FORBIDDEN, min_size=1, max_size=4), code=st.sampled_from([0, 1]), number=ERRNOS
+)
+def test_neither_words_nor_the_kernel_make_such_a_path_a_remedy(
+    paths: list[str], code: int, number: int
+) -> None:
+    there = dataclasses.replace(where(landlock=True), host=everything_exists())
+    scanner = StreamScanner(there)
+    for path in paths:
+        for text in ("cat: {}: No such file or directory", "touch: cannot touch '{}': Read-only "
+                     "file system", "bash: line 1: {}: Permission denied"):  # fmt: skip
+            scanner.feed("stderr", (text.format(path) + "\n").encode())
+    told = tuple(RefusedAccess(path, "create", number) for path in paths)
+    facts = RunEvidence(exit_code=code, explained=True, refused=told)
+    found = scanner.finish(facts)
+    explained = scanner.explain(facts, found, ExplainRequest({}))
+    programs = {
+        p for p in STARTUP if protected_names.HOME[p[len(HOME) + 1 :]].startswith("on peop")
+    }
+    for remedy in (*(d.remedy or {} for d in found), explained.missing):
+        written = set(remedy.get("fs_write_allow", ()))
+        read = set(remedy.get("fs_read_allow", ()))
+        assert not written & set(paths)
+        assert not [p for p in read & set(paths) if not p.startswith(tuple(programs))]
+        for entry in written | read:
+            assert not [path for path in paths if path.startswith(entry + "/")], remedy
+
+
+@pytest.mark.posix
+def test_what_the_ceiling_refuses_is_not_proposed() -> None:
+    ceiling = Ceiling(
+        roots=["/w"], network=["deny", "allow_hosts"], hosts=["*.example.org"],
+        max_memory_bytes=1500, max_timeout_secs=40,
+    )  # fmt: skip
+    there = where(ceiling=ceiling, limits=Limits(memory_bytes=1000))
+    allowed = [
+        {"fs_write_allow": ["/w/out"]}, {"fs_read_allow": ["/opt/tools/bin/cargo"]},
+        {"network": {"kind": "allow_hosts", "hosts": ["a.example.org"]}},
+        {"max_memory_bytes": 1500}, {"timeout": {"secs": 40}}, {"max_cpu_secs": 9},
+    ]  # fmt: skip
+    refused = [
+        {"fs_write_allow": ["/tmp/of-host"]}, {"fs_write_allow": ["/opt/tools/x"]},
+        {"network": "inherit"}, {"network": {"kind": "allow_hosts", "hosts": ["b.test"]}},
+        {"max_memory_bytes": 2000}, {"timeout": {"secs": 60}},
+    ]  # fmt: skip
+    for remedy in allowed:
+        assert permitted(there, remedy) == remedy
+        assert permitted(where(), remedy) == remedy
+    for remedy in refused:
+        assert permitted(there, remedy) is None
+        assert permitted(where(), remedy) == remedy
+    facts = RunEvidence(exit_code=137, limit_hit="memory")
+    assert [d.remedy for d in denials(there, "", facts)] == [None]
+
+
+def test_what_hands_out_the_machine_s_credentials_is_not_proposed() -> None:
+    services = (
+        "169.254.169.254",
+        "169.254.170.2",
+        "[fd00:ec2::254]:80",
+        "fe80::1",
+        "instance-data",
+    )
+    for host_name in (*services, "metadata.google.internal", "*.google.internal"):
+        remedy = {"network": {"kind": "allow_hosts", "hosts": ["a.example.org", host_name]}}
+        assert permitted(where(), remedy) is None, host_name
+        given = where(network=NetworkRule("allow_hosts", (host_name,)))
+        assert permitted(given, remedy) == remedy  # the caller has named it
+    for host_name in ("10.0.0.5", "internal.example.org", "1.1.1.1"):
+        assert permitted(where(), {"network": {"kind": "allow_hosts", "hosts": [host_name]}})
+
+
+def test_a_name_that_is_no_host_is_not_proposed() -> None:
+    event = GateRefusal("not a host", 443, "not allowed")
+    (found,) = denials(setting(), "", RunEvidence(exit_code=0, gate_events=(event,)))
+    assert found.remedy is None
+
+
+def test_a_file_of_the_host_s_tmp_that_the_config_masks_is_not_proposed() -> None:
+    text = "cat: /tmp/of-host: No such file or directory\n"
+    (shown,) = denials(where(), text)
+    assert shown.remedy == {"fs_read_allow": ["/tmp/of-host"]}
+    (masked,) = denials(dataclasses.replace(where(), withheld=("/tmp/of-host",)), text)
+    assert masked.remedy is None
+
+
+@pytest.mark.posix
+def test_the_host_knows_whose_home_a_path_is_in() -> None:
+    view = host_view(RunAs(4_000_000, 4_000_000))
+    assert view.foreign_home("/root/x")
+    assert view.foreign_home("/home/somebody/x")
+    assert not view.foreign_home("/var/lib/x")
+    own = host_view()
+    assert not own.home or not own.foreign_home(f"{own.home}/x")
+    assert own.foreign_home("/home/nobody-of-this-name/x")
+
+
+@pytest.mark.posix
+def test_mode_bits_are_read_as_for_a_user_without_capabilities(tmp_path: Path) -> None:
+    file = tmp_path / "closed"
+    file.write_text("x")
+    file.chmod(0o000)
+    assert not host_view().mode_permits(str(file), "read")
+    assert host_view().permits(str(file), "read") == (os.geteuid() == 0)
+    file.chmod(0o400)
+    assert host_view().mode_permits(str(file), "read")

@@ -1,0 +1,61 @@
+"""An allowed host that does not exist or does not answer: an error for the program, and a warning.
+
+A refusal by the gate is something else: it is a denial.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from runner import Runner, out
+
+GONE, SILENT = "gone.example.test", "example.test:7999"
+
+
+@pytest.mark.parametrize(
+    ("url", "hosts", "named", "why"),
+    [
+        (f"http://{GONE}/", (GONE,), f"{GONE}:80", "no such host"),
+        (f"https://{GONE}/", (GONE,), f"{GONE}:443", "no such host"),
+        ("http://servfail.test/", ("servfail.test",), "servfail.test:80", "reports error 2"),
+        (f"http://{SILENT}/", (SILENT,), SILENT, "Connection refused"),
+        # Through the proxy, which the variables name where an entry is a wildcard.
+        (f"http://{GONE}/", ("*.example.test",), f"{GONE}:80", "no such host"),
+        (f"https://{GONE}/", ("*.example.test",), f"{GONE}:443", "no such host"),
+        (f"--proxy $all_proxy https://{GONE}/", ("*.example.test",), f"{GONE}:443", "no such host"),
+        (f"http://{GONE}:81/", ("*.example.test:80-90",), f"{GONE}:81", "no such host"),
+    ],
+)
+def test_an_allowed_host_that_is_not_there_is_an_error_and_no_denial(
+    run: Runner, url: str, hosts: tuple[str, ...], named: str, why: str
+) -> None:
+    result = run(f"curl -sS {url}", *hosts)
+    assert result["exit_code"] != 0, out(result)
+    assert out(result) == ""
+    assert result["denials"] == []
+    (warning,) = result["warnings"]
+    assert warning.startswith(f"{named} is an allowed host, but could not be reached: ")
+    assert warning.endswith(why)
+
+
+def test_a_host_that_answers_has_no_warning(run: Runner) -> None:
+    result = run("curl -sS http://example.test/; curl -sS http://other.test/", "example.test")
+    assert out(result) == "example.test /\n"
+    assert result["warnings"] == []
+    assert [one["target"] for one in result["denials"]] == ["other.test"]
+
+
+def test_npm_gives_up_soon_on_a_refused_address(run: Runner, workspace: Path) -> None:
+    """With npm's own settings it takes more than 70 s."""
+    env = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/tmp"}
+    network = {"kind": "allow_hosts", "hosts": ["example.test"]}
+    params = {
+        "argv": ["npm", "ping", "--registry=http://93.184.216.36/"],
+        "preset": "workspace-write", "workspace": str(workspace), "cwd": str(workspace),
+        "manifest": {"env": env, "network": network, "timeout": 40},
+    }  # fmt: skip
+    result = run.connection.call("execute", params)
+    assert result["outcome"] == "exited", result
+    assert result["exit_code"] != 0
+    assert "93.184.216.36" in [one["target"] for one in result["denials"]]

@@ -1,0 +1,193 @@
+"""A linked worktree as the workspace: it needs little of what it shares with the main checkout."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from support.attacks import Box, freely, python
+from support.git_attacks import HOW, attack, git, is_reported, make_repository
+
+pytestmark = [pytest.mark.isolation, pytest.mark.requires("git")]
+
+
+@pytest.fixture
+def main(workspace: Path) -> Path:
+    return make_repository(workspace / "main")
+
+
+@pytest.fixture
+def worktree(main: Path) -> Path:
+    git(main, "worktree", "add", "-q", "-b", "side", "../tree")
+    return main.parent / "tree"
+
+
+BROKEN = {
+    "index": "not an index",
+    "HEAD": "",
+    "hooks/post-checkout": "#!/bin/sh\ntouch ran\n",
+    "config": "[core]\n\tfsmonitor = evil\n",
+    "config.worktree": "[core]\n\tfsmonitor = evil\n",
+    "rebase-merge/git-rebase-todo": "exec evil\n",
+    "info/attributes": "* filter=x\n",
+    "worktrees/tree/config.worktree": "[core]\n\tfsmonitor = evil\n",
+    "worktrees/tree/commondir": "/evil\n",
+    "worktrees/tree/gitdir": "/evil\n",
+    "worktrees/tree/HEAD": "",
+    "worktrees/tree/index": "not an index",
+}
+
+
+@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("name", BROKEN)
+def test_the_common_dir_keeps_what_runs_code(
+    box: Box, main: Path, worktree: Path, name: str, how: str
+) -> None:
+    program = python("""
+        os.makedirs(os.path.dirname(args[0]), exist_ok=True)
+        open(args[0], "w").write(args[1])
+        worked()
+    """)
+    path = main / ".git" / name
+    before = path.read_bytes() if path.exists() else None
+    assert freely(program, path, BROKEN[name]).worked
+    if before is None:
+        path.unlink()
+        if path.parent.name == "rebase-merge":
+            path.parent.rmdir()
+    else:
+        path.write_bytes(before)
+    ran = attack(box, how, worktree, program, path, BROKEN[name])
+    assert (path.read_bytes() if path.exists() else None) == before, ran.story
+    assert ran.exit_code != 42 or is_reported(ran), ran.story
+
+
+def test_work_in_a_worktree_goes_on(box: Box, main: Path, worktree: Path) -> None:
+    script = """
+        set -e
+        git config --get-all user.name || true
+        export GIT_AUTHOR_NAME=t GIT_AUTHOR_EMAIL=t@e GIT_COMMITTER_NAME=t GIT_COMMITTER_EMAIL=t@e
+        export GIT_EDITOR=true
+        echo 1 > new; git add new; git commit -qm one
+        echo 2 > new; git commit -qam two
+        git branch other HEAD~1; git branch -q -D other
+        git rebase -q -f HEAD~1
+        git stash list; echo 3 > new; git stash -q; git stash pop -q; git checkout -q new
+        git fetch -q . side:refs/heads/copy
+        git tag v1; git pack-refs --all; git tag -d v1 >/dev/null
+        git gc -q
+        git log --format=%s
+    """
+    ran = box.shell(script, preset="workspace-write", workspace=str(worktree))
+    assert ran.exited(0), ran.story
+    assert ran.stdout.endswith("two\none\nfirst\n")
+    # `git branch -D` tries to clean up in .git/config, and says that it cannot.
+    assert {d["target"][-12:] for d in ran.denials} <= {"/.git/config"}, ran.story
+    assert git(main, "status", "--porcelain") == ""
+
+
+@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("name", ["HEAD", "index"])
+def test_a_harmless_change_of_the_main_checkout_is_told(
+    box: Box, main: Path, worktree: Path, name: str, how: str
+) -> None:
+    """It cannot be undone: the user's own git may have made it."""
+    program = python("""
+        data = open(args[0], "rb").read()
+        os.unlink(args[0])
+        open(args[0], "wb").write(data)
+        worked()
+    """)
+    path = main / ".git" / name
+    assert freely(program, path).worked
+    ran = attack(box, how, worktree, program, path)
+    assert any(str(path) in warning for warning in ran.raw["warnings"]), ran.story
+    git(worktree, "status")
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_work_in_the_worktree_warns_about_nothing(box: Box, worktree: Path, how: str) -> None:
+    program = python("""
+        import subprocess
+        open("new", "w").close()
+        subprocess.run(["git", "add", "new"], check=True)
+        subprocess.run(
+            ["git", "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "x"], check=True
+        )
+        worked()
+    """)
+    ran = attack(box, how, worktree, program)
+    assert ran.raw["warnings"] == []
+
+
+# What is written to worktrees/NAME; @ stands for a folder outside, # for the workspace.
+MISLEADING = {
+    "outside": ("gitdir", "@/outside/.git"),
+    "bare": ("gitdir", "@/bare"),
+    "blanks": ("gitdir", "@/blanks/.git \t\n\n"),
+    "inside": ("gitdir", "#/user/.git"),
+    "relative": ("gitdir", "../outside/.git"),
+    "common": ("commondir", "#/evil/.git"),
+}
+PLANT = """
+    git init -q evil
+    for name in {names}; do git worktree add -q made-$name; done
+"""
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_the_repair_of_a_worktree_writes_nowhere_else(
+    box: Box, workspace: Path, outside: Path, how: str
+) -> None:
+    """`common` decides which repository git uses in the worktree."""
+    control = make_repository(outside.parent / "control")
+    victims = [repository / "user" for repository in (make_repository(workspace), control)]
+    for victim in (*victims, *(outside / name for name in MISLEADING)):
+        victim.mkdir()
+
+    def script(repository: Path) -> str:
+        lines = [PLANT.format(names=" ".join(MISLEADING))]
+        for name, (file, text) in MISLEADING.items():
+            said = text.replace("@", str(outside)).replace("#", str(repository))
+            lines.append(f"printf '{said}' > .git/worktrees/made-{name}/{file}")
+        return "\n".join(lines)
+
+    def repaired(repository: Path) -> list[str]:
+        folders = {name: outside / name for name in MISLEADING} | {"inside": repository / "user"}
+        git(repository, "worktree", "repair", check=False)
+        git(repository / "user", "worktree", "repair", check=False)
+        found = [name for name, folder in folders.items() if (folder / ".git").exists()]
+        for name in found:
+            (folders[name] / ".git").unlink()
+        common = "rev-parse", "--path-format=absolute", "--git-common-dir"
+        used = git(repository / "made-common", *common, check=False)
+        return sorted([*found, *(["common"] if "evil" in used else [])])
+
+    ran = attack(box, how, workspace, ("sh", "-ec", script(workspace)))
+    assert ran.exited(0), ran.story
+    assert repaired(workspace) == [], ran.story
+    assert {d["target"] for d in ran.denials} >= {
+        str(workspace / ".git/worktrees" / f"made-{name}") for name in MISLEADING
+    }, ran.story
+    subprocess.run(["sh", "-ec", script(control)], cwd=control, check=True)
+    assert repaired(control) == sorted(set(MISLEADING) - {"relative"})
+
+
+def test_worktrees_that_a_command_adds_stay(box: Box, main: Path) -> None:
+    """Also those whose folder nobody outside can see, and those whose folder is removed."""
+    sandbox = box.connection.call(
+        "sandbox/create", {"preset": "workspace-write", "workspace": str(main)}
+    )["sandbox"]
+    try:
+        add = "git worktree add -q here && git worktree add -q $TMPDIR/there && "
+        add += "git worktree add -q gone && rm -r gone"
+        ran = box.shell(f"export TMPDIR=${{TMPDIR:-/tmp}}; {add}", sandbox=sandbox, cwd=str(main))
+        assert ran.exited(0), ran.story
+        assert not is_reported(ran), ran.story
+        look = "git -C here status -s && git -C ${TMPDIR:-/tmp}/there status -s"
+        ran = box.shell(look, sandbox=sandbox, cwd=str(main))
+        assert ran.exited(0), ran.story
+        assert git(main / "here", "branch", "--show-current") == "here\n"
+    finally:
+        box.connection.call("sandbox/destroy", {"sandbox": sandbox})

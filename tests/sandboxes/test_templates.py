@@ -1,0 +1,134 @@
+"""Templates: one process for each plan that sandboxes are cloned from, and never a stale one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.daemon import Daemon, stdout_of
+from support.processes import survivors
+from support.rpc import Connection
+
+pytestmark = [pytest.mark.requires("bubblewrap"), pytest.mark.isolation]
+StartDaemon = Callable[..., Daemon]
+COLD = "[pool]\nenabled = false\ntemplate = true\n"  # nothing is ready but the template
+NO_TEMPLATE = "[pool]\nenabled = false\n"
+
+
+def run(connection: Connection, script: str, **params: Any) -> Any:
+    return connection.call("execute", {"argv": ["/bin/sh", "-c", script], **params})
+
+
+def templates(daemon: Daemon) -> list[int]:
+    """The only child of each bwrap that is one. Clones have the same command line."""
+    found = []
+    for process in daemon.descendants():
+        try:
+            words = Path(f"/proc/{process.pid}/cmdline").read_bytes().split(b"\0")
+            if b"--template" in words and words[0].endswith(b"bwrap"):
+                found += children(process.pid)
+        except OSError:
+            continue
+    return found
+
+
+def children(pid: int) -> list[int]:
+    text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+    return [int(word) for word in text.split()]
+
+
+def test_commands_of_one_plan_are_cloned_from_one_process(start_daemon: StartDaemon) -> None:
+    daemon = start_daemon(config=COLD)
+    made = {"manifest": {"network": "deny"}}
+    with daemon.connect() as connection:
+        boxes = [connection.call("sandbox/create", made)["sandbox"] for _ in range(2)]
+        look = "readlink /proc/self/ns/*"
+        one, other = (set(stdout_of(run(connection, look, sandbox=b)).split()) for b in boxes)
+        assert len(templates(daemon)) == 1
+    shared = {name.split(":")[0] for name in one & other}
+    assert shared <= {"time", "time_for_children"}  # the host's own
+    assert len(one) >= 8
+
+
+def test_without_it_each_sandbox_has_its_own_bwrap(start_daemon: StartDaemon) -> None:
+    daemon = start_daemon(config=NO_TEMPLATE)
+    with daemon.connect() as connection:
+        assert stdout_of(run(connection, "echo here")) == "here\n"
+        assert templates(daemon) == []
+
+
+def test_a_mask_that_the_host_replaces_is_there_in_the_next_clone(
+    start_daemon: StartDaemon, tmp_path: Path
+) -> None:
+    """A rename over a masked file takes the mount out of the template, and of all later clones."""
+    secret = tmp_path / "data" / "secret.txt"
+    secret.parent.mkdir()
+    secret.write_text("old\n")
+    params = {"manifest": {"fs_read_allow": [str(secret.parent)]}}
+    daemon = start_daemon(config=f'{COLD}\n[masks]\nadd = ["{secret}"]\n')
+    with daemon.connect() as connection:
+        read = f"cat {secret} {secret.parent}/shown"
+        (secret.parent / "shown").write_text("shown\n")
+        assert stdout_of(run(connection, read, **params)) == "shown\n"
+        first = templates(daemon)
+        for _ in range(5):
+            saved = secret.with_name("saved")
+            saved.write_text("new\n")
+            saved.rename(secret)
+            assert stdout_of(run(connection, read, **params)) == "shown\n"
+        assert templates(daemon) != first
+        control = subprocess.run(["cat", secret], capture_output=True, check=True)
+        assert control.stdout == b"new\n"
+
+
+@pytest.mark.requires("root")
+def test_a_mount_that_appears_on_the_host_is_in_no_clone(
+    start_daemon: StartDaemon, tmp_path: Path
+) -> None:
+    """It would be writable in a folder that is shown read-only: bwrap never saw it."""
+    folder = tmp_path / "shown"
+    (folder / "later").mkdir(parents=True)
+    params = {"manifest": {"fs_read_allow": [str(folder)]}}
+    write = f"echo x > {folder}/later/file; ls {folder}/later"
+    daemon = start_daemon(config=COLD)
+    with daemon.connect() as connection:
+        run(connection, "true", **params)
+        subprocess.run(["mount", "-t", "tmpfs", "later", folder / "later"], check=True)
+        try:
+            for _ in range(3):
+                run(connection, write, **params)
+                assert os.listdir(folder / "later") == []
+            (folder / "later" / "control").touch()
+            assert os.listdir(folder / "later") == ["control"]
+        finally:
+            subprocess.run(["umount", folder / "later"], check=True)
+
+
+def test_a_template_that_is_killed_is_replaced(start_daemon: StartDaemon) -> None:
+    """Its sandboxes die with it, their commands are not left running, and the next one works."""
+    daemon = start_daemon(config=COLD)
+    with daemon.connect() as connection, daemon.connect() as other:
+        number = other.start("execute", {"argv": ["/bin/sh", "-c", "echo up; sleep 600"],
+                                         "stream": True})  # fmt: skip
+        other.notification("execution/output")
+        watched = daemon.descendants()
+        (pid,) = templates(daemon)
+        os.kill(pid, signal.SIGKILL)
+        assert other.answer(number).get("result", {}).get("exit_code") != 0
+        assert stdout_of(run(connection, "echo again")) == "again\n"
+        assert survivors(watched) == []
+
+
+def test_nothing_is_left_when_the_daemon_stops(start_daemon: StartDaemon) -> None:
+    daemon = start_daemon(config=COLD)
+    with daemon.connect() as connection:
+        run(connection, "true")
+        watched = daemon.descendants()
+        assert watched
+    daemon.stop()
+    assert survivors(watched) == []

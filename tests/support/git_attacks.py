@@ -1,0 +1,73 @@
+"""Repositories for attacks that wait for the user's next git command, and that command."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from support.attacks import Box
+from support.runs import Ran
+
+HOW = ("cold", "warm", "persistent")
+Attack = Callable[..., Ran]
+
+
+def git(folder: Path, *words: str, check: bool = True) -> str:
+    """Git as the user runs it on the host, without settings."""
+    env = {
+        "PATH": os.environ["PATH"], "HOME": str(folder), "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_CONFIG_GLOBAL": os.devnull, "GIT_TERMINAL_PROMPT": "0", "GIT_EDITOR": "true",
+        **{f"GIT_{who}_{what}": f"t{at}" for who in ("AUTHOR", "COMMITTER")
+           for what, at in (("NAME", ""), ("EMAIL", "@example.org"))},
+    }  # fmt: skip
+    done = subprocess.run(
+        ["git", "-c", "init.defaultBranch=main", "-c", "safe.directory=*", "-C", str(folder),
+         *words],
+        env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert not check or done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def make_repository(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    git(folder, "init", "--quiet")
+    (folder / "file").write_text("text\n")
+    git(folder, "add", "file")
+    git(folder, "commit", "--quiet", "-m", "first")
+    return folder
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    """The content of all files, without what a quarantine holds."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and ".sandboxd-kept" not in str(path)
+    }
+
+
+def attack(box: Box, how: str, workspace: Path, program: Sequence[str], *args: object) -> Ran:
+    """In a sandbox that is made for it, one that is up already, or one that stays up."""
+    params = {"preset": "workspace-write", "workspace": str(workspace)}
+    argv = [*program, *map(str, args)]
+    if how == "warm":
+        for _ in range(2):
+            assert box.run("/bin/true", **params).exited(0)
+    if how != "persistent":
+        return box.run(*argv, **params)
+    made = box.connection.call("sandbox/create", params)["sandbox"]
+    try:
+        return box.run(*argv, sandbox=made, cwd=str(workspace))
+    finally:
+        try:
+            box.connection.call("sandbox/destroy", {"sandbox": made})
+        except Exception as error:
+            if "there is no sandbox" not in str(error):
+                raise
+
+
+def is_reported(ran: Ran) -> bool:
+    return any(denial["kind"] == "protected_path" for denial in ran.denials)

@@ -1,0 +1,123 @@
+"""Saying why an exec failed looks at the caller's paths, and never waits for what lies there."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import threading
+from pathlib import Path
+
+import anyio
+import pytest
+
+from sandboxd import patient_thread
+from sandboxd.linux.init_client.exec_errors import exec_failed
+from sandboxd.linux.init_client.messages import ExecStage
+from sandboxd.policy.plan import Limits
+from sandboxd.regular_file import open_regular, read_regular
+from sandboxd.types import Command
+from sandboxd_proto.errors import Busy, ExecFailed, SandboxdError
+
+
+def told(path: str, number: int = errno.ENOENT, stage: ExecStage = ExecStage.EXEC) -> SandboxdError:
+    command = Command(argv=(path,), env=(), cwd="/", limits=Limits(), syscall_policy="baseline")
+
+    async def ask() -> SandboxdError:
+        return await exec_failed(command, stage, number, path)
+
+    return anyio.run(ask)
+
+
+def test_a_script_names_its_missing_interpreter(tmp_path: Path) -> None:
+    script = tmp_path / "script"
+    script.write_text("#!/no/such/interpreter -x\n")
+    assert "/no/such/interpreter" in told(str(script)).message
+
+
+def test_a_fifo_is_not_opened(tmp_path: Path) -> None:
+    """The control: a plain open of it blocks until there is a writer."""
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    opened = threading.Event()
+
+    def plainly() -> None:
+        with open(fifo, "rb"):
+            opened.set()
+
+    thread = threading.Thread(target=plainly)
+    thread.start()
+    assert not opened.wait(0.2)
+    error = told(str(fifo))
+    assert isinstance(error, ExecFailed)
+    assert not opened.is_set()  # our look at it was no open of its own that met the reader
+    os.close(os.open(fifo, os.O_WRONLY))
+    thread.join()
+
+
+@pytest.mark.parametrize("path", ["/dev/null", "/dev/ptmx", "/dev/zero", "/"])
+def test_only_regular_files_are_opened(path: str) -> None:
+    with pytest.raises(OSError, match="not a regular file"):
+        open_regular(path)
+
+
+def test_a_socket_and_a_link_to_a_fifo_are_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "link").symlink_to("fifo")
+    for name in ("fifo", "link"):
+        with pytest.raises(OSError, match="not a regular file"):
+            open_regular(str(tmp_path / name))
+
+
+def test_a_leased_file_is_not_waited_for(tmp_path: Path) -> None:
+    """The holder of a lease may delay every open for 45 s (/proc/sys/fs/lease-break-time)."""
+    leased = tmp_path / "leased"
+    leased.write_text("#!/no/such\n")
+    with leased.open("r+b") as held:
+        fcntl.fcntl(held, fcntl.F_SETSIG, 23)  # SIGURG, which is ignored: not SIGIO, which ends us
+        fcntl.fcntl(held, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+        with pytest.raises(BlockingIOError):
+            read_regular(str(leased), 10)
+        assert isinstance(told(str(leased)), ExecFailed)
+
+
+def test_a_read_is_bounded(tmp_path: Path) -> None:
+    (tmp_path / "large").write_bytes(b"x" * 5_000_000)
+    assert len(read_regular(str(tmp_path / "large"), 3_000_000)) == 3_000_000
+
+
+def test_no_more_processes_is_busy() -> None:
+    error = told("/bin/true", errno.EAGAIN, ExecStage.FORK)
+    assert isinstance(error, Busy)
+    assert "no more processes" in error.message
+
+
+def test_a_look_that_hangs_costs_the_sentence_and_not_the_daemon() -> None:
+    """Threads that hang are left behind, and there are never more than a few of them."""
+    release = threading.Event()
+
+    def hang() -> str:
+        release.wait()
+        return "late"
+
+    async def many() -> list[str]:
+        found: list[str] = []
+
+        async def one() -> None:
+            found.append(await patient_thread.within(0.05, hang, "default"))
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(3 * patient_thread.MOST_THREADS):
+                tasks.start_soon(one)
+        names = [t.name for t in threading.enumerate()]
+        assert names.count("patient") == patient_thread.MOST_THREADS
+        return found
+
+    try:
+        assert set(anyio.run(many)) == {"default"}
+    finally:
+        release.set()
+    for thread in threading.enumerate():
+        if thread.name == "patient":
+            thread.join()
+    assert anyio.run(patient_thread.within, 5.0, lambda: "in time", "default") == "in time"

@@ -1,0 +1,217 @@
+"""What reads as empty: secrets that a grant would show, what is denied, the daemon's own."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sandboxd.policy.data import secrets
+from sandboxd.policy.mounts.mount_plan import MountKind, mount_plan
+from sandboxd.policy.mounts.own_paths import OwnPaths
+from sandboxd.policy.plan import Plan
+from sandboxd.policy.request import Machine
+from sandboxd_proto.errors import CeilingExceeded, PathDenied
+
+MakePlan = Callable[..., Plan]
+
+
+def masked(plan: Plan) -> set[str]:
+    return {mask.path for mask in plan.sandbox.masks}
+
+
+def kind(plan: Plan, machine: Machine, path: Path) -> MountKind:
+    return mount_plan(plan.sandbox, machine.host).at(str(path)).kind
+
+
+def test_a_secret_in_an_allowed_home_is_masked(home: Path, plan: MakePlan) -> None:
+    (home / ".ssh").mkdir()
+    (home / ".npmrc").write_text("token")
+    masks = {m.path: m.is_dir for m in plan(fs_read_allow=[str(home)]).sandbox.masks}
+    assert masks[f"{home}/.ssh"] is True
+    assert masks[f"{home}/.npmrc"] is False
+
+
+def test_a_home_that_is_hidden_needs_no_masks(home: Path, workspace: Path, plan: MakePlan) -> None:
+    (home / ".ssh").mkdir()
+    assert f"{home}/.ssh" not in masked(plan(fs_read_allow=[str(workspace)]))
+    assert f"{home}/.ssh" not in masked(plan(base="host"))
+
+
+def test_a_missing_secret_is_not_masked_since_that_would_create_it(
+    home: Path, plan: MakePlan
+) -> None:
+    assert not any(p.startswith(str(home)) for p in masked(plan(fs_read_allow=[str(home)])))
+
+
+@pytest.mark.parametrize("group", secrets.HOME, ids=lambda group: group.why[:30])
+def test_every_secret_of_a_home_is_hidden_when_the_home_is_allowed(
+    group: secrets.SecretGroup, home: Path, plan: MakePlan, machine: Machine
+) -> None:
+    for name in group.paths:
+        path = home / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("secret")
+    made = plan(fs_write_allow=[str(home)])
+    assert {n for n in group.paths if kind(made, machine, home / n) is not MountKind.MASK} == set()
+
+
+def test_secrets_of_other_people_are_masked_too(
+    home: Path, base: Path, machine_with: Callable[..., Machine], plan: MakePlan,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    other = base / "home" / "other"
+    (other / ".aws").mkdir(parents=True)
+    monkeypatch.setattr("sandboxd.policy.mounts.masks.homes", lambda *own: (*own, str(other)))
+    assert f"{other}/.aws" in masked(plan(fs_read_allow=[str(base / "home")]))
+
+
+def test_a_secret_behind_a_symlink_is_masked_where_it_really_is(home: Path, plan: MakePlan) -> None:
+    kept = home / "dotfiles" / "ssh"
+    kept.mkdir(parents=True)
+    (home / ".ssh").symlink_to(kept)
+    (home / ".config").mkdir()
+    (home / "dotfiles" / "gh").mkdir()
+    (home / ".config" / "gh").symlink_to(home / "dotfiles" / "gh")
+    whole = masked(plan(fs_read_allow=[str(home)]))
+    part = masked(plan(fs_read_allow=[str(home / "dotfiles")]))
+    assert {str(kept), f"{home}/dotfiles/gh"} <= whole & part
+
+
+def test_a_secret_kept_outside_the_hidden_home_is_masked_there(
+    home: Path, base: Path, plan: MakePlan
+) -> None:
+    (base / "data" / "ssh").mkdir(parents=True)
+    (home / ".ssh").symlink_to(base / "data" / "ssh")
+    assert f"{base}/data/ssh" in masked(plan(fs_read_allow=[str(base / "data")]))
+
+
+def test_a_home_that_cannot_be_listed_has_its_secrets_masked(
+    home: Path, plan: MakePlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (home / ".ssh").mkdir()
+    monkeypatch.setattr("sandboxd.policy.mounts.masks._entries", lambda folder: None)
+    assert f"{home}/.ssh" in masked(plan(fs_read_allow=[str(home)]))
+
+
+def test_a_dangling_symlink_in_the_place_of_a_secret_is_left_alone(
+    home: Path, plan: MakePlan
+) -> None:
+    (home / ".ssh").symlink_to(home / "gone")
+    assert masked(plan(fs_read_allow=[str(home)])).isdisjoint({f"{home}/.ssh", f"{home}/gone"})
+
+
+def test_allowing_a_secret_by_name_lifts_its_mask(
+    home: Path, plan: MakePlan, machine: Machine
+) -> None:
+    (home / ".aws").mkdir()
+    both = plan(fs_read_allow=[str(home), str(home / ".aws")])
+    assert kind(both, machine, home / ".aws" / "config") is MountKind.READ
+
+
+def test_allowing_something_below_a_secret_shows_only_that(
+    home: Path, plan: MakePlan, machine: Machine
+) -> None:
+    (home / ".ssh").mkdir()
+    (home / ".ssh" / "known_hosts").write_text("")
+    both = plan(fs_read_allow=[str(home), str(home / ".ssh" / "known_hosts")])
+    assert kind(both, machine, home / ".ssh" / "known_hosts") is MountKind.READ
+    assert kind(both, machine, home / ".ssh" / "id_ed25519") is MountKind.MASK
+
+
+def test_a_denied_path_holds_against_an_allow_of_the_same_path(
+    home: Path, workspace: Path, plan: MakePlan, machine: Machine
+) -> None:
+    both = plan(fs_write_allow=[str(workspace)], fs_deny=[str(workspace)])
+    assert kind(both, machine, workspace) is MountKind.MASK
+
+
+def test_a_configured_mask_is_expanded_and_holds(
+    home: Path, plan: MakePlan, machine_with: Callable[..., Machine]
+) -> None:
+    (home / "secrets" / "deep").mkdir(parents=True)
+    machine = machine_with(masks=["~/secrets"])
+    assert f"{home}/secrets" in masked(plan(fs_read_allow=[str(home)], machine=machine))
+    for path in (home / "secrets", home / "secrets" / "deep"):
+        with pytest.raises(CeilingExceeded) as refused:
+            plan(fs_read_allow=[str(path)], machine=machine)
+        assert '[masks] add = ["~/secrets"]' in str(refused.value.remedy)
+
+
+def test_the_daemons_own_folder_is_never_lifted(
+    home: Path, plan: MakePlan, machine_with: Callable[..., Machine]
+) -> None:
+    own = home / ".local" / "state" / "sandboxd"
+    own.mkdir(parents=True)
+    machine = machine_with(own=OwnPaths(hidden=(str(own),)))
+    assert str(own) in masked(plan(fs_write_allow=[str(home)], machine=machine))
+    with pytest.raises(PathDenied):
+        plan(fs_read_allow=[str(own)], machine=machine)
+
+
+def test_other_workspaces_caches_are_masked(
+    base: Path, workspace: Path, plan: MakePlan, machine: Machine
+) -> None:
+    made = plan(preset="workspace-write", workspace=workspace, fs_write_allow=[str(base)])
+    own = next(g.path for g in made.sandbox.grants if g.origin == "cache")
+    assert kind(made, machine, base / "caches" / "another") is MountKind.MASK
+    assert kind(made, machine, Path(own) / "pip") is MountKind.WRITE
+
+
+def test_root_hides_the_password_hashes_of_the_host(
+    plan: MakePlan, machine_with: Callable[..., Machine]
+) -> None:
+    made = plan(base="host", machine=machine_with(uid=0))
+    assert "/etc/shadow" in masked(made)
+    assert not any(path.startswith("/run/") for path in masked(made))  # /run is hidden whole
+
+
+@pytest.mark.requires("unprivileged")  # the kernel keeps nothing from root
+def test_what_the_kernel_keeps_from_the_user_needs_no_mount(plan: MakePlan) -> None:
+    assert "/etc/shadow" not in masked(plan(base="host"))
+
+
+@pytest.mark.parametrize("preset", ["read-only", "workspace-write"])
+def test_gits_settings_are_readable_and_its_stored_passwords_are_not(
+    preset: str, home: Path, workspace: Path, plan: MakePlan, machine: Machine
+) -> None:
+    (home / ".gitconfig").write_text("[user]\n")
+    (home / ".config" / "git").mkdir(parents=True)
+    (home / ".config" / "git" / "credentials").write_text("https://me:token@example.org")
+    made = plan(preset=preset, workspace=workspace)
+    assert kind(made, machine, home / ".gitconfig") is MountKind.READ
+    assert kind(made, machine, home / ".config" / "git" / "ignore") is MountKind.READ
+    assert kind(made, machine, home / ".config" / "git" / "credentials") is MountKind.MASK
+    assert kind(made, machine, home / ".config" / "other") is MountKind.HIDDEN
+
+
+def test_a_denied_folder_hides_what_a_preset_would_add(
+    home: Path, workspace: Path, plan: MakePlan, machine: Machine
+) -> None:
+    (home / ".config" / "git").mkdir(parents=True)
+    made = plan(preset="read-only", workspace=workspace, fs_deny=[str(home / ".config")])
+    assert kind(made, machine, home / ".config" / "git") is MountKind.MASK
+
+
+def test_an_agents_socket_can_be_allowed_by_name(
+    base: Path, home: Path, plan: MakePlan, machine: Machine
+) -> None:
+    """What `sandboxctl --ssh-agent` asks for, in /tmp and in the runtime directory."""
+    path = base / "ssh-abc" / "agent.1"
+    path.parent.mkdir()
+    here = os.getcwd()
+    with socket.socket(socket.AF_UNIX) as listening:
+        os.chdir(path.parent)  # a socket's name is limited to 108 bytes
+        try:
+            listening.bind(path.name)
+        finally:
+            os.chdir(here)
+        made = plan(preset="read-only", fs_read_allow=[str(path)])
+    place = mount_plan(made.sandbox, machine.host).at(str(path))
+    assert (place.kind, place.is_dir) == (MountKind.READ, False)
+    hidden = replace(machine.host, homes=(str(base),))
+    assert mount_plan(made.sandbox, hidden).at(str(path)).kind is MountKind.READ

@@ -1,0 +1,28 @@
+"""Where a sandbox is made with its limits, a plan for it has them; elsewhere each command does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sandboxd.policy.presets import PRESETS
+from sandboxd.policy.request import Machine, PolicyRequest
+from sandboxd.policy.resolve import plan_for
+from sandboxd_proto import PRESET_NAMES
+from sandboxd_proto.manifest import Manifest
+
+
+def test_only_backends_that_limit_the_sandbox_get_limits_in_its_spec(
+    machine_with: Callable[..., Machine],
+) -> None:
+    machine = machine_with(limit_sandboxes=frozenset({"hovercraft"}))
+    manifest = Manifest(max_memory_bytes=1 << 20)
+    asked = {"manifest": manifest, "manifest_given": True}
+    with_limits = plan_for(PolicyRequest(backend="hovercraft", **asked), machine)
+    assert with_limits.sandbox.limits is not None
+    assert with_limits.sandbox.limits.memory_bytes == 1 << 20
+    assert plan_for(PolicyRequest(**asked), machine).sandbox.limits is None
+    assert plan_for(PolicyRequest(backend="other", **asked), machine).sandbox.limits is None
+
+
+def test_the_contract_names_the_presets() -> None:
+    assert tuple(PRESETS) == PRESET_NAMES
