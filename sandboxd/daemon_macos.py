@@ -6,7 +6,7 @@ import os
 from contextlib import ExitStack
 
 from sandboxd.backends.interface import BackendContext
-from sandboxd.backends.sandbox_exec.support import mac_support
+from sandboxd.backends.macos_context import mac_support
 from sandboxd.config import Config
 from sandboxd.egress.service import EgressService
 from sandboxd.linux.leftovers import collect_soon

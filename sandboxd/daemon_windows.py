@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
 from functools import partial
 
-from sandboxd.backends.appcontainer.support import WindowsSupport
 from sandboxd.backends.interface import BackendContext
+from sandboxd.backends.windows_context import WindowsSupport
 from sandboxd.config import Config
 from sandboxd.platform import windows as system
 from sandboxd.policy.mounts.mount_plan import Host

@@ -21,8 +21,8 @@ from sandboxd.backends.appcontainer import tiers
 from sandboxd.backends.appcontainer.attempt import attempt
 from sandboxd.backends.appcontainer.probe import CachedProbe, prepared
 from sandboxd.backends.appcontainer.sandbox import AppContainerSandbox, Identity
-from sandboxd.backends.appcontainer.support import ELEVATED, WindowsSupport
 from sandboxd.backends.interface import Capabilities, Enforcement, Probe, Unavailable
+from sandboxd.backends.windows_context import ELEVATED, WindowsSupport
 from sandboxd.platform.windows_paths import internal
 from sandboxd.policy.plan import Plan, SandboxSpec
 from sandboxd.types import Sandbox

@@ -6,7 +6,7 @@ import os
 import sys
 from dataclasses import dataclass
 
-from sandboxd.backends.appcontainer.support import WindowsSupport
+from sandboxd.backends.windows_context import WindowsSupport
 from sandboxd.types import Command, Process, Stdio
 from sandboxd.windows.capabilities import SecurityCapabilities
 from sandboxd.windows.console import refuse_terminal

@@ -13,6 +13,7 @@ import anyio
 
 from sandboxd.backends.gated import GatedSandbox
 from sandboxd.backends.interface import Available, Capabilities, Enforcement, Probe, Unavailable
+from sandboxd.backends.macos_context import MacSupport
 from sandboxd.backends.sandbox_exec import diagnosis, probe
 from sandboxd.backends.sandbox_exec.log_reader import reading
 from sandboxd.backends.sandbox_exec.profile_request import OwnParts, profile_for
@@ -21,7 +22,6 @@ from sandboxd.backends.sandbox_exec.sandbox import (
     Serving,
     refuse_changed,
 )
-from sandboxd.backends.sandbox_exec.support import MacSupport
 from sandboxd.backends.sandbox_exec.tiers import sandbox_exec_tiers
 from sandboxd.linux.rootfs.private_folder import PrivateFolder, remove_stale
 from sandboxd.macos.lifeline import Lifeline
