@@ -18,7 +18,7 @@ from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class LivingUsage:
     """The sum over processes that are alive; CPU time also of their children that they reaped."""
 
     processes: int = 0
@@ -30,7 +30,7 @@ class Census(Protocol):
     def members(self, tag: str, uid: int) -> list[int]:
         """The living processes of this user in the sandbox of this tag; none of them a zombie."""
 
-    def usage(self, pids: Iterable[int]) -> Usage:
+    def usage(self, pids: Iterable[int]) -> LivingUsage:
         """What they use now. Those that have ended meanwhile count as nothing."""
 
 
@@ -89,9 +89,9 @@ class SandboxCensus:
                 return [pid for pid in pids[: filled // ctypes.sizeof(ctypes.c_int)] if pid > 0]
             room *= 2
 
-    def usage(self, pids: Iterable[int]) -> Usage:
+    def usage(self, pids: Iterable[int]) -> LivingUsage:
         found = [one for pid in pids if (one := self._one(pid)) is not None]
-        return Usage(len(found), sum(m for m, _ in found), sum(c for _, c in found))
+        return LivingUsage(len(found), sum(m for m, _ in found), sum(c for _, c in found))
 
     def _one(self, pid: int) -> tuple[int, float] | None:
         buffer = ctypes.create_string_buffer(_RUSAGE_BYTES)

@@ -16,7 +16,7 @@ from sandboxd.macos import status
 from sandboxd.macos.limit_watch import LimitWatch
 from sandboxd.macos.spawn import Spawned
 from sandboxd.macos.tree import Tree
-from sandboxd.posix.reaper import Ended
+from sandboxd.posix.reaper import ChildExit
 from sandboxd.types import Command, Evidence, ExitReport, TreeUsage
 from sandboxd_proto.errors import ExecFailed, SandboxdError, SandboxUnavailable
 
@@ -52,7 +52,7 @@ class SandboxExecProcess:
     filter_loaded = False
 
     def __init__(
-        self, command: Command, spawned: Spawned, tree: Tree, ended: Future[Ended],
+        self, command: Command, spawned: Spawned, tree: Tree, ended: Future[ChildExit],
         around: Around, pty: int | None,
     ) -> None:  # fmt: skip
         self.pty = pty

@@ -184,7 +184,7 @@ def _kept_names(git_dir: str, rule: Rule) -> list[str]:
     return sorted(set(names))
 
 
-def _selected(folder: str, wanted: Filter) -> list[files.Entry]:
+def _selected(folder: str, wanted: Filter) -> list[files.DirEntry]:
     try:
         return recording_fs.select(folder, wanted)
     except OSError:

@@ -9,8 +9,8 @@ import pytest
 
 from sandboxd.backends.registry import BACKENDS
 
-ROOT = Path(__file__).parents[3]
-CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+PYPROJECT = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())
+CONTRACTS = {one["name"]: one for one in PYPROJECT["tool"]["importlinter"]["contracts"]}
 
 
 @pytest.mark.parametrize(
@@ -19,6 +19,5 @@ CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["import
      ("no backend is imported by name", "forbidden_modules")],
 )  # fmt: skip
 def test_every_package_of_the_registry_is_in_the_contract(name: str, key: str) -> None:
-    named = next(contract[key] for contract in CONTRACTS if contract["name"] == name)
     packages = {".".join(entry.package.split(".")[:3]) for entry in BACKENDS if entry.package}
-    assert set(named) == packages
+    assert set(CONTRACTS[name][key]) == packages

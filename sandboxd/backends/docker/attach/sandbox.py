@@ -38,7 +38,7 @@ START_S = 60.0
 OWN_PROCESSES = 3  # PID 1, the init, the reaper
 
 
-class Attached:
+class AttachSandboxes:
     """`tasks`: the task group of the daemon, set while it serves."""
 
     def __init__(self, containers: Containers) -> None:
@@ -58,7 +58,7 @@ class Attached:
 class AttachedSandbox:
     def __init__(
         self,
-        way: Attached,
+        way: AttachSandboxes,
         spec: SandboxSpec,
         mounts: Sequence[ContainerMount | Volume],
         frame: ContainerContext,
