@@ -95,7 +95,7 @@ class LaunchPlans:
         with ExitStack() as held, ExitStack() as mounted:
             mounted.enter_context(self.hold_etc(spec))
             line = self._line(spec, layout, program, held, sources, template=True)
-            around = self._surroundings(spec, layout, program)
+            around = self._mount_sources(spec, layout, program)
             own = template_arguments(spec, layout, around, root_inside=root_inside(spec))
             template = start_template(line.argv, own, line.inherit, mounted.pop_all().close)
         setup = self._setup(spec, layout, line.checks)
@@ -169,12 +169,12 @@ class LaunchPlans:
         self, spec: SandboxSpec, places: MountPlan, program: Bwrap | None, *,
         template: bool = False,
     ) -> list[Token]:  # fmt: skip
-        around = self._surroundings(spec, places, program)
+        around = self._mount_sources(spec, places, program)
         if template:  # each clone covers them in a /proc of its own
             around = replace(around, kernel_files=())
         return arguments(spec, places, around, template=template)
 
-    def _surroundings(
+    def _mount_sources(
         self, spec: SandboxSpec, places: MountPlan, program: Bwrap | None
     ) -> MountSources:
         state = self._support.state
