@@ -17,8 +17,8 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 
 import anyio
 
-from sandboxd.backends.appcontainer import tiers
 from sandboxd.backends.appcontainer.attempt import attempt
+from sandboxd.backends.appcontainer.enforcement import tiers
 from sandboxd.backends.appcontainer.probe import CachedProbe, prepared
 from sandboxd.backends.appcontainer.sandbox import AppContainerSandbox, AppIdentity
 from sandboxd.backends.interface import Capabilities, Enforcement, Probe, Unavailable
@@ -75,7 +75,7 @@ class AppContainer:
         return prepared(found, lacking, elevated=self._support.elevated)
 
     def enforcement(self, plan: Plan) -> Enforcement:
-        return tiers.tiers(plan)
+        return tiers(plan)
 
     def command_line(self, plan: Plan) -> list[str]:
         return ["CreateProcessW"]

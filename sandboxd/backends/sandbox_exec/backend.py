@@ -15,6 +15,7 @@ from sandboxd.backends.gated import GatedSandbox
 from sandboxd.backends.interface import Available, Capabilities, Enforcement, Probe, Unavailable
 from sandboxd.backends.macos_context import MacSupport
 from sandboxd.backends.sandbox_exec import diagnosis, probe
+from sandboxd.backends.sandbox_exec.enforcement import sandbox_exec_tiers
 from sandboxd.backends.sandbox_exec.log_reader import reading
 from sandboxd.backends.sandbox_exec.profile_request import OwnParts, profile_for
 from sandboxd.backends.sandbox_exec.sandbox import (
@@ -22,7 +23,6 @@ from sandboxd.backends.sandbox_exec.sandbox import (
     SharedServices,
     refuse_changed,
 )
-from sandboxd.backends.sandbox_exec.tiers import sandbox_exec_tiers
 from sandboxd.linux.rootfs.private_folder import PrivateFolder, remove_stale
 from sandboxd.macos.lifeline import Lifeline
 from sandboxd.macos.logs import LogBook

@@ -21,7 +21,7 @@ from sandboxd.backends.interface import (
     Probe,
     Unavailable,
 )
-from sandboxd.backends.unsandboxed.common import Unsandboxed
+from sandboxd.backends.unsandboxed.base import Unsandboxed
 from sandboxd.backends.unsandboxed_keys import both_keys
 from sandboxd.backends.windows_context import ELEVATED, WindowsSupport
 from sandboxd.policy.plan import Plan, SandboxSpec
