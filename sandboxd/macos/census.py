@@ -3,7 +3,7 @@
 A process cannot leave its sandbox, and no other may look up the service that is named by the
 sandbox's tag. So every process of the user that may do so is a member, also after a double fork
 and setsid. `sandbox_check` is not documented (WebKit and dyld use it): the backend's probe makes
-sure that it finds a process that tried to get away.
+sure that it finds a process that left its group.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class SandboxCensus:
         return bool(self._lib.sandbox_check(pid, None, 0) == 1)
 
     def is_member(self, pid: int, tag: str) -> bool:
-        """Sandboxes of others may allow every name: those allow the one that is nobody's, too."""
+        """Other sandboxes may allow every name: those also allow a name that no sandbox has."""
         return self.sandboxed(pid) and self._finds(pid, tag) and not self._finds(pid, _UNUSED_NAME)
 
     def _finds(self, pid: int, service: str) -> bool:

@@ -34,7 +34,7 @@ EndLater = Callable[[Callable[[], Coroutine[Any, Any, None]]], None]
 class Around:
     """What a process needs of the backend.
 
-    `gone` is called once, when nothing of the tree is alive, `closed` when nobody asks any more.
+    `gone` is called once, when nothing of the tree is alive, `closed` when it is not used any more.
     `end_later` ends a tree in a task of the backend's. `evidence` asks what the kernel's log says
     about it. `diagnose` explains what sandbox-exec printed when no sandbox came up.
     """
