@@ -154,6 +154,22 @@ def test_only_an_upgrade_that_names_no_further_hosts_is_asked_for(
     assert b"upgrade" not in rewrite(http_head.parse(raw), False).lower()
 
 
+@pytest.mark.parametrize(
+    ("line", "host", "passes"),
+    [("GET / HTTP/1.1", "example.org", True), ("GET / HTTP/1.1", "example.org:80", True),
+     ("GET / HTTP/1.1", "example.org:81", False), ("GET / HTTP/1.1", "other.test", False),
+     ("GET http://example.org/ HTTP/1.1", "example.org", True),
+     ("GET http://example.org:81/ HTTP/1.1", "example.org", False),
+     ("GET http://other.test/ HTTP/1.1", "example.org", False)],
+)  # fmt: skip
+def test_a_request_must_name_the_host_and_port_of_its_connection(
+    line: str, host: str, passes: bool
+) -> None:
+    head = http_head.parse(f"{line}\r\nHost: {host}\r\n\r\n".encode())
+    with nullcontext() if passes else pytest.raises(GateRefused):
+        transparent_rewrite(Target("example.org", 80))(head, True)
+
+
 @given(st.binary(max_size=200))
 def test_no_bytes_break_the_head_parser(data: bytes) -> None:
     for raw in (data + b"\r\n\r\n", b"GET / HTTP/1.1\r\n" + data + b"\r\n\r\n"):

@@ -1,4 +1,4 @@
-"""The probe's commands: a write that must work, one that must not, a process that gets away."""
+"""The probe's commands: a write that must work, one that must fail, a process that escapes."""
 
 from __future__ import annotations
 
