@@ -103,7 +103,7 @@ class Egress(_Table, frozen=True, kw_only=True):
     max_received_bytes: int | None = None
     """The most bytes that one execution may receive."""
     ask_secs: float = 60.0
-    """How long a connection to a host that nobody named waits for an approver."""
+    """How long a connection to a host that the manifest does not name waits for an approver."""
 
 
 class DockerConfig(_Table, frozen=True, kw_only=True):

@@ -297,6 +297,12 @@ def test_what_the_ceiling_refuses_is_not_proposed() -> None:
     assert [d.remedy for d in denials(there, "", facts)] == [None]
 
 
+def test_a_weaker_filter_is_not_proposed_by_the_command_s_word() -> None:
+    remedy = {"syscall_policy": "inherit"}
+    assert permitted(where(), remedy, claimed=True) is None
+    assert permitted(where(), remedy) == remedy
+
+
 def test_what_hands_out_the_machine_s_credentials_is_not_proposed() -> None:
     services = (
         "169.254.169.254",

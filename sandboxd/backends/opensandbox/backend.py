@@ -21,7 +21,7 @@ from sandboxd.backends.opensandbox.diagnosis import in_words
 from sandboxd.backends.opensandbox.enforcement import tiers
 from sandboxd.backends.opensandbox.execd import Execd
 from sandboxd.backends.opensandbox.execd_files import ExecdFiles
-from sandboxd.backends.opensandbox.http_client import HttpClient, Target, origin
+from sandboxd.backends.opensandbox.http_client import HttpClient, HttpTarget, origin
 from sandboxd.backends.opensandbox.key import load_key
 from sandboxd.backends.opensandbox.lifecycle import Lifecycle
 from sandboxd.backends.opensandbox.process import ExecdProcess
@@ -169,7 +169,7 @@ class OpenSandbox:
                 self._trouble = error.message
             raise
 
-    def _copy(self, spec: SandboxSpec, execd: Execd, target: Target) -> WorkspaceCopy | None:
+    def _copy(self, spec: SandboxSpec, execd: Execd, target: HttpTarget) -> WorkspaceCopy | None:
         scope, settings = CopyScope.of(spec), CopyScope.of_settings(spec)
         if not scope.grants:
             return None

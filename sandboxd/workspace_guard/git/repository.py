@@ -20,7 +20,7 @@ from sandboxd.posix.descriptors import path_of
 from sandboxd.workspace_guard import snapshot
 from sandboxd.workspace_guard.dirfd import enter, list_names, list_plain, open_root, read_file
 from sandboxd.workspace_guard.git import judge, worktree_states
-from sandboxd.workspace_guard.git.links import GitLinks
+from sandboxd.workspace_guard.git.links import GitDirLinks
 from sandboxd.workspace_guard.git.stored_links import StoredLinks
 
 _MOST_FOLDERS = 1000
@@ -167,7 +167,7 @@ def open_doors(git_dir: int, *, finished: bool) -> list[str]:
 
 def _links(git_dir: int) -> list[str]:
     """Links that git would write through; `git init` and `git clone` make none."""
-    links = GitLinks(git_dir, "", None)
+    links = GitDirLinks(git_dir, "", None)
     plain = list_plain(git_dir)
     found = [*links.look(plain or {}, finished=True), *StoredLinks(git_dir, "", is_new=True).look()]
     return [one.path for one in found]
