@@ -311,6 +311,20 @@ def _and_above(path: str) -> list[str]:
     return ["/", *("/".join(parts[:count]) for count in range(2, len(parts) + 1))]
 
 
+@pytest.mark.parametrize("name", [".envrc", ".vscode", ".git/hooks/post-commit", ".claude/x.json"])
+def test_no_folder_is_proposed_for_a_start_up_file_of_a_project(name: str) -> None:
+    line = "touch: cannot touch '/w/out/{}': Read-only file system\n"
+    assert [d.remedy for d in denials(where(), line.format(name))] in ([None], [])
+    told = (RefusedAccess(f"/w/out/{name}", "create", errno.EROFS),)
+    facts = RunEvidence(exit_code=1, explained=True, refused=told)
+    scanner = StreamScanner(where())
+    found = scanner.finish(facts)
+    assert [d.remedy for d in found] == [None]
+    assert scanner.explain(facts, found, ExplainRequest({})).missing == {}
+    (control,) = denials(where(), line.format("new.txt"))
+    assert control.remedy == {"fs_write_allow": ["/w/out"]}
+
+
 def test_no_folder_is_proposed_that_start_up_files_can_be_made_in() -> None:
     """The control: the same folders can be read, and those of one program be written."""
     more = {f"{HOME}/{name}": HostFile("", "folder") for name in (".config/app", ".local/state")}
