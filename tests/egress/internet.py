@@ -7,6 +7,8 @@ repositories, and gets `seen`, one line for each connection: what the gate let t
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import http.server
 import os
 import re
@@ -88,6 +90,9 @@ class Web(http.server.BaseHTTPRequestHandler):
         self.send_response(101)
         self.send_header("Connection", "Upgrade")
         self.send_header("Upgrade", "websocket")
+        key = self.headers.get("Sec-WebSocket-Key", "") + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+        digest = base64.b64encode(hashlib.sha1(key.encode()).digest()).decode()
+        self.send_header("Sec-WebSocket-Accept", digest)
         self.end_headers()
         while data := self.connection.recv(4096):
             self.connection.sendall(data)
@@ -209,7 +214,10 @@ class Internet:
             self.note("lenient", host)
             answered.append(host)
             body = f"<answer of {host}>".encode()
-            sock.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+            if b"/status/101" in line:  # the request chooses the status, and nothing is switched
+                sock.sendall(b"HTTP/1.1 101 Switching Protocols\r\nX: y\r\n\r\n")
+            else:
+                sock.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
             if re.search(rb"(?im)^connection[ \t]*:[ \t]*close", fields):
                 raise ConnectionAbortedError("the client wants it closed")
             data = rest
