@@ -7,6 +7,7 @@ and change that at any time.
 from __future__ import annotations
 
 import ipaddress
+import socket
 from collections.abc import Iterable
 
 from sandboxd.policy.data import metadata_services
@@ -46,6 +47,7 @@ _SPECIAL_V6 = tuple(
         ("2620:4f:8000::/48", _PROTOCOLS),
     )
 )  # fmt: skip
+_ANY_PORT = 9
 _GLOBAL_V6 = ipaddress.IPv6Network("2000::/3")  # global unicast
 
 
@@ -66,6 +68,19 @@ def special_class(address: Address) -> str | None:
     return _RESERVED
 
 
+def is_own(address: Address) -> bool:
+    """Whether it is an address of this machine, where services may listen that no other machine
+    can reach. The kernel is asked for a route; nothing is sent."""
+    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as sock:
+            sock.setblocking(False)
+            sock.connect((str(address), _ANY_PORT))
+            return ipaddress.ip_address(sock.getsockname()[0].partition("%")[0]) == address
+    except OSError:
+        return False
+
+
 class NamedAddresses:
     """The special addresses that may be connected to, because manifest or config name them.
 
@@ -78,12 +93,11 @@ class NamedAddresses:
 
     def refusal(self, address: Address, port: int) -> str | None:
         """Why `address` may not be connected to at `port`; None when it may."""
-        what = special_class(address)
-        if what is None or any(_names(rule, address, port) for rule in self._rules):
+        if any(_names(rule, address, port) for rule in self._rules):
             return None
         if any(address in network for network in self._networks):
             return None
-        return what
+        return special_class(address) or ("an address of this machine" if is_own(address) else None)
 
 
 def _names(rule: HostRule, address: Address, port: int) -> bool:
