@@ -1,9 +1,10 @@
 """Remedies that are never given, whatever the evidence: an agent may apply every remedy.
 
 No remedy names a secret, a start-up file, a protected path or another user's home, nor a folder
-that holds one at any depth, or that one is to be made in. None names a path that cannot be written down exactly, and none goes
-beyond what the daemon's config permits: the next request would be refused. A path that only the
-command's words name is proposed only if it is an ordinary file or folder.
+that holds one at any depth, or that one is to be made in. None names a path that cannot be written
+down exactly, and none goes beyond what the daemon's config permits: the next request would be
+refused. A path that only the command's words name is proposed only if it is an ordinary file or
+folder.
 """
 
 from __future__ import annotations

@@ -58,7 +58,8 @@ def test_an_allowed_name_does_not_lead_to_special_addresses(
 
 @pytest.mark.docker_too
 @pytest.mark.parametrize(
-    ("host", "entry"), [("home.test", "93.184.216.99:80"), ("home6.test", "[2606:2800:220:1::99]:80")]
+    ("host", "entry"),
+    [("home.test", "93.184.216.99:80"), ("home6.test", "[2606:2800:220:1::99]:80")],
 )
 def test_an_allowed_name_does_not_lead_to_a_public_address_of_this_machine(
     run: Runner, net: Net, host: str, entry: str

@@ -66,4 +66,5 @@ def _digest(asked: RequestHead) -> bytes | None:
             return None
     except (binascii.Error, ValueError):
         return None
-    return base64.b64encode(hashlib.sha1(keys[0].encode() + _GUID).digest())  # noqa: S324
+    digest = hashlib.sha1(keys[0].encode() + _GUID, usedforsecurity=False).digest()
+    return base64.b64encode(digest)
