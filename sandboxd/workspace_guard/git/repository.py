@@ -22,6 +22,7 @@ from sandboxd.workspace_guard.dirfd import enter, list_names, list_plain, open_r
 from sandboxd.workspace_guard.git import judge, worktree_states
 from sandboxd.workspace_guard.git.links import GitLinks
 from sandboxd.workspace_guard.git.stored_links import StoredLinks
+from sandboxd.workspace_guard.git.symbolic_refs import SymbolicRefs
 
 _MOST_FOLDERS = 1000
 _MOST_REPOSITORIES = 1000
@@ -162,6 +163,29 @@ def open_doors(git_dir: int, *, finished: bool) -> list[str]:
         found += ["index"] if is_harmful_index(git_dir) else []
         found += _links(git_dir)
         found += worktree_states.misleading(git_dir, path_of(git_dir))
+        found += harmful_worktrees(git_dir, frozenset())
+    return found
+
+
+def harmful_worktrees(git_dir: int, known: frozenset[str]) -> list[str]:
+    """What would make git run a program in worktrees that a command added. `known`: as above."""
+    found: list[str] = []
+    worktrees = enter(git_dir, worktree_states.FOLDER)
+    if worktrees is None:
+        return found
+    try:
+        for name in list_names(worktrees) or ():
+            state = enter(worktrees, name)
+            if state is None:
+                continue
+            try:
+                harmful = [one for one in REBASE_STATE if _is_harmful_operation(state, one)]
+                harmful += ["index"] if is_harmful_index(state, known=known) else []
+            finally:
+                os.close(state)
+            found += [f"{worktree_states.FOLDER}/{name}/{one}" for one in harmful]
+    finally:
+        os.close(worktrees)
     return found
 
 
@@ -169,7 +193,9 @@ def _links(git_dir: int) -> list[str]:
     """Links that git would write through; `git init` and `git clone` make none."""
     links = GitLinks(git_dir, "", None)
     plain = list_plain(git_dir)
-    found = [*links.look(plain or {}, finished=True), *StoredLinks(git_dir, "", is_new=True).look()]
+    found = links.look(plain or {}, finished=True)
+    for stored in (StoredLinks(git_dir, "", is_new=True), SymbolicRefs(git_dir, "", is_new=True)):
+        found += stored.look()
     return [one.path for one in found]
 
 
