@@ -274,7 +274,7 @@ class AbsentPathsWatch:
                 return [entry.path]
             self._made.add(one)
             try:
-                doors = open_doors(git_dir, finished=finished)
+                doors = open_doors(git_dir, finished=finished, root=one.root)
             finally:
                 os.close(git_dir)
             return [os.path.join(entry.path, name) for name in doors]
