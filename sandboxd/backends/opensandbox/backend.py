@@ -1,7 +1,7 @@
 """The opensandbox backend: sandboxes of a server that runs them on Docker or on a cluster.
 
-Commands run below our init, which is uploaded into each sandbox, or are execd's own: then there is no
-stdin, no terminal, output by lines, and exit codes without signals.
+Commands run below our init, which is uploaded into each sandbox, or are execd's own: then there is
+no stdin, no terminal, output by lines, and exit codes without signals.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import anyio
 from anyio.abc import TaskGroup
@@ -28,8 +29,6 @@ from sandboxd.backends.opensandbox.http_client import HttpClient, Target, origin
 from sandboxd.backends.opensandbox.key import load_key
 from sandboxd.backends.opensandbox.lifecycle import Lifecycle
 from sandboxd.backends.opensandbox.process import ExecdProcess
-from sandboxd.backends.opensandbox.remote_init.process import RemoteInitProcess
-from sandboxd.backends.opensandbox.remote_init.sandbox import RemoteInit
 from sandboxd.backends.opensandbox.sandboxes import CLOSE_S, RemoteSandbox, RemoteSandboxes
 from sandboxd.backends.opensandbox.spec import create_body
 from sandboxd.backends.opensandbox.volume_checks import check_volumes, unchanged
@@ -37,6 +36,9 @@ from sandboxd.config import OpenSandboxConfig
 from sandboxd.policy.plan import Plan, SandboxSpec
 from sandboxd.types import Command, Process, Sandbox, Stdio
 from sandboxd_proto.errors import PolicyNotSupported, SandboxdError, SandboxUnavailable
+
+if TYPE_CHECKING:
+    from sandboxd.backends.opensandbox.remote_init.sandbox import RemoteInit
 
 log = logging.getLogger(__name__)
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
@@ -47,9 +49,7 @@ class OpenSandbox:
 
     def __init__(self, config: OpenSandboxConfig, *, owner: str) -> None:
         self._config = config
-        self._with_init = config.way == "init" or (
-            config.way == "auto" and sys.platform == "linux"
-        )
+        self._with_init = config.way != "execd" and sys.platform == "linux"
         self.capabilities = Capabilities(
             mounts=True, limits_sandbox=True, stdin=self._with_init, terminals=self._with_init,
             copies=True, remote=True,
@@ -119,7 +119,9 @@ class OpenSandbox:
         return Available(layers, tuple(self._warnings()))
 
     def _warnings(self) -> list[str]:
-        found = ["opensandbox: no explain; commands can reach the sandbox's execd, which obeys them"]
+        found = [
+            "opensandbox: no explain; commands can reach the sandbox's execd, which obeys them"
+        ]
         if not self._with_init:
             found = [
                 "opensandbox: no stdin, no terminals, no explain; output by lines; "
@@ -140,9 +142,7 @@ class OpenSandbox:
         return found
 
     def enforcement(self, plan: Plan) -> Enforcement:
-        return tiers(
-            plan, host_volumes=self._config.host_volumes, with_init=self._with_init
-        )
+        return tiers(plan, host_volumes=self._config.host_volumes, with_init=self._with_init)
 
     def command_line(self, plan: Plan) -> list[str]:
         volumes = self._config.host_volumes
@@ -188,6 +188,9 @@ class OpenSandbox:
         if not self._with_init:
             yield None
             return
+        # On Linux only.
+        from sandboxd.backends.opensandbox.remote_init.sandbox import RemoteInit
+
         assert self._tasks is not None, "sandboxes are opened while the daemon serves"
         files = ExecdFiles(self._http, target, self._config.transfer_secs)
         async with RemoteInit(execd, files, self._tasks).started(self._config.start_secs) as init:
@@ -249,6 +252,8 @@ class OpenSandboxSandbox:
     async def _spawn_below(
         self, init: RemoteInit, command: Command, stdio: Stdio | None, *, alone: bool
     ) -> Process:
+        from sandboxd.backends.opensandbox.remote_init.process import RemoteInitProcess
+
         assert self._tasks is not None
         # The init need not watch what the container holds.
         told = replace(command, limits=replace(command.limits, memory_bytes=None))

@@ -72,9 +72,7 @@ def unsupported_error(*unsupported: UnsupportedField) -> PolicyNotSupported:
     )
 
 
-def _unsupported(
-    plan: Plan, *, host_volumes: bool, with_init: bool
-) -> Iterator[UnsupportedField]:
+def _unsupported(plan: Plan, *, host_volumes: bool, with_init: bool) -> Iterator[UnsupportedField]:
     spec, limits = plan.sandbox, plan.limits
     if "base" in plan.asked and spec.base == "host":
         yield UnsupportedField(

@@ -43,9 +43,7 @@ class ExecdFiles:
         head, tail = _frame(mark, path, mode)
         whole = head + content + tail
         body = Body(_once(whole), len(whole), f"multipart/form-data; boundary={mark}")
-        await self._http.call(
-            "POST", self._target, "/files/upload", body=body, timeout_s=timeout_s
-        )
+        await self._http.call("POST", self._target, "/files/upload", body=body, timeout_s=timeout_s)
 
     async def fetch(self, path: str, out: BinaryIO, most: int, told: Told) -> None:
         """SandboxUnavailable for one of more than `most` bytes, and for one that is cut off."""

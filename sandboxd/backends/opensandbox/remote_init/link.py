@@ -74,15 +74,18 @@ class Link:
                     if event.kind == "init":
                         self._command = self._command or event.text
                     elif event.kind == "stdout":
-                        frame = lines.feed(event.text)
-                        if frame is not None:
-                            self._on_frame(frame)
+                        # Not outside: there an error of this kind is one of the connection.
+                        try:
+                            frame = lines.feed(event.text)
+                            if frame is not None:
+                                self._on_frame(frame)
+                        except InitProtocolViolation as lie:
+                            self.broken = f"the sandbox's init was tampered with: {lie}"
+                            return
                     elif event.kind in ("error", "execution_complete"):
                         self.broken = f"its init ended ({self._execd.said(event.text) or 0})"
                         return
             self.broken = "execd's stream ended without an exit code"
-        except InitProtocolViolation as lie:
-            self.broken = f"the sandbox's init was tampered with: {lie}"
         except ApiError as error:
             self.broken = str(error)
         except SandboxdError as error:

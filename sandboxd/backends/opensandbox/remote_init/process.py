@@ -6,7 +6,6 @@ the result unknown, and a sandbox that serves one command is deleted before the 
 
 from __future__ import annotations
 
-import errno
 import logging
 import re
 from dataclasses import replace
@@ -104,12 +103,9 @@ class RemoteInitProcess:
     def _in_words(self, error: SandboxdError) -> SandboxdError:
         if self._link.broken is not None:
             return self._unknown()
-        if isinstance(error, ExecFailed) and error.errno == errno.ENOENT:
-            return ExecFailed(
-                f"{self._command.argv[0]} cannot be executed: not found in the sandbox",
-                field="argv[0]", errno=errno.ENOENT,
-                remedy="the image has to have it; check the path, and PATH in env",
-            )  # fmt: skip
+        if isinstance(error, ExecFailed) and "/" in self._command.argv[0]:
+            remedy = "the image, or a folder that was granted, has to have it"
+            return ExecFailed(error.message, field=error.field, remedy=remedy, **error.facts)
         return error
 
     def _unknown(self) -> SandboxUnavailable:

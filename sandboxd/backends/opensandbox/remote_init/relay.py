@@ -25,9 +25,7 @@ _STREAMS = {Kind.OUTPUT: (0, 1), Kind.ERRORS: (1, STDERR)}
 class Relay:
     """`channel`: the other end of an InitProcess's. Closed by its task, or by `close`."""
 
-    def __init__(
-        self, link: Link, number: int, channel: socket.socket, ends: LocalEnds
-    ) -> None:
+    def __init__(self, link: Link, number: int, channel: socket.socket, ends: LocalEnds) -> None:
         self._link = link
         self._number = number
         self._channel = channel

@@ -52,9 +52,7 @@ class RemoteInit:
         control, self._control = seqpacket.pair()
         self._control.setblocking(False)
         self._ours = control
-        self._inner = InitSandbox(
-            control, filter_for=_filter, counts="root", verify=lambda: True
-        )
+        self._inner = InitSandbox(control, filter_for=_filter, counts="root", verify=lambda: True)
 
     @property
     def alive(self) -> bool:
