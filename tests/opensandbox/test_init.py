@@ -257,19 +257,6 @@ def test_any_lines_are_frames_or_a_violation(lines: list[str]) -> None:
 # a hostile command
 
 
-def test_a_command_that_kills_the_bridge_is_no_success(runner: Runner) -> None:
-    """It is of the same user: it can end what carries it, and nothing comes of that but an error."""
-    script = (
-        "pkill -9 -f -- --remote; for p in $(pgrep sandboxd-init); do kill -9 $p; done; sleep 60"
-    )
-    manifest = {**INHERIT, "timeout": 30}
-    try:
-        ran = runner.shell(script, manifest=manifest)
-        assert ran.outcome in ("isolation_lost", "signaled", "timeout"), ran.story
-    except RpcError as error:
-        assert error.kind == "SandboxUnavailable", error
-
-
 def test_forged_files_of_the_daemon_are_no_way_to_another_result(
     runner: Runner, tmp_path: Path
 ) -> None:
