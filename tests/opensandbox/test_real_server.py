@@ -1,7 +1,7 @@
 """The real opensandbox-server, on the suite's own dockerd, with a stand-in for execd.
 
-What they show is the lifecycle API, the server's proxy and its containers, with our init in them; of
-execd they show only the stand-in (tests/support/opensandbox_server.py).
+What they show is the lifecycle API, the server's proxy and its containers, with our init in them;
+of execd they show only the stand-in (tests/support/opensandbox_server.py).
 """
 
 from __future__ import annotations

@@ -76,9 +76,12 @@ def running_backend(
     if name == "opensandbox" and os.environ[REMOTE] == "real":
         from support.opensandbox_server import real_options, running_server
 
-        with running_server() as server, real_options(server, env or {}) as made:
-            with running_daemon(env=made, prefix=server.within, **options) as daemon:
-                yield daemon
+        with (
+            running_server() as server,
+            real_options(server, env or {}) as made,
+            running_daemon(env=made, prefix=server.within, **options) as daemon,
+        ):
+            yield daemon
         return
     if name == "opensandbox":
         from support.fake_opensandbox import fake_options
