@@ -209,6 +209,10 @@ class OpenSandboxConfig(_Table, frozen=True, kw_only=True):
     """Certificates (PEM) to verify the server with; empty: the system's."""
     image: str = ""
     """The image of sandboxes; empty: each manifest names one."""
+    way: Literal["auto", "init", "execd"] = "auto"
+    """How commands run in a sandbox. `init`: below sandboxd's own init, which is uploaded into it:
+    stdin, terminals, exact output and signals. `execd`: by the server's agent alone. `auto`: `init`
+    on Linux."""
     via_server: bool = True
     """Reach sandboxes through the server. Off: at the addresses that it names."""
     host_volumes: bool = False

@@ -94,7 +94,7 @@ class UsernsFacts:
 
 
 def mounts_moved(said: str) -> bool:
-    """A mount of the host was gone when bwrap came to it: its folder too, or only the mount on it."""
+    """A mount of the host was gone when bwrap came to it, with its folder or without."""
     gone = os.strerror(errno.ENOENT), os.strerror(errno.EINVAL)
     return "Unable to apply mount flags" in said and any(words in said for words in gone)
 
