@@ -58,6 +58,22 @@ def stop(sock: socket, path: str) -> None:
         time.sleep(0.01)
 
 
+def check_start() -> None:
+    """DaemonNotRunning where a new daemon would not start: its program, or the config."""
+    done = subprocess.run(
+        [*program(), "--check-config"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, cwd="/", env={**environment(os.environ), **source_tree()},
+        check=False,
+    )  # fmt: skip
+    if done.returncode != 0:
+        said = done.stdout.decode(errors="replace").strip().splitlines()
+        last = said[-1].removeprefix(_OWN_ERROR) if said else f"it ended with {done.returncode}"
+        raise DaemonNotRunning(
+            f"a new daemon would not start: {last}",
+            remedy="the old one still runs; fix that and restart again",
+        )
+
+
 def command(path: str) -> list[str]:
     return [*program(), "--socket", path, "--idle-exit", str(IDLE_EXIT_S)]
 
