@@ -304,7 +304,11 @@ def test_config_is_shown_and_checked(ctl, folder):
     assert b"did you mean max_processes?" in wrong.stderr
     path.write_text('backend = "bubblewarp"\n')
     wrong = ctl("config check", SANDBOXD_CONFIG=str(path))
-    assert (wrong.returncode, wrong.stderr.count(b"none")) == (2, 1)
+    assert wrong.returncode == 2
+    assert f"{path}: backend: there is no backend 'bubblewarp'".encode() in wrong.stderr
+    assert b"did you mean 'bubblewrap'?" in wrong.stderr
+    wrong = ctl("config check", SANDBOXD_BACKEND="zzz")
+    assert b"SANDBOXD_BACKEND: backend: there is no backend 'zzz'; the backends are" in wrong.stderr
 
 
 def test_manual_pages_are_written_to_where_man_finds_them(ctl, folder):
@@ -357,6 +361,9 @@ def test_doctor_shows_only_what_matters_here(ctl, fake):
     ("argv", "said"),
     [
         (["sudo", "ls"], "become root"),
+        (["mvn", "-o", "package"], "--read ~/.m2/repository"),
+        (["mvn", "package"], None),
+        (["mvn", "-o", "-Dmaven.repo.local=/x", "package"], None),
         (["docker", "ps"], "engine's socket"),
         (["sh", "-c", "docker ps"], "engine's socket"),
         (["/usr/bin/chromium", "--headless"], "--no-sandbox"),
@@ -387,6 +394,11 @@ def test_ssh_is_told_its_port_and_the_agent(tmp_path, monkeypatch):
     (tmp_path / ".git").mkdir()
     (tmp_path / ".git" / "config").write_text('[remote "o"]\nurl = ssh://git@example.org/x\n')
     assert "example.org:22" in said("git", "push")[0]
+    (tmp_path / ".git" / "config").write_text('[remote "o"]\nurl = ssh://g@example.org:9/x\n')
+    assert "--net example.org:9 --ssh-agent" in said("git", "push")[0]
+    remedy = {"network": {"kind": "allow_hosts", "hosts": ["example.org:22"]}}
+    result["denials"] = [{"kind": "network", "target": "example.org", "remedy": remedy}]
+    assert said("ssh", "example.org") == ["hint: for the keys of your ssh agent add --ssh-agent"]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from difflib import get_close_matches
 from textwrap import wrap
 
@@ -116,6 +117,11 @@ def unknown_command(name: str) -> str:
     if near:
         return f"did you mean {near[0]}?"
     return f"to run it in a sandbox: sandboxctl run -- {name}"
+
+
+def unknown_choice(word: str, choices: Sequence[str]) -> str:
+    near = get_close_matches(word, choices, n=1)
+    return f"did you mean {near[0]}?" if near else f"it is one of {', '.join(choices)}"
 
 
 def unknown_flag(command: CommandSpec, name: str) -> str:

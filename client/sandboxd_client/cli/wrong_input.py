@@ -21,9 +21,10 @@ _FLAGS = {
     "max_memory_bytes": "--memory", "max_cpu_secs": "--cpu", "max_processes": "--processes",
     "tmp_bytes": "--tmp-size", "shm_bytes": "--shm-size", "env": "--env", "sandbox": "--sandbox",
     "idle_secs": "--idle", "signal": "--signal", "name": "--name", "execution_id": "--name",
+    "types": "--type",
 }  # fmt: skip
 # The message says what it is about.
-_CLEAR = ("argv", "execution_id", "sandbox", "workspace", "cwd", "session", "approval")
+_CLEAR = ("argv", "execution_id", "sandbox", "workspace", "cwd", "session", "approval", "grant")
 # What a remedy of the daemon says to a program, and what a person types.
 _TYPED = (
     ("leave it out of the manifest", "leave it out"),
@@ -47,6 +48,7 @@ _TYPED = (
     ("session/list", "sandboxctl sessions"),
     ("session/open", "sandboxctl session open"),
     ("approval/list", "sandboxctl approve --list"),
+    ("grant/list", "sandboxctl grants"),
 )
 _SHELL_SYNTAX = set("|&;<>$*?`~(){}\"'\n")
 _BUILTINS = ("cd", "export", "source", ".", "alias", "set", "unset", "ulimit", "umask", "type",
