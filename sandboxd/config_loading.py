@@ -238,7 +238,7 @@ def shown(config: Config, path: str, *, as_json: bool) -> str:
         return msgspec.json.encode({"path": path, "config": {k: v for k, v, _ in rows}}).decode()
     width = max(len(key) for key, _, _ in rows)
     note = "" if os.path.exists(path) else " (does not exist)"
-    lines = [f"# {path}{note}; * marks what differs from the default\n"]
+    lines = [f"# {path}{note}\n", "# * marks what differs from the default\n"]
     for key, value, changed in rows:
         text = "(unset)" if value is None else msgspec.json.encode(value).decode()
         lines.append(f"{'*' if changed else ' '} {key:<{width}}  {text}\n")

