@@ -360,6 +360,7 @@ def test_doctor_shows_only_what_matters_here(ctl, fake):
     ("argv", "said"),
     [
         (["sudo", "ls"], "become root"),
+        (["apt-get", "install", "x"], "outside of the sandbox"),
         (["mvn", "-o", "package"], "--read ~/.m2/repository"),
         (["mvn", "package"], None),
         (["mvn", "-o", "-Dmaven.repo.local=/x", "package"], None),
@@ -377,6 +378,17 @@ def test_well_known_commands_that_fail_get_the_right_hint(argv, said):
     found = hint(argv)
     assert (found is None) == (said is None)
     assert said is None or said in found
+
+
+def test_the_pip_of_pyenv_is_told_apart(tmp_path, monkeypatch):
+    (tmp_path / "shims").mkdir()
+    (tmp_path / "shims" / "pip3").write_text("#!/bin/sh\n")
+    (tmp_path / "shims" / "pip3").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "shims"))
+    assert "virtual environment" in (hint(["pip3", "install", "x"]) or "")
+    assert hint(["pip3", "list"]) is None
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    assert hint(["pip3", "install", "x"]) is None
 
 
 def test_ssh_is_told_its_port_and_the_agent(tmp_path, monkeypatch):

@@ -15,6 +15,8 @@ _CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-sta
 _ROOT = ("sudo", "su", "doas", "pkexec", "run0")
 _ENGINES = ("docker", "podman", "docker-compose", "nerdctl")
 _SSH = ("ssh", "scp", "sftp")
+_SYSTEM_PACKAGES = ("apt", "apt-get", "aptitude", "dpkg", "dnf", "yum", "zypper", "pacman", "apk",
+                    "snap", "flatpak")  # fmt: skip
 _SIGNS = ("-S", "--gpg-sign")
 _MAVEN = ("mvn", "mvnw")
 _OFFLINE = {"-o", "--offline", "-qo", "-oq"}
@@ -114,6 +116,10 @@ def hint(argv: list[str]) -> str | None:
             f"{program} needs the engine's socket, and who can use that is root on this machine: "
             "no sandbox shows it; run it outside"
         )
+    if program in _SYSTEM_PACKAGES:
+        return "packages of the system are installed outside of the sandbox"
+    if {"install", "uninstall"} & set(words) and (program.startswith("pip") or "pip" in words):
+        return _pyenv(program)
     if program in _CHROMIUM:
         return _chromium(program, words)
     if program in _MAVEN and _OFFLINE & set(words) and not any("repo.local" in w for w in words):
@@ -128,6 +134,18 @@ def hint(argv: list[str]) -> str | None:
             "then sign outside with `git commit --amend --no-edit -S`"
         )
     return None
+
+
+def _pyenv(program: str) -> str | None:
+    """Its pip fails after its work, because the shims cannot be written."""
+    from shutil import which
+
+    if not (which(program) or "").endswith(f"/shims/{program}"):
+        return None
+    return (
+        f"pyenv's {program} ends by writing pyenv's shims, which are read-only inside, and fails "
+        "even after it has installed: use a virtual environment (python3 -m venv .venv)"
+    )
 
 
 def _chromium(program: str, words: list[str]) -> str | None:
