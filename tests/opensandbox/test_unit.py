@@ -118,7 +118,7 @@ def test_volumes_of_granted_folders() -> None:
     body = create_body(replace(SPEC, protected=(inner,)), "i", {})
     mounted = [(one["mountPath"], one["readOnly"]) for one in body["volumes"]]
     assert mounted == [("/srv/w", False), ("/srv/w/.hooks", True)]
-    assert tiers(plan(SPEC), host_volumes=True) == {}
+    assert tiers(plan(SPEC), host_volumes=True, with_init=False) == {}
 
 
 @pytest.mark.parametrize(
@@ -134,14 +134,16 @@ def test_volumes_of_granted_folders() -> None:
 )
 def test_what_a_volume_cannot_hold_is_refused(field: str, spec: SandboxSpec) -> None:
     with pytest.raises(PolicyNotSupported) as refused:
-        tiers(plan(spec), host_volumes=True)
+        tiers(plan(spec), host_volumes=True, with_init=False)
     assert refused.value.field == field
 
 
 def test_a_limit_of_the_ceiling_is_refused_too() -> None:
     """Nobody asked for it in the manifest, and it is to hold all the same."""
     with pytest.raises(PolicyNotSupported):
-        tiers(plan(replace(SPEC, grants=()), Limits(processes=5)), host_volumes=False)
+        tiers(
+            plan(replace(SPEC, grants=()), Limits(processes=5)), host_volumes=False, with_init=False
+        )
 
 
 def test_a_folder_that_is_another_one_is_noticed(tmp_path: os.PathLike[str]) -> None:

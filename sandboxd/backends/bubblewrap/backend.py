@@ -32,7 +32,7 @@ from sandboxd_proto.errors import SandboxdError, SandboxUnavailable
 log = logging.getLogger(__name__)
 MANY_MOUNTS = 256
 MOST_CLONE_FAILURES = 3  # in a row
-ATTEMPTS = 3  # container engines mount and unmount all the time, and bwrap binds what it has listed
+ATTEMPTS = 5  # container engines mount and unmount all the time, and bwrap binds what it has listed
 
 
 class _TryAgain(Exception):

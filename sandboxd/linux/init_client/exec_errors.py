@@ -35,6 +35,12 @@ def _exec_error(command: Command, stage: ExecStage, number: int) -> SandboxdErro
     reason = os.strerror(number)
     if stage is ExecStage.FORK and number == errno.EAGAIN:
         return no_more_processes("the command could not be started")
+    if stage is not ExecStage.EXEC and number == errno.EINTR:
+        return ExecFailed(
+            "the command was killed before it was executed", errno=number,
+            remedy="it was killed by another process (in a shared sandbox perhaps by another "
+            "command of it), or by the kernel for memory; send the request again",
+        )  # fmt: skip
     if stage is ExecStage.CHDIR:
         return PathDenied(
             f"the working directory {command.cwd} cannot be entered in the sandbox: {reason}",

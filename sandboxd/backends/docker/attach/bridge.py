@@ -18,8 +18,8 @@ import anyio
 from anyio.abc import TaskGroup
 
 from sandboxd.backends.docker.attach.framing import FramedMessage, Unframer
-from sandboxd.backends.docker.attach.local_io import STDERR, LocalEnds, Writer, read_some
 from sandboxd.backends.docker.engine import Engine, EngineError
+from sandboxd.backends.local_io import STDERR, LocalEnds, Writer, read_some
 from sandboxd.linux.init_client import codec, seqpacket
 from sandboxd.linux.init_client import messages as wire
 from sandboxd.linux.init_client.session import InitSandbox
