@@ -122,7 +122,7 @@ def _approver_token(path: str) -> Iterator[Secret]:
 class Parts:
     machine: Machine
     registry: Registry
-    bench: HostTraits
+    traits: HostTraits
     running: Callable[[], AbstractAsyncContextManager[None]]
     admission: Admission
     hub: Hub
@@ -148,7 +148,7 @@ def _parts(start: Start, listener: Listener) -> Iterator[Parts]:
             limit_sandboxes=backends.limit_sandboxes(),
         )
         hidden = (*config_masks(machine).values(), *machine.own.hidden)
-        bench = HostTraits(
+        traits = HostTraits(
             host=host, landlock=landlock_abi() > 0, root=system.is_privileged(), hidden=hidden,
             ceiling=start.config.ceiling, own_code=own.read_only,
         )  # fmt: skip
@@ -156,7 +156,7 @@ def _parts(start: Start, listener: Listener) -> Iterator[Parts]:
         if around.make_folder is not None:
             admission.sessions.tmps = SessionTmps(around.make_folder)
             admission.sessions.shares_tmp = lambda: shares_session_tmp(start.config, backends)
-        yield Parts(machine, backends, bench, around.running, admission, hub, day)
+        yield Parts(machine, backends, traits, around.running, admission, hub, day)
 
 
 def _sessions(start: Start, listener: Listener, held: ExitStack) -> tuple[Admission, Hub, DayFile]:
@@ -247,7 +247,7 @@ async def _serve_until(
             parts.running(),
             parts.registry.serving(),
             running(
-                parts.machine, parts.registry, parts.bench, parts.admission.recorder
+                parts.machine, parts.registry, parts.traits, parts.admission.recorder
             ) as supervisor,
         ):
             lifecycle = SessionLifecycle(

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from sandboxd.backends.interface import Backend, BackendContext, Serving
 from sandboxd.backends.unavailable import UnavailableBackend
 from sandboxd.config import Config, check_known
+from sandboxd_proto.messages.server import BackendUse
 
 _SYSTEMS = {"linux": "Linux", "darwin": "macOS", "win32": "Windows"}
 
@@ -52,10 +53,15 @@ BACKENDS = (
 
 
 class Registry:
-    """`automatic`: the names that are tried for a request that names none, best first."""
+    """`automatic`: the names that are tried for a request that names none, best first. `elsewhere`:
+    those of other systems."""
 
-    def __init__(self, backends: Iterable[Backend], automatic: Sequence[str] = ()) -> None:
+    def __init__(
+        self, backends: Iterable[Backend], automatic: Sequence[str] = (),
+        elsewhere: Iterable[str] = (),
+    ) -> None:  # fmt: skip
         self._by_name = {backend.name: backend for backend in backends}
+        self._elsewhere = frozenset(elsewhere)
         self.automatic = tuple(name for name in automatic if name in self._by_name)
 
     def __getitem__(self, name: str) -> Backend:
@@ -66,6 +72,11 @@ class Registry:
 
     def names(self) -> list[str]:
         return list(self._by_name)
+
+    def use_of(self, name: str) -> BackendUse:
+        if name in self._elsewhere:
+            return "elsewhere"
+        return "automatic" if name in self.automatic else "named"
 
     def limit_sandboxes(self) -> frozenset[str]:
         """The backends that make a sandbox with its limits."""
@@ -85,7 +96,8 @@ def registry(context: BackendContext, entries: Sequence[BackendEntry] = BACKENDS
     automatic = [entry.name for entry in entries if entry.automatic and entry.is_here]
     here = {entry.name for entry in entries if entry.is_here}
     shown = [entry for entry in entries if entry.is_here or entry.name not in here]
-    return Registry([_make(entry, context) for entry in shown], automatic)
+    elsewhere = [entry.name for entry in shown if not entry.is_here]
+    return Registry([_make(entry, context) for entry in shown], automatic, elsewhere)
 
 
 def _make(entry: BackendEntry, context: BackendContext) -> Backend:

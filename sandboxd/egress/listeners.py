@@ -15,7 +15,7 @@ from ipaddress import IPv4Address, IPv6Address
 from sandboxd.egress.address_book import PROXY, exact_addresses
 from sandboxd.egress.dns import responder
 from sandboxd.egress.proxy import variables as proxy_variables
-from sandboxd.linux.netns.handed_sockets import SocketWish
+from sandboxd.linux.netns.handed_sockets import SocketRequest
 from sandboxd.policy.network.host_rules import HostRule
 
 ANY = IPv4Address("0.0.0.0")
@@ -28,14 +28,14 @@ def needs_proxy(rules: Iterable[HostRule]) -> bool:
     return any(rule.wildcard or rule.has_range for rule in rules)
 
 
-def wishes(rules: Iterable[HostRule]) -> list[SocketWish]:
+def socket_requests(rules: Iterable[HostRule]) -> list[SocketRequest]:
     rules = tuple(rules)
     for_all = {*WATCHED, responder.PORT, *_ports_for_all(rules)}
-    made = [SocketWish(ANY, responder.PORT, stream=False)]
-    made.append(SocketWish(ANY, socket.IPPROTO_TCP, stream=False, raw=True))
-    made += [SocketWish(ANY, port) for port in sorted(for_all)]
+    made = [SocketRequest(ANY, responder.PORT, stream=False)]
+    made.append(SocketRequest(ANY, socket.IPPROTO_TCP, stream=False, raw=True))
+    made += [SocketRequest(ANY, port) for port in sorted(for_all)]
     if needs_proxy(rules) and proxy_variables.PORT not in for_all:
-        made.append(SocketWish(PROXY, proxy_variables.PORT))
+        made.append(SocketRequest(PROXY, proxy_variables.PORT))
     return list(dict.fromkeys([*made, *_own(rules, for_all)]))
 
 
@@ -46,17 +46,17 @@ def _ports_for_all(rules: tuple[HostRule, ...]) -> Iterator[int]:
                 yield port
 
 
-def _own(rules: tuple[HostRule, ...], for_all: set[int]) -> Iterator[SocketWish]:
+def _own(rules: tuple[HostRule, ...], for_all: set[int]) -> Iterator[SocketRequest]:
     addresses = exact_addresses(rules)
     for rule in rules:
         if rule.wildcard:
             continue
         for port in rule.single_ports:
             if isinstance(rule.address, IPv6Address):
-                yield SocketWish(rule.address, port, add_address=not rule.address.is_loopback)
+                yield SocketRequest(rule.address, port, add_address=not rule.address.is_loopback)
             elif port not in for_all:
                 named = addresses.get(rule.name, IPv4Address("127.0.0.1"))
-                yield SocketWish(rule.address or named, port)
+                yield SocketRequest(rule.address or named, port)
 
 
 def _is_v6(rule: HostRule) -> bool:

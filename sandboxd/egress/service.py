@@ -15,10 +15,10 @@ from sandboxd.egress.connection import TalkLimits
 from sandboxd.egress.dial import Dialer
 from sandboxd.egress.dns.resolver import resolver
 from sandboxd.egress.gate import Gate, GateLimits
-from sandboxd.egress.listeners import wishes
+from sandboxd.egress.listeners import socket_requests
 from sandboxd.egress.rules import HostRules
 from sandboxd.egress.special_addresses import NamedAddresses
-from sandboxd.linux.netns.handed_sockets import SocketWish
+from sandboxd.linux.netns.handed_sockets import SocketRequest
 from sandboxd.policy.network.host_rules import HostRule, parse_rule
 from sandboxd.policy.plan import NetworkRule
 from sandboxd_proto.errors import SandboxUnavailable
@@ -26,7 +26,7 @@ from sandboxd_proto.errors import SandboxUnavailable
 log = logging.getLogger(__name__)
 
 # How a backend makes sockets in the network namespace of a sandbox: all, or an exception.
-MakeSockets = Callable[[Sequence[SocketWish]], Awaitable[list[socket.socket]]]
+MakeSockets = Callable[[Sequence[SocketRequest]], Awaitable[list[socket.socket]]]
 _BACKLOG = 128
 
 
@@ -51,7 +51,7 @@ class EgressService:
     async def gate(self, rule: NetworkRule, make_sockets: MakeSockets) -> AsyncIterator[Gate]:
         """The gate of a sandbox in which nothing runs yet. Another task may leave the context."""
         rules = self._rules(rule)
-        sockets = await make_sockets(wishes(rules))
+        sockets = await make_sockets(socket_requests(rules))
         async with self._served(self._made(rules), sockets) as gate:
             yield gate
 

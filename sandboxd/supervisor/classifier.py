@@ -71,12 +71,12 @@ class Classifier:
     """The classifier is made at the first byte: most commands print little or nothing."""
 
     def __init__(
-        self, plan: Plan, argv: tuple[str, ...], bench: HostTraits, *, isolated: bool, mounts: bool,
-        pty: bool,
+        self, plan: Plan, argv: tuple[str, ...], traits: HostTraits, *, isolated: bool,
+        mounts: bool, pty: bool,
     ) -> None:  # fmt: skip
         self._plan = plan
         self._argv = argv
-        self._bench = bench
+        self._traits = traits
         self._isolated = isolated
         self._mounts = mounts
         self._pty = pty
@@ -135,7 +135,7 @@ class Classifier:
 
     def _submit(self, work: Callable[[], T]) -> event_loop.Future[T]:
         self._scans_running += 1
-        answer = self._bench.scans.submit(work)
+        answer = self._traits.scans.submit(work)
         answer.add_done_callback(self._scan_ended)
         return answer
 
@@ -191,7 +191,7 @@ class Classifier:
 
     def _setting(self) -> Setting:
         plan = self._plan
-        places = mount_plan(plan.sandbox, self._bench.host)
+        places = mount_plan(plan.sandbox, self._traits.host)
         return Setting(
             plan=plan,
             layout=places if self._mounts else _unmounted(places),
@@ -199,15 +199,15 @@ class Classifier:
             argv=self._argv,
             filter_loaded=self.filter_loaded,
             filter_kills=plan.syscall_policy == "strict",
-            landlock=self._bench.landlock,
+            landlock=self._traits.landlock,
             masks_refuse=not self._mounts,
-            host_root=self._bench.root and plan.sandbox.run_as is None,
+            host_root=self._traits.root and plan.sandbox.run_as is None,
             pty=self._pty,
-            withheld=self._bench.hidden,
-            ceiling=self._bench.ceiling,
+            withheld=self._traits.hidden,
+            ceiling=self._traits.ceiling,
             network_namespace=self._mounts,
             mounts=self._mounts,
-            own_code=self._bench.own_code,
+            own_code=self._traits.own_code,
             platform=sys.platform,
         )
 

@@ -55,14 +55,14 @@ class Supervisor:
     """Made by `running`, which owns every task that it starts."""
 
     def __init__(
-        self, machine: Machine, registry: Registry, bench: HostTraits, tasks: TaskGroup,
+        self, machine: Machine, registry: Registry, traits: HostTraits, tasks: TaskGroup,
         recorder: Recorder,
     ) -> None:  # fmt: skip
         self.machine = machine
         self.registry = registry
         self.recorder = recorder
-        self._bench = bench
-        self.executions = Executions(bench, machine.config.max_executions)
+        self._traits = traits
+        self.executions = Executions(traits, machine.config.max_executions)
         self._background = self.background = Background(tasks)
         self.mounts = MountChecks()
         self.pool = WarmPool(machine.config.pool, self._background, self.mounts)
@@ -83,21 +83,21 @@ class Supervisor:
     def begin(self, execution: Execution) -> None:
         """Start it at once if there is a sandbox for it; `perform` starts it otherwise."""
         try:
-            ground = self._at_hand(execution)
+            lease = self._at_hand(execution)
         except Exception:
             return  # `perform` gets the same error
-        if ground is not None:
-            self._record_start(execution, ground)
-            execution.begin(ground)
+        if lease is not None:
+            self._record_start(execution, lease)
+            execution.begin(lease)
 
-    def _record_start(self, execution: Execution, ground: Lease) -> None:
+    def _record_start(self, execution: Execution, lease: Lease) -> None:
         """Record the start before the command is sent; SandboxUnavailable if a required record
         fails."""
         request = execution.request
         execution.recorded = True
         self.recorder.started(
             execution.id, _session_id(request), request.client, request.argv, request.plan.env,
-            {"cwd": request.plan.cwd, "backend": ground.backend.name,
+            {"cwd": request.plan.cwd, "backend": lease.backend.name,
              "preset": request.plan.preset, "workspace": request.plan.workspace,
              "sandbox": execution.sandbox_id, "approval": execution.approval,
              "grants": list(request.grants), "detached": request.detach},
@@ -117,7 +117,7 @@ class Supervisor:
             return self._ground_in(self.sandboxes.find(execution.sandbox_id), plan)
         backend, enforcement = next(select(plan, self.machine.config, self.registry))
         held = self.pool.take_ready(backend, plan.sandbox)
-        return None if held is None else self._ground(backend, held, enforcement)
+        return None if held is None else self._lease(backend, held, enforcement)
 
     async def perform(self, execution: Execution) -> ExecuteResult:
         """Run an accepted execution to its end, and what follows from its denials."""
@@ -208,28 +208,26 @@ class Supervisor:
             log.exception("a detached execution failed")
 
     async def _perform(self, execution: Execution) -> ExecuteResult:
-        ground = execution.ground or await self._wait_for_ground(execution)
-        if ground is None:
+        lease = execution.lease or await self._wait_for_lease(execution)
+        if lease is None:
             return never_ran(execution.id, execution.request, None, {})
         try:
-            if execution.ground is None and execution.control.cancelled:
+            if execution.lease is None and execution.control.cancelled:
                 return never_ran(
-                    execution.id, execution.request, ground.backend.name, ground.enforcement
+                    execution.id, execution.request, lease.backend.name, lease.enforcement
                 )
             if not execution.recorded:
-                self._record_start(execution, ground)
-            return await execution.run(ground)
+                self._record_start(execution, lease)
+            return await execution.run(lease)
         except SandboxUnavailable:
             # An engine that is asked to start and to kill a container at once may refuse the start.
             if not execution.control.cancelled:
                 raise
-            return never_ran(
-                execution.id, execution.request, ground.backend.name, ground.enforcement
-            )
+            return never_ran(execution.id, execution.request, lease.backend.name, lease.enforcement)
         finally:
-            ground.leave()
+            lease.leave()
 
-    async def _wait_for_ground(self, execution: Execution) -> Lease | None:
+    async def _wait_for_lease(self, execution: Execution) -> Lease | None:
         """None if it was cancelled meanwhile: sandboxes are opened a few at a time."""
         with anyio.CancelScope() as execution.control.waiting:
             try:
@@ -250,9 +248,9 @@ class Supervisor:
         backend, enforcement, held = await self._take(
             plan, execution.request.owner, execution.tell_progress
         )
-        return self._ground(backend, held, enforcement)
+        return self._lease(backend, held, enforcement)
 
-    def _ground(self, backend: Backend, held: Held, enforcement: Enforcement) -> Lease:
+    def _lease(self, backend: Backend, held: Held, enforcement: Enforcement) -> Lease:
         released = False
 
         def release() -> None:
@@ -323,10 +321,10 @@ class Supervisor:
         try:
             self.sandboxes.check_name(place.name)
             able = backend.capabilities
-            judge = Classifier(
-                plan, (), self._bench, isolated=able.isolates, mounts=able.mounts, pty=False
+            classifier = Classifier(
+                plan, (), self._traits, isolated=able.isolates, mounts=able.mounts, pty=False
             )
-            made = PersistentSandbox(plan, backend, held.sandbox, held.hold, idle, judge)
+            made = PersistentSandbox(plan, backend, held.sandbox, held.hold, idle, classifier)
             made.id = place.id or made.id
             made.session = session
             made.scope, made.name, made.connection = place.scope, place.name, place.connection
@@ -379,11 +377,11 @@ def _keep() -> None:
 
 @asynccontextmanager
 async def running(
-    machine: Machine, registry: Registry, bench: HostTraits, recorder: Recorder
+    machine: Machine, registry: Registry, traits: HostTraits, recorder: Recorder
 ) -> AsyncIterator[Supervisor]:
     """When the context ends, every execution and sandbox has ended."""
     async with anyio.create_task_group() as tasks:
-        supervisor = Supervisor(machine, registry, bench, tasks, recorder)
+        supervisor = Supervisor(machine, registry, traits, tasks, recorder)
         async with anyio.create_task_group() as reapers:
             reapers.start_soon(kept_running, supervisor.pool.keep_filled)
             reapers.start_soon(kept_running, supervisor.sandboxes.end_idle)

@@ -21,7 +21,8 @@ from sandboxd_client.cli.parse import parse
 from sandboxd_client.cli.table import COMMANDS, RUN
 from sandboxd_proto.messages.server import ResolvedManifest
 
-UNAVAILABLE = {"name": "bubblewrap", "available": False, "reason": "bwrap is not installed",
+UNAVAILABLE = {
+    "use": "automatic","name": "bubblewrap", "available": False, "reason": "bwrap is not installed",
                "remedy": "apt install bubblewrap", "layers": []}  # fmt: skip
 
 
@@ -346,14 +347,13 @@ def test_status_fits_80_columns(ctl, fake):
 
 def test_doctor_shows_only_what_matters_here(ctl, fake):
     other = {"available": False, "reason": "r", "remedy": "m", "layers": []}
-    names = ("bubblewrap", "sandbox-exec", "appcontainer", "docker", "none")
-    fake.status["backends"] += [{**other, "name": name} for name in names]
+    uses = {"bubblewrap": "automatic", "sandbox-exec": "elsewhere", "docker": "named"}
+    fake.status["backends"] += [{**other, "name": n, "use": use} for n, use in uses.items()]
     shown = ctl("doctor").stdout.decode()
-    assert "backend bubblewrap" in shown
-    for name in names[1:]:
-        assert f"backend {name}" not in shown
+    assert [name for name in uses if f"backend {name}" in shown] == ["bubblewrap"]
     fake.status["backend"] = None
-    assert "backend docker" in ctl("doctor").stdout.decode()
+    shown = ctl("doctor").stdout.decode()
+    assert [name for name in uses if f"backend {name}" in shown] == ["bubblewrap", "docker"]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from sandboxd.egress import exfil
 from sandboxd.egress.address_book import MAX_ON_DEMAND, AddressBook, exact_addresses
-from sandboxd.egress.listeners import wishes
+from sandboxd.egress.listeners import socket_requests
 from sandboxd.egress.rules import HostRules
 from sandboxd.egress.special_addresses import NamedAddresses, special_class
 from sandboxd.policy.network.host_rules import parse_rule
@@ -132,7 +132,9 @@ def test_names_on_demand_are_bounded_and_the_oldest_gives_way() -> None:
 
 
 def test_listeners_leave_room_for_the_programs_own_servers() -> None:
-    made = wishes(map(parse_rule, ["a.example.org", "b.example.org:8080", "[2001:db8::7]:9000"]))
+    made = socket_requests(
+        map(parse_rule, ["a.example.org", "b.example.org:8080", "[2001:db8::7]:9000"])
+    )
     places = {(str(w.address), w.port) for w in made if w.stream}
     assert ("0.0.0.0", 443) in places
     assert ("0.0.0.0", 8080) not in places

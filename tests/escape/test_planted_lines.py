@@ -166,11 +166,13 @@ def test_a_write_into_a_folder_of_the_hosts_tmp_is_told(
     ], ran.story
 
 
+@pytest.mark.requires("curl")
 def test_a_connection_whose_failure_is_swallowed_is_told(
     box: Box, workspace: Path, home: Path
 ) -> None:
-    if not box.shell("command -v curl", **asked(workspace, home)).exited(0):
-        pytest.skip("there is no curl to try it with")
+    found = box.shell("command -v curl", **asked(workspace, home)).exited(0)
+    if not found and box.backend == "docker":
+        pytest.skip("the image has no curl")
     ran = box.shell("curl -s http://203.0.113.7/ || true", **asked(workspace, home))
     assert ran.exited(0), ran.story
     told = [(d["kind"], d["target"]) for d in ran.denials]

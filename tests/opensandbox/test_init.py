@@ -25,7 +25,7 @@ from support.fake_opensandbox import FakeServer, running_fake
 from support.rpc import RpcError
 from support.runs import Runner
 
-from sandboxd.backends.opensandbox.remote_init.framing import WINDOW, Frame, Kind, LineReader
+from sandboxd.backends.opensandbox.remote_init.framing import WINDOW, BridgeFrame, Kind, LineReader
 from sandboxd.linux.init_client.codec import InitProtocolViolation, MessageType
 
 INHERIT = {"network": "inherit"}
@@ -155,7 +155,7 @@ def _event(kind: str, **more: object) -> bytes:
 class Liar:
     """A bridge of the tests' own: what it says after the command was sent to it."""
 
-    def __init__(self, fake: FakeServer, said: list[Frame], *, end: bool = False) -> None:
+    def __init__(self, fake: FakeServer, said: list[BridgeFrame], *, end: bool = False) -> None:
         self._fake = fake
         self._said = said
         self._end = end
@@ -165,7 +165,7 @@ class Liar:
         yield _event("init", text="bridge")
         until(lambda: uploads(self._fake) >= 2)  # the init, its setup
         yield self.line(
-            Frame(Kind.CONTROL, 0, message(MessageType.READY, struct.pack("<II", 1, 7)))
+            BridgeFrame(Kind.CONTROL, 0, message(MessageType.READY, struct.pack("<II", 1, 7)))
         )
         until(lambda: uploads(self._fake) >= 3)
         for frame in self._said:
@@ -173,7 +173,7 @@ class Liar:
         if not self._end:
             yield None
 
-    def line(self, frame: Frame) -> bytes:
+    def line(self, frame: BridgeFrame) -> bytes:
         head = struct.pack("<IBBI", self._number, frame.kind, 0, frame.command)
         self._number += 1
         return _event("stdout", text=base64.b64encode(head + frame.data).decode())
@@ -183,19 +183,19 @@ def message(kind: int, payload: bytes) -> bytes:
     return struct.pack("<BBHI", kind, 0, 0, len(payload)) + payload
 
 
-def channel(kind: int, payload: bytes) -> Frame:
-    return Frame(Kind.CHANNEL, 1, message(kind, payload))
+def channel(kind: int, payload: bytes) -> BridgeFrame:
+    return BridgeFrame(Kind.CHANNEL, 1, message(kind, payload))
 
 
 STARTED = channel(MessageType.STARTED, struct.pack("<I", 7))
 EXITED = channel(MessageType.EXITED, struct.pack("<I", 0) + NO_USAGE)
 GONE = channel(MessageType.GONE, NO_USAGE)
-OUTPUT = Frame(Kind.OUTPUT, 1, b"said\n")
+OUTPUT = BridgeFrame(Kind.OUTPUT, 1, b"said\n")
 
 
 def test_an_honest_bridge_in_the_same_place(runner: Runner, fake: FakeServer) -> None:
     """The control: what the lies below are made of is understood."""
-    done = Frame(Kind.CLOSE, 1)
+    done = BridgeFrame(Kind.CLOSE, 1)
     fake.faults["command"] = Liar(fake, [STARTED, OUTPUT, EXITED, GONE, done])
     ran = runner.run("true", manifest=INHERIT)
     assert ran.exited(0), ran.story
@@ -204,19 +204,21 @@ def test_an_honest_bridge_in_the_same_place(runner: Runner, fake: FakeServer) ->
 
 LIES = {
     "an exit without a start": [EXITED, GONE],
-    "no exit": [STARTED, OUTPUT, GONE, Frame(Kind.CLOSE, 1)],
-    "closed at once": [Frame(Kind.CLOSE, 1)],
+    "no exit": [STARTED, OUTPUT, GONE, BridgeFrame(Kind.CLOSE, 1)],
+    "closed at once": [BridgeFrame(Kind.CLOSE, 1)],
     "an end that no process has": [
         STARTED, channel(MessageType.EXITED, struct.pack("<I", 0xFFFFFF) + NO_USAGE),
     ],
     "a message of the daemon": [STARTED, channel(MessageType.KILL, b"")],
     "more than there is room for": [
-        STARTED, *[Frame(Kind.OUTPUT, 1, bytes(60_000))] * (WINDOW // 60_000 + 2),
+        STARTED, *[BridgeFrame(Kind.OUTPUT, 1, bytes(60_000))] * (WINDOW // 60_000 + 2),
     ],
     "messages without end": [STARTED, *[channel(MessageType.LIMIT, b"\1\0\0\0")] * 20_000],
-    "a control message that is none": [Frame(Kind.CONTROL, 0, b"x")],
-    "a lost sandbox": [STARTED, Frame(Kind.CONTROL, 0, message(67, struct.pack("<I", 1) + b"/"))],
-    "a count that is none": [STARTED, Frame(Kind.INPUT, 1, b"x")],
+    "a control message that is none": [BridgeFrame(Kind.CONTROL, 0, b"x")],
+    "a lost sandbox": [
+        STARTED, BridgeFrame(Kind.CONTROL, 0, message(67, struct.pack("<I", 1) + b"/")),
+    ],
+    "a count that is none": [STARTED, BridgeFrame(Kind.INPUT, 1, b"x")],
 }  # fmt: skip
 
 

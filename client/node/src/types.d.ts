@@ -283,12 +283,18 @@ limit?: number
 session?: (string | null)
 types?: (string[] | null)
 }
+/**
+ * `use`: tried on this system for requests that name no backend, only for those that name it,
+ * or `elsewhere`: it is another system's. `remote`: another machine makes its sandboxes.
+ */
 export interface BackendStatus {
 available: boolean
 layers: string[]
 name: string
 reason: (string | null)
 remedy: (string | null)
+remote: boolean
+use: ("automatic" | "elsewhere" | "named")
 }
 export interface Base64Data {
 base64: string

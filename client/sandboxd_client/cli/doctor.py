@@ -20,15 +20,6 @@ from sandboxd_proto.messages.server import BackendStatus, StatusResult
 
 NOTHING_WORKS = 1
 _WIDTH = 80
-_OF_THIS_SYSTEM = {
-    "linux": ("bubblewrap", "landlock"), "darwin": ("sandbox-exec",), "win32": ("appcontainer",),
-}  # fmt: skip
-_OF_OTHER_SYSTEMS = {
-    system: tuple(
-        name for other, names in _OF_THIS_SYSTEM.items() if other != system for name in names
-    )
-    for system in _OF_THIS_SYSTEM
-}
 
 
 class Finding:
@@ -128,16 +119,16 @@ def _matters(backend: BackendStatus, status: StatusResult) -> bool:
     """What works, what was chosen, and what could work here if nothing does."""
     if backend.available or backend.name == status.backend:
         return True
-    if backend.name in _OF_OTHER_SYSTEMS.get(sys.platform, ()):
+    if backend.use == "elsewhere":
         return False
     # With a sandbox that works, one that needs a server or the keys to none is no problem.
-    return status.backend is None or backend.name in _OF_THIS_SYSTEM.get(sys.platform, ())
+    return status.backend is None or backend.use == "automatic"
 
 
 def _backend(backend: BackendStatus) -> Finding:
     if backend.available:
         # Which server, where there is one: its sandboxes are not this machine's.
-        where = f" with {backend.layers[0]}" if backend.name == "opensandbox" else ""
+        where = f" with {backend.layers[0]}" if backend.remote else ""
         return Finding(f"backend {backend.name}", f"works{where}", ok=True)
     return Finding(
         f"backend {backend.name}", backend.reason or "not available", backend.remedy or "", ok=False

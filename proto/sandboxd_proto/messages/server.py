@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -30,12 +30,20 @@ class InitializeResult(Reported, frozen=True, kw_only=True):
     warnings: list[str] = msgspec.field(default_factory=list)
 
 
+BackendUse = Literal["automatic", "named", "elsewhere"]
+
+
 class BackendStatus(Reported, frozen=True, kw_only=True):
+    """`use`: tried on this system for requests that name no backend, only for those that name it,
+    or `elsewhere`: it is another system's. `remote`: another machine makes its sandboxes."""
+
     name: str
     available: bool
     reason: str | None
     remedy: str | None
     layers: list[str]
+    use: BackendUse = "named"
+    remote: bool = False
 
 
 class SandboxCounts(Reported, frozen=True, kw_only=True):

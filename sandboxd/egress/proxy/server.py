@@ -39,7 +39,7 @@ _HOP_BY_HOP = frozenset(
 )  # fmt: skip
 
 
-class Doorkeeper(Protocol):
+class GateRules(Protocol):
     """What the proxy asks the gate."""
 
     def owner(self, user: str, secret: str) -> Traffic | None:
@@ -60,9 +60,9 @@ class Doorkeeper(Protocol):
 
 class ProxyServer:
     def __init__(
-        self, door: Doorkeeper, patience_s: float, *, watch: Callable[[GateConnection], None]
+        self, rules: GateRules, patience_s: float, *, watch: Callable[[GateConnection], None]
     ) -> None:
-        self._door = door
+        self._rules = rules
         self._patience_s = patience_s
         self._watch = watch
 
@@ -80,7 +80,7 @@ class ProxyServer:
     # HTTP
 
     async def _http(self, inbound: Inbound) -> None:
-        nobody = self._door.talk(inbound, self._door.latest_execution())
+        nobody = self._rules.talk(inbound, self._rules.latest_execution())
         try:
             head = await read_head(inbound, self._patience_s)
             if head is None:
@@ -95,7 +95,7 @@ class ProxyServer:
         traffic = await self._admitted(inbound, head, target)
         if traffic is None:
             return
-        conversation = self._door.talk(inbound, traffic)
+        conversation = self._rules.talk(inbound, traffic)
         self._watch(conversation)
         try:
             if is_tunnel:
@@ -110,11 +110,11 @@ class ProxyServer:
     ) -> Traffic | None:
         given = head.all("proxy-authorization")
         user, secret = credentials_in(given[0]) if len(given) == 1 else ("", "")
-        traffic = self._door.owner(user, secret)
+        traffic = self._rules.owner(user, secret)
         if traffic is None:
             if given:
                 reason = "the proxy's credentials are not those of this execution"
-                self._door.latest_execution().refuse(
+                self._rules.latest_execution().refuse(
                     GateRefusal(target.host, target.port, reason, allow=())
                 )
             status = "407 Proxy Authentication Required"
@@ -125,7 +125,7 @@ class ProxyServer:
     async def _tunnel(
         self, conversation: GateConnection, inbound: Inbound, target: Target, traffic: Traffic
     ) -> None:
-        await self._passed(target, self._door.judge(target), traffic, inbound)
+        await self._passed(target, self._rules.judge(target), traffic, inbound)
 
         greeted = False
 
@@ -146,14 +146,14 @@ class ProxyServer:
         request: tuple[RequestHead, Target, str], traffic: Traffic,
     ) -> None:  # fmt: skip
         head, target, path = request
-        verdict = self._door.judge(target, (head.method, path))
+        verdict = self._rules.judge(target, (head.method, path))
         await self._passed(target, verdict, traffic, inbound)
         await conversation.exchange(target, head, _proxied(target, path), single=True)
 
     async def _passed(
         self, target: Target, verdict: Verdict, traffic: Traffic, inbound: Inbound
     ) -> None:
-        verdict = await self._door.decide(target, verdict, traffic, inbound)
+        verdict = await self._rules.decide(target, verdict, traffic, inbound)
         if not verdict.allowed:
             raise GateRefused(GateRefusal(target.host, target.port, verdict.reason))
 
@@ -163,7 +163,7 @@ class ProxyServer:
         try:
             with anyio.fail_after(self._patience_s):
                 user, secret = await socks5.greeted(inbound)
-                traffic = self._door.owner(user, secret)
+                traffic = self._rules.owner(user, secret)
                 await socks5.answer_login(inbound, accepted=traffic is not None)
                 if traffic is None:
                     return
@@ -171,7 +171,7 @@ class ProxyServer:
                 target = _target(*authority)
         except (socks5.SocksMalformed, HeadMalformed, TimeoutError):
             return
-        conversation = self._door.talk(inbound, traffic)
+        conversation = self._rules.talk(inbound, traffic)
         self._watch(conversation)
 
         greeted = False
@@ -182,7 +182,7 @@ class ProxyServer:
             await socks5.answer(inbound, socks5.SUCCEEDED)
 
         try:
-            await self._passed(target, self._door.judge(target), traffic, inbound)
+            await self._passed(target, self._rules.judge(target), traffic, inbound)
         except GateRefused as error:
             traffic.refuse(error.refusal)
             await socks5.answer(inbound, socks5.NOT_ALLOWED)

@@ -29,7 +29,7 @@ _SO_NETNS_COOKIE = 71  # Linux 5.14
 
 
 @dataclass(frozen=True, slots=True)
-class SocketWish:
+class SocketRequest:
     """A listening TCP socket or a bound UDP socket. `add_address`: put it on the loopback first.
 
     `raw`: a raw socket for TCP instead, whose port is the protocol's number.
@@ -59,17 +59,19 @@ def netns_error(why: str) -> SandboxUnavailable:
     return SandboxUnavailable(f"the sandbox's network could not be set up: {why}")
 
 
-def ask(channel: socket.socket, wishes: Sequence[SocketWish]) -> None:
+def ask(channel: socket.socket, socket_requests: Sequence[SocketRequest]) -> None:
     """Send all requested sockets in one message, which fits into an empty channel."""
-    if len(wishes) >= WISHES_MAX:
+    if len(socket_requests) >= WISHES_MAX:
         raise netns_error(f"more than {WISHES_MAX} addresses and ports are asked for")
     try:
-        channel.send(_ALL + b"".join(wish.encoded for wish in wishes))
+        channel.send(_ALL + b"".join(wish.encoded for wish in socket_requests))
     except OSError as error:
         raise netns_error(f"the helper cannot be asked ({os.strerror(error.errno or 0)})") from None
 
 
-async def received(channel: socket.socket, wishes: Sequence[SocketWish]) -> list[socket.socket]:
+async def received(
+    channel: socket.socket, socket_requests: Sequence[SocketRequest]
+) -> list[socket.socket]:
     """One socket for each request, in order. All, or SandboxUnavailable.
 
     From then on connections to any IPv4 address end at the listeners for all addresses.
@@ -79,7 +81,7 @@ async def received(channel: socket.socket, wishes: Sequence[SocketWish]) -> list
         with anyio.fail_after(TIMEOUT_S):
             # First, so that sockets can be bound to addresses of other hosts.
             await _nothing(channel, "the route of all addresses")
-            for wish in wishes:
+            for wish in socket_requests:
                 made.append(await _socket_for(channel, wish))
         _check_namespace(made)
     except TimeoutError:
@@ -103,7 +105,7 @@ async def _nothing(channel: socket.socket, what: str) -> None:
         raise netns_error(f"{what}: an unexpected descriptor")
 
 
-async def _socket_for(channel: socket.socket, wish: SocketWish) -> socket.socket:
+async def _socket_for(channel: socket.socket, wish: SocketRequest) -> socket.socket:
     fd = await _answer(channel, str(wish))
     if fd is None:
         raise netns_error(f"{wish}: no socket was received")
@@ -112,7 +114,7 @@ async def _socket_for(channel: socket.socket, wish: SocketWish) -> socket.socket
     except OSError:
         os.close(fd)
         raise netns_error(f"{wish}: the descriptor is not a socket") from None
-    if not _is_wished(made, wish):
+    if not _is_requested(made, wish):
         made.close()
         raise netns_error(f"{wish}: another socket was received")
     made.setblocking(False)
@@ -140,7 +142,7 @@ async def _answer(channel: socket.socket, what: str) -> int | None:
     return fds[0] if fds else None
 
 
-def _is_wished(made: socket.socket, wish: SocketWish) -> bool:
+def _is_requested(made: socket.socket, wish: SocketRequest) -> bool:
     family = socket.AF_INET if wish.address.version == 4 else socket.AF_INET6
     kind = (socket.SOCK_STREAM, socket.IPPROTO_TCP)
     if wish.raw:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import anyio
 
-from sandboxd.linux.netns.handed_sockets import PATH, SocketWish, ask, netns_error, received
+from sandboxd.linux.netns.handed_sockets import PATH, SocketRequest, ask, netns_error, received
 from sandboxd.linux.spawn import Helper, spawn
 from sandboxd_proto.errors import SandboxUnavailable
 
@@ -33,7 +33,9 @@ class Namespaces:
         os.close(self.net)
 
 
-async def sockets_below(helper_pid: int, wishes: Sequence[SocketWish]) -> list[socket.socket]:
+async def sockets_below(
+    helper_pid: int, socket_requests: Sequence[SocketRequest]
+) -> list[socket.socket]:
     """One socket for each request, in order. All, or SandboxUnavailable.
 
     `helper_pid`: a living child of ours that is bwrap. Connections to any IPv4 address end at the
@@ -43,10 +45,10 @@ async def sockets_below(helper_pid: int, wishes: Sequence[SocketWish]) -> list[s
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.setblocking(False)
     try:
-        ask(ours, wishes)
+        ask(ours, socket_requests)
         helper = _started(where, theirs)
         try:
-            return await received(ours, wishes)
+            return await received(ours, socket_requests)
         finally:
             await _ended(helper)
     finally:

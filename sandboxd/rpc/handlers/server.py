@@ -23,6 +23,7 @@ from sandboxd_proto import PROTOCOL_VERSION
 from sandboxd_proto.messages.execution import NoParams, Nothing
 from sandboxd_proto.messages.server import (
     BackendStatus,
+    BackendUse,
     InitializeParams,
     InitializeResult,
     Party,
@@ -60,7 +61,7 @@ async def status(call: RequestContext, params: NoParams) -> StatusResult:
     preferred = [backend.name for backend in candidates(config, registry)]
     async with anyio.create_task_group() as probes:
         for name in registry.names():
-            probes.start_soon(_probe, registry[name], found, notes)
+            probes.start_soon(_probe, registry[name], registry.use_of(name), found, notes)
     if second_key_missing(config):
         preferred = []
         warnings.append("backend is none and the second key is not set: every command is refused")
@@ -103,22 +104,23 @@ async def status(call: RequestContext, params: NoParams) -> StatusResult:
 
 
 async def _probe(
-    backend: Backend, found: dict[str, BackendStatus], notes: dict[str, tuple[str, ...]]
-) -> None:
+    backend: Backend, use: BackendUse, found: dict[str, BackendStatus],
+    notes: dict[str, tuple[str, ...]],
+) -> None:  # fmt: skip
     try:
         probe = await backend.probe()
     except Exception as error:  # an exception in a probe means that the backend does not work
         log.exception("probing %s failed", backend.name)
         probe = Unavailable(f"its probe failed: {error}", "the daemon's log says more")
+    reason, remedy, layers = None, None, list[str]()
     if isinstance(probe, Available):
-        found[backend.name] = BackendStatus(
-            name=backend.name, available=True, reason=None, remedy=None, layers=list(probe.layers)
-        )
-        notes[backend.name] = probe.warnings
+        layers, notes[backend.name] = list(probe.layers), probe.warnings
     else:
-        found[backend.name] = BackendStatus(
-            name=backend.name, available=False, reason=probe.reason, remedy=probe.remedy, layers=[]
-        )
+        reason, remedy = probe.reason, probe.remedy
+    found[backend.name] = BackendStatus(
+        name=backend.name, available=reason is None, reason=reason, remedy=remedy, layers=layers,
+        use=use, remote=backend.capabilities.remote,
+    )  # fmt: skip
 
 
 def discover(call: RequestContext, params: NoParams) -> msgspec.Raw:

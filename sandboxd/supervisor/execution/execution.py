@@ -40,7 +40,7 @@ from sandboxd_proto.messages.execution import State
 class RunState:
     """What an execution needs from its start to its end."""
 
-    judge: Classifier
+    classifier: Classifier
     workspace: ProtectedPathsCheck
     process: Process | None = None
     began: float = field(default_factory=time.perf_counter)
@@ -49,7 +49,7 @@ class RunState:
 class Execution:
     """Made when the request is read, so that the client's next message may write to it."""
 
-    def __init__(self, execution_id: str, request: ExecuteRequest, bench: HostTraits) -> None:
+    def __init__(self, execution_id: str, request: ExecuteRequest, traits: HostTraits) -> None:
         self.id = execution_id
         self.request = request
         self.started_at = time.time()
@@ -61,13 +61,13 @@ class Execution:
         self.refused_hosts: tuple[GateRefusal, ...] = ()
         self.result: ExecuteResult | None = None
         self.error: SandboxdError | None = None
-        self.ground: Lease | None = None
+        self.lease: Lease | None = None
         self._io = CommandIo(request)
         self.control = ExecutionControl(execution_id, request, self._io)
         self._done: anyio.Event | None = None
         self._state: RunState | None = None
         self._refused: Exception | None = None
-        self._bench = bench
+        self._traits = traits
         self._traffic: Traffic | None = None
         self._ended_at = 0.0
         self._lost: SandboxdError | None = None  # why there is no result although it ran
@@ -114,30 +114,30 @@ class Execution:
         if self.successor is not None:
             self.successor.end(why)
 
-    def begin(self, ground: Lease) -> None:
+    def begin(self, lease: Lease) -> None:
         """Start the command if that needs no waiting; `run` does the rest."""
-        self.ground = ground
+        self.lease = lease
         try:
-            state = self._prepare(ground)
-            state.process = ground.sandbox.spawn_now(self._command(ground), self._io.child_ends)
+            state = self._prepare(lease)
+            state.process = lease.sandbox.spawn_now(self._command(lease), self._io.child_ends)
         except Exception as error:
             self._refused = error
 
-    def _prepare(self, ground: Lease) -> RunState:
-        self.backend = ground.backend.name
-        able = ground.backend.capabilities
+    def _prepare(self, lease: Lease) -> RunState:
+        self.backend = lease.backend.name
+        able = lease.backend.capabilities
         refuse_unsupported(self.request, able, self.backend)
         request, plan = self.request, self.request.plan
-        judge = Classifier(
-            plan, request.argv, self._bench, isolated=able.isolates, mounts=able.mounts,
+        classifier = Classifier(
+            plan, request.argv, self._traits, isolated=able.isolates, mounts=able.mounts,
             pty=request.pty is not None,
         )  # fmt: skip
-        workspace = ProtectedPathsCheck(self.id, plan, ground, self.started_at)
+        workspace = ProtectedPathsCheck(self.id, plan, lease, self.started_at)
         if plan.sandbox.network.kind == "allow_hosts":
             self._traffic = Traffic(self._ask_egress())
         elif able.inherit_warning and plan.sandbox.network.kind == "inherit":
             self.warn(able.inherit_warning)
-        self._state = RunState(judge, workspace)
+        self._state = RunState(classifier, workspace)
         return self._state
 
     def _ask_egress(self) -> AskHost | None:
@@ -150,75 +150,80 @@ class Execution:
 
         return ask_host
 
-    def _command(self, ground: Lease) -> Command:
+    def _command(self, lease: Lease) -> Command:
         request, plan = self.request, self.request.plan
         return Command(
             argv=request.argv, env=plan.env, cwd=plan.cwd, limits=plan.limits,
             syscall_policy=plan.syscall_policy, pty=request.pty,
-            keep_background=ground.linger is not None, traffic=self._traffic,
+            keep_background=lease.linger is not None, traffic=self._traffic,
             explain=request.explain is not None, timeout_s=plan.timeout_s,
             progress=self.tell_progress if request.listener is not None else None,
         )  # fmt: skip
 
-    async def run(self, ground: Lease) -> ExecuteResult:
+    async def run(self, lease: Lease) -> ExecuteResult:
         """Run the command to its end. The lease is released as soon as its tree is dead."""
         try:
             if self._refused is not None:
                 raise self._refused
-            state = self._state or self._prepare(ground)
-            process = state.process or await self._spawned(ground)
+            state = self._state or self._prepare(lease)
+            process = state.process or await self._spawned(lease)
         except BaseException:
             if self._state is not None:
                 self._state.workspace.close()
             raise
-        return await self._run(process, state, ground)
+        return await self._run(process, state, lease)
 
-    async def _spawned(self, ground: Lease) -> Process:
+    async def _spawned(self, lease: Lease) -> Process:
         """Where folders are copied first, that takes a while, and can be cancelled."""
-        command, ends = self._command(ground), self._io.child_ends
-        if not ground.backend.capabilities.copies:
-            return await ground.sandbox.spawn(command, ends)
+        command, ends = self._command(lease), self._io.child_ends
+        if not lease.backend.capabilities.copies:
+            return await lease.sandbox.spawn(command, ends)
         with anyio.CancelScope() as self.control.waiting:
             try:
-                return await ground.sandbox.spawn(command, ends)
+                return await lease.sandbox.spawn(command, ends)
             finally:
                 self.control.waiting = None
         raise SandboxUnavailable("the execution was cancelled before its command ran")
 
-    async def _run(self, process: Process, state: RunState, ground: Lease) -> ExecuteResult:
-        request, judge, workspace, io = self.request, state.judge, state.workspace, self._io
+    async def _run(self, process: Process, state: RunState, lease: Lease) -> ExecuteResult:
+        request, classifier, workspace, io = (
+            self.request,
+            state.classifier,
+            state.workspace,
+            self._io,
+        )
         began = state.began
         self.control.attach(process)
-        judge.filter_loaded = process.filter_loaded
+        classifier.filter_loaded = process.filter_loaded
         most = request.plan.limits.output_bytes
         budget = OutputBudget(most, lambda: self.control.end("output_limit"))
-        streams = open_streams(judge, budget, request)
+        streams = open_streams(classifier, budget, request)
         kept = False
         workspace.guard.start(process.kill)
         try:
             if request.listener is not None or request.pty is not None:
-                await self._until_started(process, ground)
+                await self._until_started(process, lease)
                 began = time.perf_counter()
             if request.listener is None and io.feed_at_once(process):
                 pumps = [*io.collect(process, streams, self.control.fail)]
-                pumps += io.relay_passed(judge, budget)
-                report = await self._until_end(process, ground, workspace, pumps)
+                pumps += io.relay_passed(classifier, budget)
+                report = await self._until_end(process, lease, workspace, pumps)
             else:
                 async with anyio.create_task_group() as tasks:
                     io.feed(process, tasks)
                     pumps = self._pumps(process, streams, tasks)
-                    pumps += io.relay_passed(judge, budget)
+                    pumps += io.relay_passed(classifier, budget)
                     if self._traffic is not None and request.listener is not None:
-                        tasks.start_soon(self._tell_refusals, self._traffic, judge)
-                    report = await self._until_end(process, ground, workspace, pumps)
+                        tasks.start_soon(self._tell_refusals, self._traffic, classifier)
+                    report = await self._until_end(process, lease, workspace, pumps)
                     self._close_traffic()
             if self._lost is not None:  # not inside the task group, which would wrap it
                 raise self._lost
             duration_ms = (self._ended_at - began) * 1000
-            if ground.linger is not None and await left_processes(process):
-                ground.linger(process, io.give_up_outputs(process))
+            if lease.linger is not None and await left_processes(process):
+                lease.linger(process, io.give_up_outputs(process))
                 kept = True
-            return await self._conclude(report, duration_ms, streams, state, ground.enforcement)
+            return await self._conclude(report, duration_ms, streams, state, lease.enforcement)
         finally:
             self.control.detach()
             self._close_traffic()
@@ -234,11 +239,11 @@ class Execution:
         who = (self.id, self.backend)
         return self._io.stream(process, streams, who, listener, tasks)
 
-    async def _tell_refusals(self, traffic: Traffic, judge: Classifier) -> None:
+    async def _tell_refusals(self, traffic: Traffic, classifier: Classifier) -> None:
         assert self.request.listener is not None
         while refusals := await traffic.each_refusal():
             for refusal in refusals:
-                for denial in judge.refused(refusal):
+                for denial in classifier.refused(refusal):
                     await self.request.listener.denial(self.id, denial)
 
     def _close_traffic(self) -> None:
@@ -246,34 +251,34 @@ class Execution:
             self._traffic.close()
             self.refused_hosts = tuple(self._traffic.refusals)
 
-    async def _until_started(self, process: Process, ground: Lease) -> None:
+    async def _until_started(self, process: Process, lease: Lease) -> None:
         try:
             await process.started()
         except ExecFailed:
             if self.control.ended_by is None:
                 raise
         except SandboxUnavailable:
-            if ground.settle is None:  # otherwise the wait for the end finds the reason
+            if lease.settle is None:  # otherwise the wait for the end finds the reason
                 raise
 
     async def _until_end(
-        self, process: Process, ground: Lease, workspace: ProtectedPathsCheck, pumps: list[Pump]
+        self, process: Process, lease: Lease, workspace: ProtectedPathsCheck, pumps: list[Pump]
     ) -> ExitReport:
         control = self.control
         try:
-            report = await self._until_exit(process, ground, workspace)
+            report = await self._until_exit(process, lease, workspace)
             if report.limit == "timeout":  # the reaper's clock ended before the daemon's
                 control.ended_by = control.ended_by or control.at_timeout
                 report = replace(report, limit=None)
             self._ended_at = time.perf_counter()
-            if ground.backend.capabilities.copies and isinstance(process, CopyingProcess):
+            if lease.backend.capabilities.copies and isinstance(process, CopyingProcess):
                 report = await self._bring_back(process, report)
             # The tree is dead. Protected paths are checked before the output is sent: a client may
             # read slowly.
             killed = report.signal is not None or control.ended_by is not None
             await workspace.conclude(killed=killed)
             self._io.close_stdin()
-            ground.release()
+            lease.release()
             self._lost = self._lost or workspace.error
             if control.failed:
                 self._lost = InternalError("the command was ended: its output could not be read")
@@ -297,13 +302,13 @@ class Execution:
         return replace(report, protected=protected, lost=report.lost or back.lost)
 
     async def _until_exit(
-        self, process: Process, ground: Lease, workspace: ProtectedPathsCheck
+        self, process: Process, lease: Lease, workspace: ProtectedPathsCheck
     ) -> ExitReport:
         """Wait for the exit. A shared sandbox that was ended for a protected path ends this command
         too."""
         timeout_s = self.request.plan.timeout_s
         try:
-            return await wait_for_exit(process, self.control, timeout_s, tree=ground.linger is None)
+            return await wait_for_exit(process, self.control, timeout_s, tree=lease.linger is None)
         except SandboxUnavailable:
             if not await workspace.settle_early():
                 raise
@@ -313,11 +318,13 @@ class Execution:
         self, report: ExitReport, duration_ms: float, streams: Streams, state: RunState,
         enforcement: Enforcement,
     ) -> ExecuteResult:  # fmt: skip
-        request, ended_by, judge = self.request, self.control.ended_by, state.judge
+        request, ended_by, classifier = self.request, self.control.ended_by, state.classifier
         how = outcome(report, request.plan.limits, ended_by)
         tiers = {**enforcement, **dict(report.tiers)}
         protected = (*(state.workspace.appeared or ()), *report.protected)
-        denials, untold = await judge.finish(report, how, ended_by, tiers, protected, self._traffic)
+        denials, untold = await classifier.finish(
+            report, how, ended_by, tiers, protected, self._traffic
+        )
         captured = (await streams[0].captured(), await streams[1].captured())
         if how == "isolation_lost":  # what the command read is unknown, so its output is withheld
             captured = (withheld(captured[0]), withheld(captured[1]))
@@ -329,7 +336,7 @@ class Execution:
             for denial in untold:
                 await request.listener.denial(self.id, denial)
             await request.listener.exited(self.id, how, ending.exit_code, report.signal)
-        ending.explanation = await judge.explanation(request.explain, denials, report.evidence)
+        ending.explanation = await classifier.explanation(request.explain, denials, report.evidence)
         return build_result(self.id, request, self.backend, ending, self.approval)
 
     async def finished(self) -> None:

@@ -25,22 +25,22 @@ LOCK_LOOK_S = 2.0
 class ProtectedPathsCheck:
     """`appeared`: None until the workspace was looked at. `error`: why the run has no result."""
 
-    def __init__(self, execution_id: str, plan: Plan, ground: Lease, started_at: float) -> None:
+    def __init__(self, execution_id: str, plan: Plan, lease: Lease, started_at: float) -> None:
         self.appeared: Protected | None = None
         self.error: SandboxdError | None = None
         self.warnings: list[str] = []
         self._id = execution_id
         self._plan = plan
-        self._ground = ground
+        self._lease = lease
         self._started_at = started_at
-        if ground.guards is not None:
-            self.guard = ground.guards.take(plan.sandbox, plan.nested)
+        if lease.guards is not None:
+            self.guard = lease.guards.take(plan.sandbox, plan.nested)
         else:
-            self.guard = Guard(None, plan.nested) if ground.settle is not None else NO_GUARD
+            self.guard = Guard(None, plan.nested) if lease.settle is not None else NO_GUARD
 
     async def settle_early(self) -> bool:
         """Whether the shared sandbox was ended because a protected path appeared in it."""
-        self.appeared = (await self._ground.settle() if self._ground.settle else ()) or None
+        self.appeared = (await self._lease.settle() if self._lease.settle else ()) or None
         return self.appeared is not None
 
     async def conclude(self, *, killed: bool) -> None:
@@ -48,7 +48,7 @@ class ProtectedPathsCheck:
         if not await self._mounts_answer():
             return
         if not self.appeared:
-            settle = self._ground.settle or self.guard.conclude
+            settle = self._lease.settle or self.guard.conclude
             self.appeared = await settle()
         overtaken = await self.guard.undo_overtaken(self._plan.sandbox.protected)
         self.appeared = (*self.appeared, *overtaken)
@@ -68,12 +68,12 @@ class ProtectedPathsCheck:
                 log.warning("protected path %s appeared; it is now %s", path, moved_to or "gone")
 
     def close(self) -> None:
-        if self._ground.guards is not None:
-            self._ground.guards.done(self.guard)
+        if self._lease.guards is not None:
+            self._lease.guards.done(self.guard)
 
     async def _mounts_answer(self) -> bool:
         """The workspace is checked only where its file system answers; otherwise the run fails."""
-        plan, mounts = self._plan, self._ground.mounts
+        plan, mounts = self._plan, self._lease.mounts
         if mounts.none:
             return True
         folders = (plan.workspace,) if plan.workspace is not None else ()

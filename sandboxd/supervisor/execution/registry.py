@@ -20,8 +20,8 @@ KEPT_BYTES = 64 << 20
 
 
 class Executions:
-    def __init__(self, bench: HostTraits, limit: int) -> None:
-        self._bench = bench
+    def __init__(self, traits: HostTraits, limit: int) -> None:
+        self._traits = traits
         self._limit = limit
         self._live: dict[str, Execution] = {}
         self._ended: dict[str, tuple[float, Execution]] = {}
@@ -48,14 +48,14 @@ class Executions:
                 f"{self._limit} executions are running already",
                 remedy="wait for one to end, or raise max_executions in the config",
             )
-        execution = Execution(wanted or f"ex-{os.urandom(16).hex()}", request, self._bench)
+        execution = Execution(wanted or f"ex-{os.urandom(16).hex()}", request, self._traits)
         self._forget(execution.id)
         self._live[execution.id] = execution
         return execution
 
     def replace(self, before: Execution, request: ExecuteRequest) -> Execution:
         """A further attempt under the same id; what is sent to the first one reaches it."""
-        execution = Execution(before.id, request, self._bench)
+        execution = Execution(before.id, request, self._traits)
         before.release()
         before.successor = execution
         if before.cancel_asked.is_set():

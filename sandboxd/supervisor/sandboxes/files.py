@@ -108,8 +108,8 @@ class _Slot:
 class SandboxFiles:
     """Servers for operations on one file, for trees, and for connections."""
 
-    def __init__(self, sandbox: Sandbox, plan: Plan, judge: Classifier) -> None:
-        self._judge = judge
+    def __init__(self, sandbox: Sandbox, plan: Plan, classifier: Classifier) -> None:
+        self._classifier = classifier
         self._cwd = plan.workspace or plan.cwd
         self._absent = _never_made(plan)
         command = Command(
@@ -157,7 +157,7 @@ class SandboxFiles:
         attempts = [(path, did) for path in paths]
         if operation == FileOperation.COPY:
             attempts[0] = (paths[0], _READS)
-        denial = await self._judge.judge_file(name, attempts)
+        denial = await self._classifier.judge_file(name, attempts)
         remedy = _REMEDIES.get(failed.errno, "see errno")
         facts = {"errno": name, "path": paths[0]}
         if denial is not None:

@@ -60,7 +60,7 @@ class PersistentSandbox:
 
     def __init__(
         self, plan: Plan, backend: Backend, sandbox: Sandbox, hold: AsyncExitStack, idle_s: float,
-        judge: Classifier,
+        classifier: Classifier,
     ) -> None:  # fmt: skip
         self.id = new_id()
         self.plan = plan
@@ -68,7 +68,7 @@ class PersistentSandbox:
         self.sandbox = sandbox
         self.hold = hold
         self.idle_s = idle_s
-        self._judge = judge
+        self._classifier = classifier
         self.created_at = time.time()
         self.watched: Member | None = None
         self.session: Session | None = None
@@ -90,7 +90,7 @@ class PersistentSandbox:
             )  # fmt: skip
         self.last_used = time.monotonic()
         if self._files is None:
-            self._files = SandboxFiles(self.sandbox, self.plan, self._judge)
+            self._files = SandboxFiles(self.sandbox, self.plan, self._classifier)
         return self._files
 
     async def close(self) -> None:

@@ -72,6 +72,8 @@ def test_it_is_made_listed_and_selected() -> None:
         assert [one.name for one in candidates(config, made)] == ["hovercraft"]
         assert [one.name for one, _ in select(plan("hovercraft"), config, made)] == ["hovercraft"]
     assert made.limit_sandboxes() == {"hovercraft"}
+    assert made.use_of("hovercraft") == "automatic"
+    assert {made.use_of(name) for name in made.names()} == {"automatic", "elsewhere"}
 
 
 def test_a_name_that_has_no_entry_is_refused_everywhere() -> None:

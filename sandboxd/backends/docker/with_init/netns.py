@@ -20,7 +20,7 @@ from sandboxd.backends.docker.engine import Body, EngineError
 from sandboxd.backends.docker.spec import ContainerContext
 from sandboxd.backends.docker.with_init.handshake import INSIDE, Handshake
 from sandboxd.linux.init_client.launch import LaunchFailed
-from sandboxd.linux.netns.handed_sockets import PATH, SocketWish, ask, netns_error, received
+from sandboxd.linux.netns.handed_sockets import PATH, SocketRequest, ask, netns_error, received
 from sandboxd.policy.plan import RunAs
 
 ENTRY = (f"{INSIDE}/netns", "--connect", f"{INSIDE}/control")
@@ -50,7 +50,7 @@ class NetnsHelpers:
         self,
         container: str,
         frame: ContainerContext,
-        wishes: Sequence[SocketWish],
+        socket_requests: Sequence[SocketRequest],
         stack: AsyncExitStack,
     ) -> list[socket.socket]:
         """One socket for each request, in order, or SandboxUnavailable.
@@ -70,8 +70,8 @@ class NetnsHelpers:
         except LaunchFailed as why:
             raise netns_error(f"no helper came up: {why}") from None
         with channel:
-            ask(channel, wishes)
-            return await received(channel, wishes)
+            ask(channel, socket_requests)
+            return await received(channel, socket_requests)
 
     def _ready(self) -> str:
         if not os.path.exists(self._program):

@@ -34,7 +34,7 @@ from sandboxd.linux.init_client import messages as wire
 from sandboxd.linux.init_client.launch import LaunchFailed
 from sandboxd.linux.init_client.session import InitSandbox, SetupRefused
 from sandboxd.linux.landlock import confinement
-from sandboxd.linux.netns.handed_sockets import SocketWish
+from sandboxd.linux.netns.handed_sockets import SocketRequest
 from sandboxd.policy.mounts.mount_plan import MountPlan
 from sandboxd.policy.plan import RunAs, SandboxSpec
 from sandboxd.types import Sandbox
@@ -103,8 +103,8 @@ class WithInit:
     async def _gate(self, container: str, making: Making) -> AsyncIterator[Gate]:
         async with AsyncExitStack() as stack:
 
-            async def make(wishes: Sequence[SocketWish]) -> list[socket.socket]:
-                return await self._helpers.sockets(container, making.frame, wishes, stack)
+            async def make(socket_requests: Sequence[SocketRequest]) -> list[socket.socket]:
+                return await self._helpers.sockets(container, making.frame, socket_requests, stack)
 
             async with self._egress.gate(making.spec.network, make) as gate:
                 yield gate

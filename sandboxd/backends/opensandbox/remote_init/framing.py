@@ -38,7 +38,7 @@ _OUTWARD = (Kind.CONTROL, Kind.CHANNEL, Kind.INPUT, Kind.OUTPUT, Kind.ERRORS, Ki
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class BridgeFrame:
     """`command`: the number that the daemon gave it; 0 for the sandbox."""
 
     kind: Kind
@@ -53,7 +53,7 @@ class LineReader:
         self._next = 0
         self._begun: tuple[int, int, bytes] | None = None
 
-    def feed(self, line: str) -> Frame | None:
+    def feed(self, line: str) -> BridgeFrame | None:
         """A frame that is whole now. InitProtocolViolation for what no bridge sends."""
         try:
             raw = binascii.a2b_base64(line.encode("ascii"), strict_mode=True)
@@ -69,10 +69,10 @@ class LineReader:
                 raise InitProtocolViolation("a frame that does not go on")
             data = begun[2] + data
         self._begun = (kind, command, data) if more else None
-        return None if more else Frame(Kind(kind), command, data)
+        return None if more else BridgeFrame(Kind(kind), command, data)
 
 
-def file_of(frames: Iterable[Frame]) -> bytes:
+def file_of(frames: Iterable[BridgeFrame]) -> bytes:
     """What is uploaded in one piece."""
     parts = []
     for frame in frames:

@@ -11,7 +11,7 @@ import anyio
 from sandboxd.backends.opensandbox.execd import Execd
 from sandboxd.backends.opensandbox.execd_files import ExecdFiles
 from sandboxd.backends.opensandbox.http_client import ApiError
-from sandboxd.backends.opensandbox.remote_init.framing import Frame, Kind, LineReader, file_of
+from sandboxd.backends.opensandbox.remote_init.framing import BridgeFrame, Kind, LineReader, file_of
 from sandboxd.linux.init_client.codec import InitProtocolViolation
 from sandboxd_proto.errors import SandboxdError
 
@@ -22,11 +22,11 @@ INTERRUPT_S = 3.0
 UPLOAD_S = 60.0
 
 
-class Link:
+class BridgeLink:
     """`on_frame` is called with each frame, in order, and must not wait. `broken`: why it ended."""
 
     def __init__(
-        self, execd: Execd, files: ExecdFiles, folder: str, on_frame: Callable[[Frame], None],
+        self, execd: Execd, files: ExecdFiles, folder: str, on_frame: Callable[[BridgeFrame], None],
         at_end: Callable[[], None],
     ) -> None:  # fmt: skip
         self._execd = execd
@@ -34,7 +34,7 @@ class Link:
         self._folder = folder
         self._on_frame = on_frame
         self._at_end = at_end
-        self._waiting: deque[Frame] = deque()
+        self._waiting: deque[BridgeFrame] = deque()
         self._wake = anyio.Event()
         self._number = 0
         self._command = ""
@@ -42,7 +42,7 @@ class Link:
         self.scope = anyio.CancelScope()
 
     def send(self, kind: Kind, command: int, data: bytes = b"") -> None:
-        self._waiting.append(Frame(kind, command, data))
+        self._waiting.append(BridgeFrame(kind, command, data))
         self._wake.set()
 
     def give_up(self, why: str) -> None:

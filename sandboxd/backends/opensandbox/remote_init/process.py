@@ -15,7 +15,7 @@ from anyio.abc import TaskGroup
 
 from sandboxd.backends.opensandbox.http_client import ApiError
 from sandboxd.backends.opensandbox.place import UNCONFIRMED, RemotePlace, bring_back
-from sandboxd.backends.opensandbox.remote_init.link import Link
+from sandboxd.backends.opensandbox.remote_init.link import BridgeLink
 from sandboxd.linux.init_client.process import InitProcess
 from sandboxd.types import BroughtBack, Command, ExitReport, TreeUsage
 from sandboxd_proto.errors import ExecFailed, SandboxdError, SandboxUnavailable
@@ -32,7 +32,7 @@ class RemoteInitProcess:
     """`alone`: the sandbox serves this command only, and ends with it."""
 
     def __init__(
-        self, place: RemotePlace, link: Link, inner: InitProcess, command: Command,
+        self, place: RemotePlace, link: BridgeLink, inner: InitProcess, command: Command,
         tasks: TaskGroup, *, alone: bool,
     ) -> None:  # fmt: skip
         self._place = place

@@ -10,8 +10,13 @@ import anyio
 from anyio.abc import TaskGroup
 
 from sandboxd.backends.local_io import STDERR, LocalEnds, Writer, read_some
-from sandboxd.backends.opensandbox.remote_init.framing import INPUT_CLOSED, WINDOW, Frame, Kind
-from sandboxd.backends.opensandbox.remote_init.link import Link
+from sandboxd.backends.opensandbox.remote_init.framing import (
+    INPUT_CLOSED,
+    WINDOW,
+    BridgeFrame,
+    Kind,
+)
+from sandboxd.backends.opensandbox.remote_init.link import BridgeLink
 from sandboxd.linux.init_client import codec, seqpacket
 
 HURRY_S = 0.2  # for a slow reader; one that stopped must not delay the kill
@@ -25,14 +30,16 @@ _STREAMS = {Kind.OUTPUT: (0, 1), Kind.ERRORS: (1, STDERR)}
 class StdioRelay:
     """`channel`: the other end of an InitProcess's. Closed by its task, or by `close`."""
 
-    def __init__(self, link: Link, number: int, channel: socket.socket, ends: LocalEnds) -> None:
+    def __init__(
+        self, link: BridgeLink, number: int, channel: socket.socket, ends: LocalEnds
+    ) -> None:
         self._link = link
         self._number = number
         self._channel = channel
         channel.setblocking(False)
         self._ends = ends
         self._writer = Writer()
-        self._arrived: list[Frame] = []
+        self._arrived: list[BridgeFrame] = []
         self._wake = anyio.Event()
         self._on_the_way = [0, 0]  # bytes that came and were not given room for again
         self._printed = [0, 0]  # of these
@@ -46,7 +53,7 @@ class StdioRelay:
     def close(self) -> None:
         self._scope.cancel()
 
-    def take(self, frame: Frame) -> None:
+    def take(self, frame: BridgeFrame) -> None:
         """InitProtocolViolation for more than the bridge was given room for."""
         if frame.kind in _STREAMS:
             stream = _STREAMS[frame.kind][0]
@@ -61,7 +68,7 @@ class StdioRelay:
             raise codec.InitProtocolViolation("too many messages")
         self._wake.set()
 
-    def _give_input_room(self, frame: Frame) -> None:
+    def _give_input_room(self, frame: BridgeFrame) -> None:
         if len(frame.data) != 4:
             raise codec.InitProtocolViolation("a count that is none")
         (taken,) = struct.unpack("<I", frame.data)

@@ -21,8 +21,8 @@ from anyio.abc import TaskGroup
 from sandboxd.backends.local_io import LocalEnds
 from sandboxd.backends.opensandbox.execd import Execd
 from sandboxd.backends.opensandbox.execd_files import ExecdFiles
-from sandboxd.backends.opensandbox.remote_init.framing import Frame, Kind, exec_data
-from sandboxd.backends.opensandbox.remote_init.link import Link
+from sandboxd.backends.opensandbox.remote_init.framing import BridgeFrame, Kind, exec_data
+from sandboxd.backends.opensandbox.remote_init.link import BridgeLink
 from sandboxd.backends.opensandbox.remote_init.relay import StdioRelay
 from sandboxd.linux.init_client import binary, codec, seqpacket
 from sandboxd.linux.init_client import messages as wire
@@ -46,7 +46,7 @@ class RemoteInit:
         self._files = files
         self._tasks = tasks
         self._folder = f"/tmp/.sandboxd-{secrets.token_hex(8)}"
-        self.link = Link(execd, files, self._folder, self._take, self._close)
+        self.link = BridgeLink(execd, files, self._folder, self._take, self._close)
         self._relays: dict[int, StdioRelay] = {}
         self._numbers = 0
         control, self._control = seqpacket.pair()
@@ -135,7 +135,7 @@ class RemoteInit:
 
     # from the sandbox to the daemon
 
-    def _take(self, frame: Frame) -> None:
+    def _take(self, frame: BridgeFrame) -> None:
         if frame.kind is not Kind.CONTROL:
             relay = self._relays.get(frame.command)
             if relay is not None:

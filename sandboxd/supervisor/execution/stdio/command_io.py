@@ -24,12 +24,12 @@ from sandboxd_proto.messages.execute import StreamName
 Streams = tuple[Stream, Stream]
 
 
-def open_streams(judge: Classifier, budget: OutputBudget, request: ExecuteRequest) -> Streams:
+def open_streams(classifier: Classifier, budget: OutputBudget, request: ExecuteRequest) -> Streams:
     # With merged streams, error messages are in stdout.
     scan_as: StreamName = "stderr" if request.merge else "stdout"
     return (
-        Stream("stdout", budget, judge, capture=request.capture, scan_as=scan_as),
-        Stream("stderr", budget, judge, capture=request.capture),
+        Stream("stdout", budget, classifier, capture=request.capture, scan_as=scan_as),
+        Stream("stderr", budget, classifier, capture=request.capture),
     )
 
 
@@ -120,25 +120,30 @@ class CommandIo:
         both = zip(streams, ends, strict=True)
         return [(stream, fd) for stream, (fd, given) in both if given is None and fd >= 0]
 
-    def relay_passed(self, judge: Classifier, budget: OutputBudget) -> list[OutputRelay]:
+    def relay_passed(self, classifier: Classifier, budget: OutputBudget) -> list[OutputRelay]:
         """Relay output to the descriptors that the client passed. Bytes are counted; stderr is
         scanned."""
         pipes = self._pipes
         if pipes.passed.stdout is not None:
             name: StreamName = "stderr" if pipes.merged else "stdout"
-            self._relay(name, pipes.stdout_read, pipes.passed.stdout, judge, budget)
+            self._relay(name, pipes.stdout_read, pipes.passed.stdout, classifier, budget)
         if pipes.passed.stderr is not None and pipes.stderr_read >= 0:
-            self._relay("stderr", pipes.stderr_read, pipes.passed.stderr, judge, budget)
+            self._relay("stderr", pipes.stderr_read, pipes.passed.stderr, classifier, budget)
         return self._relays
 
     def _relay(
-        self, name: StreamName, source: int, given: int, judge: Classifier, budget: OutputBudget
+        self,
+        name: StreamName,
+        source: int,
+        given: int,
+        classifier: Classifier,
+        budget: OutputBudget,
     ) -> None:
-        stream = Stream(name, budget, judge, capture=None)
+        stream = Stream(name, budget, classifier, capture=None)
 
         def take(data: bytes) -> bytes:
             kept = stream.keep(data)
-            judge.read(name, kept)
+            classifier.read(name, kept)
             return kept
 
         self._relays.append(

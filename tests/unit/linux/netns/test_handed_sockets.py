@@ -15,7 +15,7 @@ import anyio
 import pytest
 
 from sandboxd.linux.netns import handed_sockets
-from sandboxd.linux.netns.handed_sockets import PATH, SocketWish, ask, received
+from sandboxd.linux.netns.handed_sockets import PATH, SocketRequest, ask, received
 from sandboxd_proto.errors import SandboxUnavailable
 
 LOOPBACK = IPv4Address("127.0.0.1")
@@ -23,11 +23,11 @@ GOOD = struct.pack("=i", 0)
 Sent = Callable[[socket.socket, int], None]
 
 
-def taken(channel: socket.socket, *wishes: SocketWish) -> list[socket.socket]:
+def taken(channel: socket.socket, *socket_requests: SocketRequest) -> list[socket.socket]:
     channel.setblocking(False)
 
     async def main() -> list[socket.socket]:
-        return await received(channel, wishes)
+        return await received(channel, socket_requests)
 
     return anyio.run(main)
 
@@ -68,15 +68,15 @@ def helpers(tmp_path: Path) -> Iterator[Helpers]:
 
 @pytest.mark.requires("unshare", "ip")
 def test_sockets_of_an_honest_helper_are_taken(helpers: Helpers) -> None:
-    wishes = [
-        SocketWish(IPv4Address("0.0.0.0"), 443),
-        SocketWish(LOOPBACK, 53, stream=False),
-        SocketWish(IPv4Address("10.1.1.1"), 8080),
-        SocketWish(IPv6Address("2001:db8::7"), 443, add_address=True),
+    socket_requests = [
+        SocketRequest(IPv4Address("0.0.0.0"), 443),
+        SocketRequest(LOOPBACK, 53, stream=False),
+        SocketRequest(IPv4Address("10.1.1.1"), 8080),
+        SocketRequest(IPv6Address("2001:db8::7"), 443, add_address=True),
     ]
     channel = helpers.channel()
-    ask(channel, wishes)
-    made = taken(channel, *wishes)
+    ask(channel, socket_requests)
+    made = taken(channel, *socket_requests)
     names = [sock.getsockname()[:2] for sock in made]
     handed_sockets.close_all(made)
     assert names == [
@@ -88,9 +88,9 @@ def test_sockets_of_an_honest_helper_are_taken(helpers: Helpers) -> None:
 def test_helper_changes_no_namespace_that_has_a_network(helpers: Helpers) -> None:
     """The route of all addresses would cut a machine off: a device beside the loopback is up."""
     channel = helpers.channel(lo_alone=False)
-    ask(channel, [SocketWish(LOOPBACK, 80)])
+    ask(channel, [SocketRequest(LOOPBACK, 80)])
     with pytest.raises(SandboxUnavailable, match="route of all addresses: Device or resource busy"):
-        taken(channel, SocketWish(LOOPBACK, 80))
+        taken(channel, SocketRequest(LOOPBACK, 80))
 
 
 @pytest.mark.requires("unshare", "ip")
@@ -99,15 +99,15 @@ def test_sockets_of_two_namespaces_are_refused(
 ) -> None:
     ours, theirs = pair
     theirs.send(GOOD)
-    wishes = [SocketWish(LOOPBACK, port) for port in (81, 82)]
-    for wish in wishes:
+    socket_requests = [SocketRequest(LOOPBACK, port) for port in (81, 82)]
+    for wish in socket_requests:
         channel = helpers.channel()
         ask(channel, [wish])
         (made,) = taken(channel, wish)
         socket.send_fds(theirs, [GOOD], [made.fileno()])
         made.close()
     with pytest.raises(SandboxUnavailable, match="other network namespaces"):
-        taken(ours, *wishes)
+        taken(ours, *socket_requests)
 
 
 def listening(address: str = "127.0.0.1", family: int = socket.AF_INET) -> socket.socket:
@@ -123,7 +123,7 @@ def test_socket_of_our_own_namespace_is_refused(pair: tuple[socket.socket, socke
         theirs.send(GOOD)
         socket.send_fds(theirs, [GOOD], [made.fileno()])
         with pytest.raises(SandboxUnavailable, match="other network namespaces"):
-            taken(ours, SocketWish(LOOPBACK, made.getsockname()[1]))
+            taken(ours, SocketRequest(LOOPBACK, made.getsockname()[1]))
 
 
 def bound_only() -> socket.socket:
@@ -165,7 +165,7 @@ def test_another_socket_than_was_asked_for_is_refused(
         here = made.getsockname()
         port = here[1] if isinstance(here, tuple) else 80
         with pytest.raises(SandboxUnavailable, match="another socket was received"):
-            taken(ours, SocketWish(LOOPBACK, port))
+            taken(ours, SocketRequest(LOOPBACK, port))
 
 
 def test_another_port_than_was_asked_for_is_refused(
@@ -176,7 +176,7 @@ def test_another_port_than_was_asked_for_is_refused(
         theirs.send(GOOD)
         socket.send_fds(theirs, [GOOD], [made.fileno()])
         with pytest.raises(SandboxUnavailable, match="another socket was received"):
-            taken(ours, SocketWish(LOOPBACK, made.getsockname()[1] - 1))
+            taken(ours, SocketRequest(LOOPBACK, made.getsockname()[1] - 1))
 
 
 def _file(theirs: socket.socket, fd: int) -> None:
@@ -226,7 +226,7 @@ def test_answers_that_make_no_sense_end_it_and_nothing_stays_open(
         alive = theirs.fileno()
         send(theirs, file.fileno())
         with pytest.raises(SandboxUnavailable, match=why):
-            taken(ours, SocketWish(LOOPBACK, 80))
+            taken(ours, SocketRequest(LOOPBACK, 80))
         closed = 0 if theirs.fileno() == alive else 1
         assert len(os.listdir("/proc/self/fd")) == before - closed
 
@@ -238,4 +238,4 @@ def test_silence_ends_it(
     ours, theirs = pair
     theirs.send(GOOD)
     with pytest.raises(SandboxUnavailable, match="does not answer"):
-        taken(ours, SocketWish(LOOPBACK, 80))
+        taken(ours, SocketRequest(LOOPBACK, 80))
