@@ -42,12 +42,21 @@ def mounted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     subprocess.run(["mkfs.exfat", str(image)], check=True, capture_output=True)
     attach = ["losetup", "--find", "--show", str(image)]
     device = subprocess.run(attach, check=True, capture_output=True, text=True).stdout.strip()
-    try:
-        subprocess.run(["mount.exfat-fuse", device, str(place)], check=True, capture_output=True)
-        yield place
-        subprocess.run(["umount", str(place)], check=True)
-    finally:
-        subprocess.run(["losetup", "--detach", device], check=True)
+    # In the foreground, so that it ends here: other mount namespaces may hold the mount for longer.
+    serve = ["mount.exfat-fuse", "-d", device, str(place)]
+    with subprocess.Popen(serve, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+        try:
+            deadline = time.monotonic() + 30
+            while not place.is_mount():
+                assert time.monotonic() < deadline
+                assert server.poll() is None
+                time.sleep(0.05)
+            yield place
+        finally:
+            subprocess.run(["umount", "--lazy", str(place)], check=False)
+            server.terminate()
+            server.wait()
+            subprocess.run(["losetup", "--detach", device], check=True)
 
 
 # Each leaves a mark in a file that runs code.
