@@ -82,7 +82,7 @@ def find(workspace: str, most: int | None = None) -> Repositories:
     return Repositories(tuple(repositories), tuple(folders), warnings)
 
 
-def _names(folder: str, entries: Iterable[files.Entry]) -> set[str]:
+def _names(folder: str, entries: Iterable[files.DirEntry]) -> set[str]:
     """With those of `MARKS` that the file system finds under another spelling."""
     names = {entry.name for entry in entries}
     others = {name.lower() for name in names}

@@ -183,7 +183,7 @@ def _nested(workspace: str, folders: Iterable[str], configs: tuple[str, ...]) ->
 
 
 def _trees(workspace: str, folders: list[str]) -> Iterator[tuple[str, str]]:
-    """Folders with a repository's files, each with its git dir if what it says can be believed."""
+    """Folders with a repository's files, each with its git dir if the two point at each other."""
     link = git_worktree.linked(workspace)
     if link is not None:
         yield workspace, link.git_dir

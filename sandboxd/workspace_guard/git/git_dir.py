@@ -29,7 +29,7 @@ from sandboxd.workspace_guard.dirfd import (
 from sandboxd.workspace_guard.git import judge, worktree_states
 from sandboxd.workspace_guard.git.head import GitHead
 from sandboxd.workspace_guard.git.index_file import GitIndexFile
-from sandboxd.workspace_guard.git.links import GitLinks, inner_offence
+from sandboxd.workspace_guard.git.links import GitDirLinks, inner_offence
 from sandboxd.workspace_guard.git.repository import harmful_worktrees
 from sandboxd.workspace_guard.git.stored_links import StoredLinks
 from sandboxd.workspace_guard.git.symbolic_refs import SymbolicRefs
@@ -94,7 +94,7 @@ class GitDir:
         self._mode = os.fstat(self._folder).st_mode
         plain = list_plain(self._folder) or {}
         self._names = frozenset(plain)
-        self._links = GitLinks(self._folder, self.path, plain)
+        self._links = GitDirLinks(self._folder, self.path, plain)
         self._stored = StoredLinks(self._folder, self.path)
         self._symbolic = SymbolicRefs(self._folder, self.path)
         budget = SnapshotBudget(entries=2000, bytes=4 << 20)

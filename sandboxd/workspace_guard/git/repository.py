@@ -28,7 +28,7 @@ from sandboxd.workspace_guard.dirfd import (
     read_file,
 )
 from sandboxd.workspace_guard.git import judge, worktree_states
-from sandboxd.workspace_guard.git.links import GitLinks
+from sandboxd.workspace_guard.git.links import GitDirLinks
 from sandboxd.workspace_guard.git.stored_links import StoredLinks
 from sandboxd.workspace_guard.git.symbolic_refs import SymbolicRefs
 
@@ -210,7 +210,7 @@ def harmful_worktrees(git_dir: int, known: frozenset[str]) -> list[str]:
 
 def _links(git_dir: int) -> list[str]:
     """Links that git would write through; `git init` and `git clone` make none."""
-    links = GitLinks(git_dir, "", None)
+    links = GitDirLinks(git_dir, "", None)
     plain = list_plain(git_dir)
     found = links.look(plain or {}, finished=True)
     for stored in (StoredLinks(git_dir, "", is_new=True), SymbolicRefs(git_dir, "", is_new=True)):
