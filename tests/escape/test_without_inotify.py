@@ -75,6 +75,8 @@ SET_LIMIT = 'echo 0 > /proc/sys/user/max_inotify_$0 && exec "$@"'
 NAMESPACE = ["unshare", "--user", "--map-root-user", "sh", "-c", SET_LIMIT]
 
 
+# Another user would be root in that namespace, without root's rights outside of it.
+@pytest.mark.requires("root")
 @pytest.mark.parametrize("what", ["instances", "watches"])
 @pytest.mark.parametrize("backend", [name for name in LINUX if name != "docker"])
 def test_limits_that_are_used_up_in_the_kernel(workspace: Path, backend: str, what: str) -> None:
