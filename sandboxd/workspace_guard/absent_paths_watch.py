@@ -11,6 +11,7 @@ import contextlib
 import logging
 import os
 import sys
+import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 from sandboxd.linux.openat import changed_error
@@ -28,6 +29,7 @@ from sandboxd.workspace_guard.dirfd import (
 from sandboxd.workspace_guard.git.git_dir import GitDir, GitInfo
 from sandboxd.workspace_guard.git.repository import open_doors
 from sandboxd.workspace_guard.git.top_folder import TopFolder
+from sandboxd.workspace_guard.ignored_case import CACHED_S, open_snapshot
 from sandboxd.workspace_guard.quarantine import JudgedFile, Moved, Quarantine
 
 if sys.platform == "linux":
@@ -48,7 +50,7 @@ class AbsentPathsWatch:
     any more, `sweep()`; then `close()`. For one thread at a time.
     """
 
-    def __init__(self, protected: Sequence[Protected]) -> None:
+    def __init__(self, protected: Sequence[Protected], writable: Sequence[str] = ()) -> None:
         self._watched = [p for p in protected if not p.present]
         self._open = contextlib.ExitStack()
         self._roots: dict[str, int] = {}
@@ -59,11 +61,15 @@ class AbsentPathsWatch:
         self._ending: set[str] = set()
         self._unread: set[Protected] = set()
         self._made: set[Protected] = set()  # repositories
+        self._put_back: list[Moved] = []
         self._prepared = False
         try:
             for root in {one.root for one in self._watched}:
                 self._roots[root] = open_planned(root)
                 self._open.callback(os.close, self._roots[root])
+            self._evadable = open_snapshot(protected, writable)
+            if self._evadable is not None:
+                self._open.callback(self._evadable.close)
             # Watch first, then look: a path that appears in between is an event.
             self._events = FolderEvents(self._watched, self._roots)
             self._open.callback(self._events.close)
@@ -93,6 +99,7 @@ class AbsentPathsWatch:
         return (
             self._events.calm
             and not self._made
+            and self._evadable is None
             and all(one.unchanged for one in self._judged.values())
         )
 
@@ -171,7 +178,7 @@ class AbsentPathsWatch:
     def judge_changed(self, *, finished: bool) -> list[str]:
         """Judge by content what may have been written without an event: through a second name, a
         descriptor that stays open or a mapping. For a thread."""
-        found: list[str] = []
+        found = self._restored()
         for one in tuple(self._made):
             found += self._offending(one, finished=finished)
         for judged in self._judged.values():
@@ -182,12 +189,22 @@ class AbsentPathsWatch:
             found += self._offences(judged, finished=finished)
         return self._fresh(found)
 
+    def _restored(self) -> list[str]:
+        """Existing files that a mount does not keep where case is ignored."""
+        changed = self._evadable.verify() if self._evadable is not None else []
+        self._put_back += [Moved(one.path, one.moved_to) for one in changed]
+        paths = [one.path for one in changed]
+        self._ending.update(path for path in paths if RUNS_AT_ONCE.intersection(path.split("/")))
+        return paths
+
     def ends_command(self, path: str) -> bool:
         """Whether the host could run what appeared there at once."""
         return path in self._ending or os.path.basename(path) in RUNS_AT_ONCE
 
     def sweep(self) -> list[Moved]:
-        """Undo every forbidden change, when the whole tree is dead."""
+        """Undo every forbidden change, when the whole tree is dead. For a thread."""
+        if self._evadable is not None:
+            time.sleep(CACHED_S)
         return self._swept(None, finished=True)
 
     def sweep_only(self, paths: Collection[str], *, finished: bool = False) -> list[Moved]:
@@ -222,7 +239,9 @@ class AbsentPathsWatch:
         return [one.path for one in found]
 
     def _swept(self, only: Collection[str] | None, *, finished: bool) -> list[Moved]:
-        moved: list[Moved] = []
+        if finished:
+            self._restored()
+        moved, self._put_back = self._put_back, []
         quarantines = {root: Quarantine(fd, root) for root, fd in self._roots.items()}
         try:
             for root in self._folders:

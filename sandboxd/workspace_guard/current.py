@@ -9,10 +9,13 @@ from sandboxd.policy.plan import Protected
 from sandboxd.workspace_guard.interface import Watch
 
 if sys.platform == "win32":
-    from sandboxd.workspace_guard.directory_watch import DirectoryWatch as SystemWatch
+    from sandboxd.workspace_guard.directory_watch import DirectoryWatch
+
+    def open_watch(protected: Collection[Protected], writable: Collection[str]) -> Watch:
+        return DirectoryWatch(tuple(protected))
 else:
-    from sandboxd.workspace_guard.absent_paths_watch import AbsentPathsWatch as SystemWatch
+    from sandboxd.workspace_guard.absent_paths_watch import AbsentPathsWatch
 
-
-def open_watch(protected: Collection[Protected]) -> Watch:
-    return SystemWatch(tuple(protected))
+    def open_watch(protected: Collection[Protected], writable: Collection[str]) -> Watch:
+        """`writable`: all folders that may be written, also those inside of protected ones."""
+        return AbsentPathsWatch(tuple(protected), tuple(writable))

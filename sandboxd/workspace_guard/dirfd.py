@@ -177,6 +177,18 @@ def readable(folder: int, name: str) -> int:
     return os.open(name, os.O_RDONLY | NO_FOLLOW | QUIETLY, dir_fd=folder)
 
 
+_distrusted: set[int] = set()
+
+
+def distrust(device: int) -> None:
+    """A file system of which the kernel's copies and the times of last change prove nothing."""
+    _distrusted.add(device)
+
+
+def is_distrusted(device: int) -> bool:
+    return device in _distrusted
+
+
 def read_file(folder: int, name: str, most: int) -> bytes | None:
     """A regular file's content; None if it is none, is longer, or cannot be read."""
     try:
@@ -185,8 +197,11 @@ def read_file(folder: int, name: str, most: int) -> bytes | None:
         return None
     try:
         # fdopen refuses folders, and reading a device might never end.
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
             return None
+        if sys.platform == "linux" and is_distrusted(status.st_dev):
+            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
         with os.fdopen(fd, "rb", closefd=False) as file:
             data = file.read(most + 1)
     except OSError:

@@ -47,7 +47,8 @@ class Guard:
         self.kept_at = 0.0
         self.unusable = False  # the workspace's file system does not answer
         self.idle = False  # no command runs, only background processes
-        self._watch: Watch | None = open_watch(protected) if missing else None
+        writable = spec.paths("write") if spec is not None else ()
+        self._watch: Watch | None = open_watch(protected, tuple(writable)) if missing else None
         self._warnings = RunWarnings(nested) if nested.folders else None
         self._seen: set[str] = set()
         self._moved: dict[str, str | None] = {}

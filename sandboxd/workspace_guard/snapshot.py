@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from sandboxd.platform.current import files
 from sandboxd.platform.open_flags import NO_FOLLOW, OPEN_FOLDER, PRIVATE
 from sandboxd.posix.descriptors import change_mode, give_to
-from sandboxd.workspace_guard.dirfd import enter, listable, read_file, stat_at
+from sandboxd.workspace_guard.dirfd import enter, is_distrusted, listable, read_file, stat_at
 
 COARSE_NS = 50_000_000
 
@@ -108,7 +108,8 @@ def is_untouched(parent: int, name: str, node: Node) -> bool:
 def _is_certain(node: Node) -> bool:
     """Timestamps have the resolution of the kernel's clock tick: a very recent one proves
     nothing."""
-    return node.status.st_ctime_ns < node.kept_at_ns - COARSE_NS
+    status = node.status
+    return not is_distrusted(status.st_dev) and status.st_ctime_ns < node.kept_at_ns - COARSE_NS
 
 
 def _moment(status: os.stat_result) -> tuple[int, int, int]:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 from support.attacks import Box
-from support.backends import LINUX, product_name, running_backend
+from support.backends import LINUX, environment, product_name, running_backend
+from support.daemon import running_daemon
 from support.git_attacks import make_repository
 
 pytestmark = [pytest.mark.isolation, pytest.mark.requires("git", "seccomp")]
@@ -68,3 +69,32 @@ def test_what_appears_and_changes_is_undone(limited: Box, workspace: Path, how: 
         assert how == "persistent"
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+SET_LIMIT = 'echo 0 > /proc/sys/user/max_inotify_$0 && exec "$@"'
+NAMESPACE = ["unshare", "--user", "--map-root-user", "sh", "-c", SET_LIMIT]
+
+
+# Another user would be root in that namespace, without root's rights outside of it.
+@pytest.mark.requires("root")
+@pytest.mark.parametrize("what", ["instances", "watches"])
+@pytest.mark.parametrize("backend", [name for name in LINUX if name != "docker"])
+def test_limits_that_are_used_up_in_the_kernel(workspace: Path, backend: str, what: str) -> None:
+    """The limits of a user namespace that the daemon and its client are in."""
+    prefix = [*NAMESPACE, what]
+    done = subprocess.run(
+        [*prefix, sys.executable, "-c", WATCH], capture_output=True, text=True, check=False
+    )
+    assert "OSError" in done.stderr
+    repository = make_repository(workspace)
+    script = "echo evil > .envrc; echo > .git/HEAD; sleep 2; cat .envrc"
+    with running_daemon(env=environment(backend), prefix=prefix) as daemon:
+        enter = ["nsenter", "--user", "--preserve-credentials", "--target", str(daemon.pid)]
+        client = [sys.executable, "-m", "sandboxd_client.cli", "run", "--socket", daemon.socket]
+        done = subprocess.run(
+            [*enter, *client, "-w", str(repository), "--json", "-c", script],
+            capture_output=True, text=True, check=False, timeout=120, cwd=repository,
+        )  # fmt: skip
+    assert "protected_path" in done.stdout, done.stderr
+    assert not (repository / ".envrc").exists()
+    assert (repository / ".git/HEAD").read_text().startswith("ref: ")

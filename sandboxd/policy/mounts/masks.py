@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import posixpath
 import stat
+import sys
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
@@ -41,6 +42,7 @@ def masks_for(spec: SandboxSpec, denied: list[Resolved], machine: Machine) -> tu
     defaults = [p for p in _defaults(spec, machine, places) if p not in lifted]
     _refuse_by_link(asked, defaults)
     _add(wanted, [_mountable(path, spec, machine) for path in defaults], places)
+    _refuse_other_spellings(wanted)
     return tuple(sorted(Mask(path, is_dir) for path, is_dir in wanted.items()))
 
 
@@ -101,6 +103,21 @@ def _refuse_by_link(asked: Iterable[Grant], masked: list[str]) -> None:
                 "is hidden by default",
                 field="fs_write_allow" if grant.access == "write" else "fs_read_allow",
                 remedy="leave the link out of the request",
+            )
+
+
+def _refuse_other_spellings(masked: Iterable[str]) -> None:
+    """PathDenied where the file system ignores case: a mount may cover one spelling only."""
+    for path in masked if sys.platform == "linux" else ():
+        folder, name = posixpath.split(path)
+        other = posixpath.join(folder, name.swapcase())
+        if other == path or not recording_fs.lexists(other):
+            continue
+        if name.swapcase() not in recording_fs.listdir(folder):
+            raise PathDenied(
+                f"{path} cannot be hidden: its file system ignores case, and shows it by other "
+                "spellings of its name",
+                remedy="allow folders that do not contain it",
             )
 
 

@@ -44,8 +44,9 @@ def is_step(name: str, is_dir: bool) -> bool:
     return (is_dir and name not in _SKIPPED) or name.lower() in (".git", "head")
 
 
-def find(workspace: str, most: int = MOST_FOLDERS) -> Repositories:
-    """The repositories in `workspace`, itself among them, in the first `most` folders."""
+def find(workspace: str, most: int | None = None) -> Repositories:
+    """The repositories in `workspace`, itself among them, in the first folders (`most`)."""
+    most = MOST_FOLDERS if most is None else most
     repositories: list[str] = []
     folders: list[str] = []
     pending = deque([(workspace, 0)])

@@ -14,7 +14,7 @@ import time
 from sandboxd.policy.protected import git_index
 from sandboxd.policy.protected.git_index import GitIndexError
 from sandboxd.workspace_guard import snapshot
-from sandboxd.workspace_guard.dirfd import is_gone, open_root, read_file, stat_at
+from sandboxd.workspace_guard.dirfd import is_distrusted, is_gone, open_root, read_file, stat_at
 from sandboxd.workspace_guard.git import judge
 from sandboxd.workspace_guard.git.repository import harmful_check, hash_bytes, work_tree
 from sandboxd.workspace_guard.quarantine import (
@@ -228,7 +228,10 @@ def _remove(place: str) -> Undo:
 
 
 def _is_past(status: os.stat_result | None) -> bool:
-    return status is None or status.st_ctime_ns < time.time_ns() - COARSE_NS
+    if status is None:
+        return True
+    past = status.st_ctime_ns < time.time_ns() - COARSE_NS
+    return past and not is_distrusted(status.st_dev)
 
 
 def _version(status: os.stat_result | None) -> _Version:

@@ -11,7 +11,7 @@ import stat
 import time
 from collections.abc import Iterator
 
-from sandboxd.workspace_guard.dirfd import listable, stat_at
+from sandboxd.workspace_guard.dirfd import is_distrusted, listable, stat_at
 from sandboxd.workspace_guard.git.links import enter_below, link_offence
 from sandboxd.workspace_guard.quarantine import Offence
 from sandboxd.workspace_guard.snapshot import COARSE_NS
@@ -44,9 +44,12 @@ class StoredLinks:
     def unchanged(self) -> bool:
         """Whether no name was added to a folder; False if that is unknown."""
         return bool(self._before) and all(
-            self._stamp(name) == stamp and (stamp is None or stamp[2] < self._since_ns)
+            self._stamp(name) == stamp and (stamp is None or self._is_past(stamp))
             for name, stamp in self._before.items()
         )
+
+    def _is_past(self, stamp: _Stamp) -> bool:
+        return stamp[2] < self._since_ns and not is_distrusted(stamp[0])
 
     def look(self) -> list[Offence]:
         if self.unchanged:
@@ -107,7 +110,7 @@ class StoredLinks:
         now, before = self._stamp(folder), self._before.get(folder)
         link = self._stamp(name)
         same_folder = now is not None and before is not None and now[:2] == before[:2]
-        return link is None or not same_folder or link[2] >= self._since_ns
+        return link is None or not same_folder or not self._is_past(link)
 
     def _in_refs(self) -> list[str]:
         found: list[str] = []

@@ -11,7 +11,7 @@ import stat
 import time
 from collections.abc import Iterator
 
-from sandboxd.workspace_guard.dirfd import listable, read_file, stat_at
+from sandboxd.workspace_guard.dirfd import is_distrusted, listable, read_file, stat_at
 from sandboxd.workspace_guard.git.links import enter_below, inner_offence
 from sandboxd.workspace_guard.git.ref_names import is_ref
 from sandboxd.workspace_guard.quarantine import Offence
@@ -45,7 +45,7 @@ class SymbolicRefs:
         """Whether no ref was written where it is; False if that is unknown. New ones are names
         that were added to a folder."""
         return self._before is not None and all(
-            self._stamp(name) == stamp and stamp[2] < self._since_ns
+            self._stamp(name) == stamp and self._is_past(stamp)
             for name, stamp in self._before.items()
         )
 
@@ -53,8 +53,11 @@ class SymbolicRefs:
         return [
             inner_offence(self._folder, self._path, name, "git would write another file")
             for name, stamp in self._refs()
-            if stamp[2] >= self._since_ns and self._leads_out(name)
+            if not self._is_past(stamp) and self._leads_out(name)
         ]
+
+    def _is_past(self, stamp: _Stamp) -> bool:
+        return stamp[2] < self._since_ns and not is_distrusted(stamp[0])
 
     def _stamp(self, name: str) -> _Stamp | None:
         found = stat_at(self._folder, name)

@@ -42,6 +42,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("macos/lifeline.py", "_start"): "starts the daemon's own interpreter",
     ("macos/lifeline.py", "end_all"): "in the lifeline's own process",
     ("audit/files.py", "lines_of"): THREAD,
+    ("workspace_guard/absent_paths_watch.py", "sweep"): THREAD,
     ("audit/files.py", "last_line"): START,
     ("audit/files.py", "torn_bytes"): START,
     ("audit/recovery.py", "_move_torn"): START,
