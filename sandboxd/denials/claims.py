@@ -96,7 +96,7 @@ def _attempted(denial: Denial, facts: RunEvidence, hosts: Collection[str]) -> bo
     if not facts.lookups and any(one.port == _DNS_PORT for one in facts.notified):
         # A name was looked up in a way that does not show it: one of the caller's, perhaps.
         seen |= {host.lower() for host in hosts}
-    if facts.refused_sockets:
+    if facts.refused_inet - {"blocking datagram"}:
         seen |= {host.lower() for host in hosts} or {""}
     target = (denial.target or "").lower().rstrip(".")
     if is_loopback(target):

@@ -156,9 +156,12 @@ def _peers(setting: Setting, facts: RunEvidence) -> Iterator[Denial]:
 
 
 def _sockets(examiner: LineClassifier, facts: RunEvidence) -> Iterator[Denial]:
-    """Internet sockets that could not be made. What they were for is not known: the command line
-    may name it."""
-    if not facts.refused_sockets:
+    """Sockets that could not be made. What they were for is not known: the command line may name
+    the host of an Internet socket."""
+    if "unix" in facts.refused_sockets and facts.failed:
+        yield network.unix_denial()
+    refused = facts.refused_inet
+    if not refused:
         return
     hosts = command_hosts(examiner)
     for host in hosts:
@@ -169,8 +172,10 @@ def _sockets(examiner: LineClassifier, facts: RunEvidence) -> Iterator[Denial]:
         return
     if group is not None and facts.failed:
         yield network.tool_denial(group)
-    elif "stream" in facts.refused_sockets:
+    elif "stream" in refused:
         yield _no_socket(examiner.setting, None, "high" if facts.failed else "medium")
+    elif refused == {"blocking datagram"}:
+        yield _no_socket(examiner.setting, None, "low")
     else:
         yield _no_socket(examiner.setting, None, "medium" if facts.failed else "low")
 

@@ -301,6 +301,24 @@ def test_where_no_socket_can_be_made_the_kernel_tells_that_one_was_tried() -> No
     assert denials(closed, words, RunEvidence(exit_code=1, attempts_told=True))[0].remedy is None
 
 
+def test_sockets_that_the_c_library_makes_in_passing_explain_a_failure_only() -> None:
+    closed = setting("sh", "-c", "make", network_namespace=False)
+    for kind, confidence in (("blocking datagram", "low"), ("unix", "medium")):
+        facts = RunEvidence(exit_code=0, attempts_told=True, refused_sockets=(kind,))  # type: ignore[arg-type]
+        assert denials(closed, "", facts) == []
+        (found,) = denials(closed, "", dataclasses.replace(facts, exit_code=1))
+        assert (found.kind, found.confidence, found.evidence) == ("network", confidence, "kernel")
+        assert found.remedy is None
+    asked = setting("snmpget", "https://a.example.org/", network_namespace=False)
+    facts = RunEvidence(exit_code=1, attempts_told=True, refused_sockets=("blocking datagram",))
+    (named,) = denials(asked, "", facts)
+    assert (named.target, named.confidence) == ("a.example.org", "medium")
+    # Words are believed no more because of it.
+    words = "curl: (6) Could not resolve host: evil.example.net\n"
+    told = {d.target: d.confidence for d in denials(closed, words, facts)}
+    assert told == {None: "low", "evil.example.net": "low"}
+
+
 def test_a_socket_that_the_host_does_not_have_is_not_called_a_write() -> None:
     line = "Cannot connect to the Docker daemon at unix:///w/out/docker.sock. Is it running?\n"
     assert denials(setting(), line) == []

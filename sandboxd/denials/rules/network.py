@@ -179,6 +179,16 @@ def peer_denial(setting: Setting, path: str) -> Denial:
     )  # fmt: skip
 
 
+def unix_denial() -> Denial:
+    """A Unix socket that could not be made on the landlock backend."""
+    return Denial(
+        kind="network", operation="connect", target="AF_UNIX", layer="seccomp",
+        evidence="kernel", confidence="medium", remedy=None,
+        message="a Unix socket could not be made: the landlock backend has socket pairs only; on "
+        "bubblewrap commands reach the sockets that the manifest names",
+    )  # fmt: skip
+
+
 def tool_denial(group: str) -> Denial:
     """Nothing named a host; the program asks those of its own configuration."""
     return Denial(
