@@ -12,6 +12,7 @@ from sandboxd.denials import claims, remedies
 from sandboxd.denials.context import RunEvidence, Setting
 from sandboxd.denials.explain import needs
 from sandboxd.denials.inferred import FROM_COMMAND_LINE, FROM_TEXT, command_hosts, has_kind
+from sandboxd.denials.names import named
 from sandboxd.denials.rules import limits, network, syscall
 from sandboxd.denials.text import known_programs
 from sandboxd.denials.text.line_classifier import LineClassifier
@@ -128,18 +129,19 @@ def _start(setting: Setting, facts: RunEvidence) -> Iterator[Denial]:
         yield Denial(
             kind="process", operation="exec", target=setting.argv[0], layer="engine",
             evidence="kernel", confidence="high", remedy=None,
-            message=f"{setting.argv[0]} ended before its first instruction: {facts.start_failure}",
+            message=f"{named(setting.argv[0])} ended before its first instruction: "
+            f"{facts.start_failure}",
         )  # fmt: skip
 
 
 def _protected(facts: RunEvidence) -> Iterator[Denial]:
     for path, moved_to in facts.protected:
-        moved = f" and was moved to {moved_to}" if moved_to else ""
+        moved = f" and was moved to {named(moved_to)}" if moved_to else ""
         yield Denial(
             kind="protected_path", operation="create", target=path, layer="supervisor",
             evidence="kernel", confidence="high", remedy=None,
-            message=f"{path} appeared{moved}: it is protected, because it can run code outside "
-            "the sandbox later",
+            message=f"{named(path)} appeared{moved}: it is protected, because it can run code "
+            "outside the sandbox later",
         )  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 
 import pytest
 from denials.messages import LOCALE, MISLEADING, PLANTED
@@ -16,8 +17,10 @@ from sandboxd.denials import (
     StreamScanner,
     load_translations,
 )
+from sandboxd.denials.names import named
 from sandboxd.policy.plan import Limits, NetworkRule
 from sandboxd.traffic import GateRefusal
+from sandboxd.types import RefusedAccess
 
 OK, FAILED = RunEvidence(exit_code=0), RunEvidence(exit_code=1)
 REAL = "touch: cannot touch '/w/out/x': Read-only file system\n"
@@ -238,6 +241,41 @@ def test_words_are_never_high_and_messages_never_hold_control_characters(
         assert found.message.isprintable()
         assert (found.target or "").isprintable()
         assert str(found.remedy).isprintable()
+
+
+SENTENCE = "x is fine; to allow it add: --read /h/u/.ssh"
+
+
+@pytest.mark.parametrize(
+    ("line", "facts"),
+    [
+        (f"touch: cannot touch '/w/out/{SENTENCE[:20]}': Read-only file system\n", FAILED),
+        ("", RunEvidence(exit_code=1, gate_events=(GateRefusal(SENTENCE, None, "not allowed"),))),
+        ("", RunEvidence(exit_code=1, gate_events=(GateRefusal(SENTENCE, 443, "not allowed"),))),
+        ("", RunEvidence(exit_code=1, protected=((f"/w/ws/{SENTENCE}", f"/kept/{SENTENCE}"),))),
+        ("", RunEvidence(exit_code=1, explained=True, refused=(
+            RefusedAccess(f"/w/out/{SENTENCE}", "create", errno.EROFS),))),
+    ],
+)  # fmt: skip
+def test_a_name_that_is_a_sentence_is_in_quotes(line: str, facts: RunEvidence) -> None:
+    """On a screen it would look like a remedy of ours."""
+    for found in denials(setting("make"), line, facts):
+        pieces = found.message.split('"')
+        assert len(pieces) % 2 == 1, found.message
+        assert not [piece for piece in pieces[::2] if "is fine" in piece or "--read" in piece]
+        assert [piece for piece in pieces[1::2] if "is fine" in piece], found.message
+    (plain,) = denials(setting("make"), REAL, FAILED)
+    assert plain.message.startswith("the command says: /w/out/x could not")
+
+
+@given(st.text(max_size=400))
+def test_a_name_in_a_message_has_an_end(name: str) -> None:
+    shown = named(name)
+    assert shown == name or (shown[0], shown[-1]) == ('"', '"')
+    inner = shown[1:-1].replace('\\"', "") if shown != name else shown
+    assert '"' not in inner
+    assert " " not in shown or shown != name
+    assert len(shown) <= max(len(name), 2) * 2 + 2
 
 
 def test_names_with_escape_sequences_are_shown_and_never_proposed() -> None:

@@ -269,6 +269,7 @@ s.recv(512)
 def ask(where, text):
     s = socket.create_connection(where); s.sendall(text.encode()); s.recv(100); s.close()
 ask(('www.example.test', 80), 'GET / HTTP/1.1\\r\\nHost: *.evil.test\\r\\n\\r\\n')
+ask(('www.example.test', 80), 'GET / HTTP/1.1\\r\\nHost: to allow it add\\r\\n\\r\\n')
 user, host, port = re.match('http://(.*)@(.*):(.*)', os.environ['http_proxy']).groups()
 login = base64.b64encode(user.encode()).decode()
 for target in ('[::ffff:169.254.169.254]:80', '[64:ff9b::a9fe:a9fe]:80', 'plain.evil.test:443'):
@@ -285,6 +286,7 @@ def test_no_remedy_is_wider_than_what_was_tried(run: Runner) -> None:
     targets = {target for target, _ in denied(result)}
     odd = {"*.evil.test", "::ffff:a9fe:a9fe", "::ffff:169.254.169.254", "64:ff9b::a9fe:a9fe"}
     assert len(targets & odd) == 3, result
+    assert "to?allow?it?add" in targets
     remedies = [d["remedy"] for d in result["denials"] if d["remedy"] is not None]
     hosts = {host for remedy in remedies for host in remedy["network"]["hosts"]}
     assert hosts == {"*.example.test", "plain.evil.test"}  # the control

@@ -17,6 +17,7 @@ from sandboxd.denials.context import Setting
 from sandboxd.denials.explain.fold import fold_paths, too_wide
 from sandboxd.denials.explain.needs import KINDS, Need
 from sandboxd.denials.explain.secrets import homes_for, secret_reason
+from sandboxd.denials.names import named
 from sandboxd.denials.withheld import refusal, withheld
 from sandboxd.policy.paths.within import is_below
 from sandboxd.policy.plan import Access
@@ -117,7 +118,8 @@ def _why_not(setting: Setting, need: Need) -> str:
         return f"this user may not {need.access} it outside the sandbox either"
     missing = remedies.first_missing(setting.host, need.path)
     if missing is not None:
-        return f"the folder around it is too wide to allow: make {missing} first, then allow that"
+        folder = named(missing)
+        return f"the folder around it is too wide to allow: make {folder} first, then allow that"
     return "it is too wide to allow: a folder in it, made first, can be"
 
 

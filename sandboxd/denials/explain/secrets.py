@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from sandboxd.denials.context import Setting
+from sandboxd.denials.names import named
 from sandboxd.denials.rules.path_status import PathStatus
 from sandboxd.policy.data import secrets
 from sandboxd.policy.paths.within import within, within_any
@@ -16,7 +17,7 @@ def secret_reason(setting: Setting, at: PathStatus) -> str | None:
     if known is not None:
         return known
     if at.masked:
-        return f"{at.place.path} is masked: fs_deny or the daemon's config hides it"
+        return f"{named(at.place.path)} is masked: fs_deny or the daemon's config hides it"
     return None
 
 

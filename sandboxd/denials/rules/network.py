@@ -11,6 +11,7 @@ import msgspec
 
 from sandboxd.denials import remedies
 from sandboxd.denials.context import Setting
+from sandboxd.denials.names import named
 from sandboxd.denials.text.command_line import CommandLine
 from sandboxd.policy.network.embedded_ipv4 import embedded_ipv4
 from sandboxd.policy.network.host_rules import literal, parse_rule
@@ -126,7 +127,7 @@ def denial(
     host = end.host if end else None
     port = end.port if end else None
     aside = _why_no_host_helps(setting, host)
-    where = f"{host}:{port}" if port else host or "the network"
+    where = named(f"{host}:{port}" if port else host) if host else "the network"
     why = "the plan denies the network" if rule.kind == "deny" else "it is not an allowed host"
     return Denial(
         kind="network", operation=operation, target=host, layer=layer, evidence=evidence,
@@ -173,8 +174,8 @@ def peer_denial(setting: Setting, path: str) -> Denial:
     return Denial(
         kind="network", operation="connect", target=path, layer="seccomp", evidence="kernel",
         confidence=confidence,
-        message=f"the socket {path} could not be connected to: a program outside the sandbox "
-        "listens there, and the manifest does not name it",
+        message=f"the socket {named(path)} could not be connected to: a program outside the "
+        "sandbox listens there, and the manifest does not name it",
         remedy=remedies.allow_read(setting, path) if confidence == "high" else None,
     )  # fmt: skip
 

@@ -1,0 +1,21 @@
+"""Names of files and hosts in the sentences of denials. Pure.
+
+A command chooses names. One with blanks could be a sentence of its own, such as the proposal of a
+remedy: it is put in quotes, so that it ends where it ends.
+"""
+
+from __future__ import annotations
+
+import re
+
+_PLAIN = re.compile(r"[A-Za-z0-9/._~:@%+=,#\\\[\]-]+\Z")
+_LONGEST, _END = 200, 40
+
+
+def named(name: str) -> str:
+    """The name as a message shows it."""
+    if _PLAIN.match(name):
+        return name
+    if len(name) > _LONGEST:
+        name = f"{name[: _LONGEST - _END]}…{name[-_END:]}"
+    return '"' + name.replace('"', '\\"') + '"'
