@@ -16,6 +16,7 @@ from sandboxd.denials.contents import HostLooks
 from sandboxd.denials.context import RunEvidence, Setting
 from sandboxd.denials.rules.network import is_loopback
 from sandboxd.denials.withheld import refusal
+from sandboxd.policy.shown_names import shown
 from sandboxd_proto.denial import Denial
 
 MOST_DENIALS = 64  # of one execution: a longer list is not useful
@@ -78,12 +79,6 @@ def told(denial: Denial) -> Denial:
         return denial
     target = None if denial.target is None else shown(denial.target)
     return msgspec.structs.replace(denial, message=shown(denial.message), target=target)
-
-
-def shown(text: str) -> str:
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def _attempted(denial: Denial, facts: RunEvidence, hosts: Collection[str]) -> bool:

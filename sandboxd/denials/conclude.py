@@ -12,10 +12,10 @@ from sandboxd.denials import claims, remedies
 from sandboxd.denials.context import RunEvidence, Setting
 from sandboxd.denials.explain import needs
 from sandboxd.denials.inferred import FROM_COMMAND_LINE, FROM_TEXT, command_hosts, has_kind
-from sandboxd.denials.names import named
 from sandboxd.denials.rules import limits, network, syscall
 from sandboxd.denials.text import known_programs
 from sandboxd.denials.text.line_classifier import LineClassifier
+from sandboxd.policy.shown_names import named
 from sandboxd_proto.denial import Confidence, Denial
 
 _SIGSYS = 31  # by number: Windows has no such name

@@ -17,8 +17,8 @@ from sandboxd.denials import (
     StreamScanner,
     load_translations,
 )
-from sandboxd.denials.names import named
 from sandboxd.policy.plan import Limits, NetworkRule
+from sandboxd.policy.shown_names import named
 from sandboxd.traffic import GateRefusal
 from sandboxd.types import RefusedAccess
 

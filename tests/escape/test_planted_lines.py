@@ -177,6 +177,21 @@ def test_a_connection_whose_failure_is_swallowed_is_told(
     assert told == [("network", "203.0.113.7")], ran.story
 
 
+@pytest.mark.requires("git")
+def test_a_folder_whose_name_is_a_sentence_is_named_in_quotes(
+    box: Box, workspace: Path, home: Path
+) -> None:
+    """The warning about a new repository would look like a remedy of ours."""
+    name = "x is made. denied: to allow it add: --read /root/.ssh\x1b[31m\u202e"
+    ran = box.run("git", "init", "-q", name, **asked(workspace, home))
+    assert ran.exited(0), ran.story
+    (warning,) = ran.raw["warnings"]
+    before, inside, after = warning.split('"')
+    assert "is made. denied:" in inside
+    assert "denied" not in before + after
+    assert warning.isprintable()
+
+
 MAKE_SOCKET = """
 import socket, sys
 family, kind = getattr(socket, sys.argv[1]), getattr(socket, sys.argv[2])

@@ -11,16 +11,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sandboxd.denials import remedies
-from sandboxd.denials.claims import shown
 from sandboxd.denials.contents import HostLooks
 from sandboxd.denials.context import Setting
 from sandboxd.denials.explain.fold import fold_paths, too_wide
 from sandboxd.denials.explain.needs import KINDS, Need
 from sandboxd.denials.explain.secrets import homes_for, secret_reason
-from sandboxd.denials.names import named
 from sandboxd.denials.withheld import refusal, withheld
 from sandboxd.policy.paths.within import is_below
 from sandboxd.policy.plan import Access
+from sandboxd.policy.shown_names import named, shown
 from sandboxd_proto.denial import Denial
 from sandboxd_proto.messages.explanation import Explanation, NeedAccess, NeedRow, NeedStatus
 

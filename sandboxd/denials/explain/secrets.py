@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from sandboxd.denials.context import Setting
-from sandboxd.denials.names import named
 from sandboxd.denials.rules.path_status import PathStatus
 from sandboxd.policy.data import secrets
 from sandboxd.policy.paths.within import within, within_any
+from sandboxd.policy.shown_names import named
 
 
 def secret_reason(setting: Setting, at: PathStatus) -> str | None:

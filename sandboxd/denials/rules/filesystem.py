@@ -15,13 +15,13 @@ import msgspec
 
 from sandboxd.denials import remedies
 from sandboxd.denials.context import Setting
-from sandboxd.denials.names import named
 from sandboxd.denials.rules.path_status import PathStatus, held_in_place, path_statuses, resolve
 from sandboxd.denials.text import subjects
 from sandboxd.denials.text.command_line import CommandLine
 from sandboxd.denials.text.verbs import Operation, operation
 from sandboxd.policy.mounts.mount_plan import MountKind
 from sandboxd.policy.plan import Access
+from sandboxd.policy.shown_names import named
 from sandboxd_proto.denial import Confidence, Denial, DenialKind, Layer
 
 _ENDING = re.compile(r"\w\.\w{1,8}\Z")

@@ -11,10 +11,10 @@ import msgspec
 
 from sandboxd.denials import remedies
 from sandboxd.denials.context import Setting
-from sandboxd.denials.names import named
 from sandboxd.denials.text.command_line import CommandLine
 from sandboxd.policy.network.embedded_ipv4 import embedded_ipv4
 from sandboxd.policy.network.host_rules import literal, parse_rule
+from sandboxd.policy.shown_names import named
 from sandboxd.traffic import GateRefusal
 from sandboxd_proto.denial import Confidence, Denial, Evidence, Layer
 
