@@ -118,7 +118,7 @@ def _time(folder: str) -> int:
 def _made_repository(folder: str) -> str:
     return (
         f"the command made a git repository in {named(folder)}: look at its config and hooks "
-        "before you run git there"
+        "before you run git there, or add it to another repository with git add"
     )
 
 

@@ -60,8 +60,8 @@ def where(**more: object) -> Setting:
     return setting(view=host(mine=("/",)), withheld=("/w/hidden",), **more)  # type: ignore[arg-type]
 
 
-def permitted(there: Setting, remedy: Remedy) -> Remedy | None:
-    return None if refusal(there, remedy) else remedy
+def permitted(there: Setting, remedy: Remedy, *, claimed: bool = False) -> Remedy | None:
+    return None if refusal(there, remedy, claimed=claimed) else remedy
 
 
 @pytest.mark.parametrize("path", NEVER)
@@ -385,6 +385,12 @@ def test_what_the_ceiling_refuses_is_not_proposed() -> None:
         assert permitted(where(), remedy) == remedy
     facts = RunEvidence(exit_code=137, limit_hit="memory")
     assert [d.remedy for d in denials(there, "", facts)] == [None]
+
+
+def test_a_weaker_filter_is_not_proposed_by_the_command_s_word() -> None:
+    remedy = {"syscall_policy": "inherit"}
+    assert permitted(where(), remedy, claimed=True) is None
+    assert permitted(where(), remedy) == remedy
 
 
 def test_what_hands_out_the_machine_s_credentials_is_not_proposed() -> None:

@@ -50,7 +50,7 @@ class Doorkeeper(Protocol):
     async def decide(
         self, target: Target, judged: Verdict, traffic: Traffic, inbound: Inbound
     ) -> Verdict:
-        """The last word on a verdict: where somebody can be asked, they are."""
+        """The final verdict: where an approver can be asked, they are."""
 
     def judge(self, target: Target, request: tuple[str, str] | None = None) -> Verdict: ...
 
