@@ -85,7 +85,8 @@ class RefusedAccess:
     errno: int
 
 
-SocketKind = Literal["stream", "datagram"]
+# A blocking datagram socket is also how getaddrinfo asks for a route.
+SocketKind = Literal["stream", "datagram", "blocking datagram", "unix"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +97,7 @@ class Evidence:
     explain mode: what was refused, the system calls that it was killed for, and whether there
     was more than could be kept (`truncated`). `full`: private file systems that had no space left
     when the command failed. `refused_peers`: socket files that it was not let connect to.
-    `refused_sockets`: kinds of Internet sockets that could not be made.
+    `refused_sockets`: kinds of sockets that could not be made.
     """
 
     connections: tuple[ConnectAttempt, ...] = ()

@@ -16,6 +16,7 @@ from sandboxd.denials.contents import HostLooks
 from sandboxd.denials.context import RunEvidence, Setting
 from sandboxd.denials.rules.network import is_loopback
 from sandboxd.denials.withheld import refusal
+from sandboxd.policy.shown_names import shown
 from sandboxd_proto.denial import Denial
 
 MOST_DENIALS = 64  # of one execution: a longer list is not useful
@@ -80,12 +81,6 @@ def told(denial: Denial) -> Denial:
     return msgspec.structs.replace(denial, message=shown(denial.message), target=target)
 
 
-def shown(text: str) -> str:
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
 def _attempted(denial: Denial, facts: RunEvidence, hosts: Collection[str]) -> bool:
     """Whether the command can have tried what it says: of connections the kernel and the gate
     tell."""
@@ -96,7 +91,7 @@ def _attempted(denial: Denial, facts: RunEvidence, hosts: Collection[str]) -> bo
     if not facts.lookups and any(one.port == _DNS_PORT for one in facts.notified):
         # A name was looked up in a way that does not show it: one of the caller's, perhaps.
         seen |= {host.lower() for host in hosts}
-    if facts.refused_sockets:
+    if facts.refused_inet - {"blocking datagram"}:
         seen |= {host.lower() for host in hosts} or {""}
     target = (denial.target or "").lower().rstrip(".")
     if is_loopback(target):

@@ -15,6 +15,7 @@ from sandboxd.denials.inferred import FROM_COMMAND_LINE, FROM_TEXT, command_host
 from sandboxd.denials.rules import limits, network, syscall
 from sandboxd.denials.text import known_programs
 from sandboxd.denials.text.line_classifier import LineClassifier
+from sandboxd.policy.shown_names import named
 from sandboxd_proto.denial import Confidence, Denial
 
 _SIGSYS = 31  # by number: Windows has no such name
@@ -128,18 +129,19 @@ def _start(setting: Setting, facts: RunEvidence) -> Iterator[Denial]:
         yield Denial(
             kind="process", operation="exec", target=setting.argv[0], layer="engine",
             evidence="kernel", confidence="high", remedy=None,
-            message=f"{setting.argv[0]} ended before its first instruction: {facts.start_failure}",
+            message=f"{named(setting.argv[0])} ended before its first instruction: "
+            f"{facts.start_failure}",
         )  # fmt: skip
 
 
 def _protected(facts: RunEvidence) -> Iterator[Denial]:
     for path, moved_to in facts.protected:
-        moved = f" and was moved to {moved_to}" if moved_to else ""
+        moved = f" and was moved to {named(moved_to)}" if moved_to else ""
         yield Denial(
             kind="protected_path", operation="create", target=path, layer="supervisor",
             evidence="kernel", confidence="high", remedy=None,
-            message=f"{path} appeared{moved}: it is protected, because it can run code outside "
-            "the sandbox later",
+            message=f"{named(path)} appeared{moved}: it is protected, because it can run code "
+            "outside the sandbox later",
         )  # fmt: skip
 
 
@@ -156,9 +158,12 @@ def _peers(setting: Setting, facts: RunEvidence) -> Iterator[Denial]:
 
 
 def _sockets(examiner: LineClassifier, facts: RunEvidence) -> Iterator[Denial]:
-    """Internet sockets that could not be made. What they were for is not known: the command line
-    may name it."""
-    if not facts.refused_sockets:
+    """Sockets that could not be made. What they were for is not known: the command line may name
+    the host of an Internet socket."""
+    if "unix" in facts.refused_sockets and facts.failed:
+        yield network.unix_denial()
+    refused = facts.refused_inet
+    if not refused:
         return
     hosts = command_hosts(examiner)
     for host in hosts:
@@ -169,8 +174,10 @@ def _sockets(examiner: LineClassifier, facts: RunEvidence) -> Iterator[Denial]:
         return
     if group is not None and facts.failed:
         yield network.tool_denial(group)
-    elif "stream" in facts.refused_sockets:
+    elif "stream" in refused:
         yield _no_socket(examiner.setting, None, "high" if facts.failed else "medium")
+    elif refused == {"blocking datagram"}:
+        yield _no_socket(examiner.setting, None, "low")
     else:
         yield _no_socket(examiner.setting, None, "medium" if facts.failed else "low")
 

@@ -132,8 +132,8 @@ class RunEvidence:
     `attempts_told`: there would be some of these had the command tried to reach anything.
     `explained`: the kernel itself told all that it `refused` and each of the `killed_calls`.
     `full`: private file systems that had no space left when the command failed. `refused_peers`:
-    socket files that the init did not connect the command to. `refused_sockets`: kinds of Internet
-    sockets that could not be made, where there is no network namespace. `start_failure`: why the
+    socket files that the init did not connect the command to. `refused_sockets`: kinds of sockets
+    that could not be made, where there is no network namespace. `start_failure`: why the
     program ended before its first instruction.
     """
 
@@ -163,6 +163,14 @@ class RunEvidence:
     @property
     def failed(self) -> bool:
         return self.exit_code != 0
+
+    @property
+    def refused_inet(self) -> frozenset[SocketKind]:
+        """Kinds of Internet sockets that tell of an attempt. One that getaddrinfo may have made
+        tells of none if the command succeeded."""
+        if self.failed:
+            return frozenset(self.refused_sockets) - {"unix"}
+        return frozenset(self.refused_sockets) & {"stream", "datagram"}
 
     @property
     def failed_by_itself(self) -> bool:

@@ -148,5 +148,6 @@ def _own_homes(run_as: RunAs | None) -> list[str]:
 
 @lru_cache(maxsize=1)
 def _homes() -> tuple[tuple[int, str], ...]:
-    """(uid, home) of people and of root."""
-    return tuple(system.people(_cannot_look))
+    """(uid, home) of people and of root, also where links lead to."""
+    found = tuple(system.people(_cannot_look))
+    return tuple(dict.fromkeys([*found, *((uid, _canonical(home)) for uid, home in found)]))

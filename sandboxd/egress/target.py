@@ -28,8 +28,10 @@ def same_host(name: str, target: Target) -> bool:
 
 
 def shown_host(name: str) -> str:
-    """An untrusted name for display: in normal form, else with unprintable characters removed."""
+    """An untrusted name for display: in normal form, else as one printable word."""
     try:
         return normal_name(name)
     except HostInvalid:
-        return "".join(c if c.isascii() and c.isprintable() else "?" for c in name[:253])
+        return "".join(
+            c if c.isascii() and c.isprintable() and c != " " else "?" for c in name[:253]
+        )

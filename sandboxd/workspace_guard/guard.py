@@ -19,6 +19,7 @@ from sandboxd import event_loop
 from sandboxd.policy import plan
 from sandboxd.policy.plan import SandboxSpec
 from sandboxd.policy.protected.nested_git import Repositories
+from sandboxd.policy.shown_names import named
 from sandboxd.workspace_guard.current import open_watch
 from sandboxd.workspace_guard.interface import MovedPath, Watch
 from sandboxd.workspace_guard.run_warnings import RunWarnings
@@ -276,7 +277,7 @@ class Guard:
     def warnings(self) -> list[str]:
         """What the result says beside `conclude`: git repositories, and what was not undone."""
         failed, self._failed = self._failed, {}
-        said = [f"{path} could not be put right: {why}" for path, why in failed.items()]
+        said = [f"{named(path)} could not be put right: {why}" for path, why in failed.items()]
         return said + (self._warnings.look() if self._warnings is not None else [])
 
     def close(self) -> None:

@@ -16,6 +16,7 @@ from collections.abc import Collection
 
 from sandboxd.policy.protected import nested_git
 from sandboxd.policy.protected.nested_git import Repositories
+from sandboxd.policy.shown_names import named
 
 MOST_NAMED = 20
 _MOST_FOLDERS = 512
@@ -116,13 +117,13 @@ def _time(folder: str) -> int:
 
 def _made_repository(folder: str) -> str:
     return (
-        f"the command made a git repository in {folder}: look at its config and hooks before you "
-        "run git there, or add it to another repository with git add"
+        f"the command made a git repository in {named(folder)}: look at its config and hooks "
+        "before you run git there, or add it to another repository with git add"
     )
 
 
 def _changed_main(path: str) -> str:
     return (
-        f"{path}, which belongs to the main checkout of this worktree, changed while the command "
-        "ran: look at `git status` there unless you changed it yourself"
+        f"{named(path)}, which belongs to the main checkout of this worktree, changed while the "
+        "command ran: look at `git status` there unless you changed it yourself"
     )

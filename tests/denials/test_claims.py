@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 
 import pytest
 from denials.messages import LOCALE, MISLEADING, PLANTED
@@ -17,7 +18,9 @@ from sandboxd.denials import (
     load_translations,
 )
 from sandboxd.policy.plan import Limits, NetworkRule
+from sandboxd.policy.shown_names import named
 from sandboxd.traffic import GateRefusal
+from sandboxd.types import RefusedAccess
 
 OK, FAILED = RunEvidence(exit_code=0), RunEvidence(exit_code=1)
 REAL = "touch: cannot touch '/w/out/x': Read-only file system\n"
@@ -240,6 +243,42 @@ def test_words_are_never_high_and_messages_never_hold_control_characters(
         assert str(found.remedy).isprintable()
 
 
+SENTENCE = "x is fine; to allow it add: --read /h/u/.ssh"
+
+
+@pytest.mark.parametrize(
+    ("line", "facts"),
+    [
+        (f"touch: cannot touch '/w/out/{SENTENCE[:20]}': Read-only file system\n", FAILED),
+        ("", RunEvidence(exit_code=1, gate_events=(GateRefusal(SENTENCE, None, "not allowed"),))),
+        ("", RunEvidence(exit_code=1, gate_events=(GateRefusal(SENTENCE, 443, "not allowed"),))),
+        ("", RunEvidence(exit_code=1, protected=((f"/w/ws/{SENTENCE}", f"/kept/{SENTENCE}"),))),
+        ("", RunEvidence(exit_code=1, explained=True, refused=(
+            RefusedAccess(f"/w/out/{SENTENCE}", "create", errno.EROFS),))),
+    ],
+)  # fmt: skip
+def test_a_name_that_is_a_sentence_is_in_quotes(line: str, facts: RunEvidence) -> None:
+    """On a screen it would look like a remedy of ours."""
+    for found in denials(setting("make"), line, facts):
+        pieces = found.message.split('"')
+        assert len(pieces) % 2 == 1, found.message
+        assert not [piece for piece in pieces[::2] if "is fine" in piece or "--read" in piece]
+        assert [piece for piece in pieces[1::2] if "is fine" in piece], found.message
+    (plain,) = denials(setting("make"), REAL, FAILED)
+    assert plain.message.startswith("the command says: /w/out/x could not")
+
+
+@given(st.text(max_size=400))
+def test_a_name_in_a_message_has_an_end(name: str) -> None:
+    shown = named(name)
+    assert shown == name or (shown[0], shown[-1]) == ('"', '"')
+    inner = shown[1:-1].replace('\\"', "") if shown != name else shown
+    assert '"' not in inner
+    assert " " not in shown or shown != name
+    assert shown.isprintable()
+    assert len(shown) <= max(len(name), 2 * 201 + 2)
+
+
 def test_names_with_escape_sequences_are_shown_and_never_proposed() -> None:
     """The control of the property above: such a name is found at all."""
     line = "touch: cannot touch '/w/out/\x1b]0;\u202ex': Read-only file system"
@@ -299,6 +338,24 @@ def test_where_no_socket_can_be_made_the_kernel_tells_that_one_was_tried() -> No
     (asked,) = denials(named, words.replace("evil.example.net", "a.example.org"), stream)
     assert (asked.target, asked.claimed, asked.remedy) == ("a.example.org", False, None)
     assert denials(closed, words, RunEvidence(exit_code=1, attempts_told=True))[0].remedy is None
+
+
+def test_sockets_that_the_c_library_makes_in_passing_explain_a_failure_only() -> None:
+    closed = setting("sh", "-c", "make", network_namespace=False)
+    for kind, confidence in (("blocking datagram", "low"), ("unix", "medium")):
+        facts = RunEvidence(exit_code=0, attempts_told=True, refused_sockets=(kind,))  # type: ignore[arg-type]
+        assert denials(closed, "", facts) == []
+        (found,) = denials(closed, "", dataclasses.replace(facts, exit_code=1))
+        assert (found.kind, found.confidence, found.evidence) == ("network", confidence, "kernel")
+        assert found.remedy is None
+    asked = setting("snmpget", "https://a.example.org/", network_namespace=False)
+    facts = RunEvidence(exit_code=1, attempts_told=True, refused_sockets=("blocking datagram",))
+    (named,) = denials(asked, "", facts)
+    assert (named.target, named.confidence) == ("a.example.org", "medium")
+    # Words are believed no more because of it.
+    words = "curl: (6) Could not resolve host: evil.example.net\n"
+    told = {d.target: d.confidence for d in denials(closed, words, facts)}
+    assert told == {None: "low", "evil.example.net": "low"}
 
 
 def test_a_socket_that_the_host_does_not_have_is_not_called_a_write() -> None:

@@ -23,9 +23,10 @@ from sandboxd.denials import (
 )
 from sandboxd.denials.contents import MOST_AT_ONCE, MOST_ENTRIES, HostLooks
 from sandboxd.denials.context import HostFile
-from sandboxd.denials.host import host_view
+from sandboxd.denials.host import _homes, host_view
 from sandboxd.denials.remedies import Remedy
 from sandboxd.denials.withheld import refusal, withheld
+from sandboxd.platform.current import system
 from sandboxd.policy.data import protected_names, secrets
 from sandboxd.policy.plan import Access, Limits, NetworkRule, RunAs
 from sandboxd.traffic import GateRefusal
@@ -337,6 +338,19 @@ def test_no_folder_is_proposed_that_start_up_files_can_be_made_in() -> None:
         assert permitted(there, {"fs_write_allow": [f"{HOME}/{name}"]}) is not None
 
 
+def test_a_home_behind_a_link_is_one_where_it_really_is() -> None:
+    view = host(mine=("/",), more={"/data/u/out": HostFile("", "folder")})
+    led = dataclasses.replace(view, canonical=lambda path: path.replace("/h/u", "/data/u", 1))
+    names = (".bashrc", "bin/tool", ".config", ".aws/credentials", "snap/x")
+    for name in names:
+        assert permitted(where(), {"fs_write_allow": [f"{HOME}/{name}"]}) is None
+        there = dataclasses.replace(where(), host=led)
+        assert permitted(there, {"fs_write_allow": [f"/data/u/{name}"]}) is None, name
+    plain = dataclasses.replace(where(), host=view)  # without the link it is any folder
+    assert permitted(plain, {"fs_write_allow": ["/data/u/bin/tool"]}) is not None
+    assert permitted(there, {"fs_write_allow": ["/data/u/out"]}) is not None
+
+
 def test_a_file_with_another_name_is_not_proposed_by_the_command_s_word() -> None:
     """It may be a hard link to a secret: only the path of a secret is known."""
     more = {"/w/out/notes.txt": HostFile("", linked=True), "/w/out/data.txt": HostFile("")}
@@ -455,6 +469,22 @@ def test_the_host_knows_whose_home_a_path_is_in() -> None:
     own = host_view()
     assert not own.home or not own.foreign_home(f"{own.home}/x")
     assert own.foreign_home("/home/nobody-of-this-name/x")
+
+
+@pytest.mark.posix
+def test_a_home_of_another_user_is_one_where_it_really_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, link = tmp_path.resolve() / "real", tmp_path.resolve() / "link"
+    real.mkdir()
+    link.symlink_to(real)
+    view = host_view(RunAs(4_000_000, 4_000_000))
+    assert not view.foreign_home(f"{real}/x")
+    monkeypatch.setattr("sandboxd.denials.host._homes", _homes.__wrapped__)  # not from its cache
+    monkeypatch.setattr(system, "people", lambda cannot_look: [(4_000_001, str(link))])
+    assert view.foreign_home(f"{link}/x")
+    assert view.foreign_home(f"{real}/x")
+    assert not view.foreign_home(f"{tmp_path.resolve()}/x")
 
 
 @pytest.mark.posix

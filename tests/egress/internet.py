@@ -333,16 +333,19 @@ def leave_home() -> None:
         ip("link", "set", device, "up")
 
 
-def settle_home() -> None:
+def settle_home(internet: Internet) -> None:
     """The machine of the daemon: a loopback, public addresses of its own, and the wire."""
     ip("addr", "add", "192.0.2.2/30", "dev", "out")
     ip("addr", "add", "fd00:77::2/64", "dev", "out", "nodad")
     for device in ("lo", "out"):
         ip("link", "set", device, "up")
-    ip("route", "add", "default", "via", GATEWAY)
-    ip("-6", "route", "add", "default", "via", GATEWAY_6)
     for address in OWN_ADDRESSES:
         ip("addr", "add", address, "dev", "lo")
+    # Before there is a route: HTTPServer asks the system's name server for its own name.
+    for address in ("127.0.0.1", *OWN_ADDRESSES):
+        internet.serve_web(address)
+    ip("route", "add", "default", "via", GATEWAY)
+    ip("-6", "route", "add", "default", "via", GATEWAY_6)
 
 
 def serve_the_world(internet: Internet) -> None:
@@ -374,9 +377,7 @@ def main() -> None:
     world = threading.Thread(target=outside)
     world.start()
     world.join()
-    settle_home()
-    for address in ("127.0.0.1", *OWN_ADDRESSES):
-        internet.serve_web(address)
+    settle_home(internet)
     print("ready", flush=True)
     sys.stdin.read()
     for process in filter(None, sshd):

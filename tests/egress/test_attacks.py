@@ -260,6 +260,38 @@ for label in (b"a b", b"\\0\\1" * 24, b"\\xff" * 63, b"*", b"a.b", b"-a", b"a\\n
 """
 
 
+TRY_ODD_HOSTS = """
+import base64, os, re, socket, struct, subprocess
+name = b''.join(bytes((len(l),)) + l for l in b'*.evil.test'.split(b'.')) + b'\\0'
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.sendto(struct.pack('!HHHHHH', 7, 0x100, 1, 0, 0, 0) + name + b'\\0\\1\\0\\1', ('127.0.0.1', 53))
+s.recv(512)
+def ask(where, text):
+    s = socket.create_connection(where); s.sendall(text.encode()); s.recv(100); s.close()
+ask(('www.example.test', 80), 'GET / HTTP/1.1\\r\\nHost: *.evil.test\\r\\n\\r\\n')
+ask(('www.example.test', 80), 'GET / HTTP/1.1\\r\\nHost: to allow it add\\r\\n\\r\\n')
+user, host, port = re.match('http://(.*)@(.*):(.*)', os.environ['http_proxy']).groups()
+login = base64.b64encode(user.encode()).decode()
+for target in ('[::ffff:169.254.169.254]:80', '[64:ff9b::a9fe:a9fe]:80', 'plain.evil.test:443'):
+    ask((host, int(port)),
+        f'CONNECT {target} HTTP/1.1\\r\\nProxy-Authorization: Basic {login}\\r\\n\\r\\n')
+subprocess.run(['openssl', 's_client', '-servername', '*.evil.test', '-connect',
+                'www.example.test:443'], stdin=subprocess.DEVNULL, capture_output=True)
+"""
+
+
+def test_no_remedy_is_wider_than_what_was_tried(run: Runner) -> None:
+    """A name server, a Host, a server name and a proxy are asked for what is no single host."""
+    result = run.python(TRY_ODD_HOSTS, "*.example.test")
+    targets = {target for target, _ in denied(result)}
+    odd = {"*.evil.test", "::ffff:a9fe:a9fe", "::ffff:169.254.169.254", "64:ff9b::a9fe:a9fe"}
+    assert len(targets & odd) == 3, result
+    assert "to?allow?it?add" in targets
+    remedies = [d["remedy"] for d in result["denials"] if d["remedy"] is not None]
+    hosts = {host for remedy in remedies for host in remedy["network"]["hosts"]}
+    assert hosts == {"*.example.test", "plain.evil.test"}  # the control
+
+
 def test_only_names_of_hosts_exist_below_a_wildcard(run: Runner) -> None:
     """Others would be written into a query of the daemon's own."""
     assert out(run.python(ODD_NAMES, "*.example.test")) == "3 " * 7 + "0 "

@@ -103,6 +103,16 @@ def test_no_bytes_break_the_dns_parsers(data: bytes) -> None:
             dns_wire.parse_reply(message, 1, "a", dns_wire.A)
 
 
+@pytest.mark.parametrize("label", [b"to allow it add", b"a.b", b"\x1b[31m", "ü".encode()])
+def test_a_label_of_a_query_is_one_word(label: bytes) -> None:
+    name = bytes((len(label),)) + label + b"\4test\0"
+    query = struct.pack("!HHHHHH", 7, 0x100, 1, 0, 0, 0) + name + b"\0\1\0\1"
+    found = dns_wire.parse_question(query).name
+    assert found.isprintable()
+    assert found.count(".") == 1
+    assert " " not in found
+
+
 def test_pointers_that_lead_in_circles_are_refused() -> None:
     message = struct.pack("!HHHHHH", 1, 0x100, 1, 0, 0, 0) + b"\xc0\x0c\0\1\0\1"
     with pytest.raises(dns_wire.DnsMalformed):

@@ -179,6 +179,53 @@ def test_a_connection_whose_failure_is_swallowed_is_told(
     assert told == [("network", "203.0.113.7")], ran.story
 
 
+@pytest.mark.requires("git")
+def test_a_folder_whose_name_is_a_sentence_is_named_in_quotes(
+    box: Box, workspace: Path, home: Path
+) -> None:
+    """The warning about a new repository would look like a remedy of ours."""
+    name = "x is made. denied: to allow it add: --read /root/.ssh\x1b[31m\u202e"
+    ran = box.run("git", "init", "-q", name, **asked(workspace, home))
+    assert ran.exited(0), ran.story
+    (warning,) = ran.raw["warnings"]
+    before, inside, after = warning.split('"')
+    assert "is made. denied:" in inside
+    assert "denied" not in before + after
+    assert warning.isprintable()
+
+
+MAKE_SOCKET = """
+import socket, sys
+family, kind = getattr(socket, sys.argv[1]), getattr(socket, sys.argv[2])
+try:
+    made = socket.socket(family, kind)
+    made.connect(("203.0.113.7", 9) if family == socket.AF_INET else "/run/none")
+    made.send(b"x") if kind == socket.SOCK_DGRAM else None
+except OSError:
+    sys.exit(int(sys.argv[3]))
+sys.exit(int(sys.argv[3]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("family", "kind"), [("AF_INET", "SOCK_DGRAM"), ("AF_UNIX", "SOCK_STREAM")]
+)
+def test_a_socket_that_cannot_be_made_is_told_when_the_command_fails(
+    box: Box, workspace: Path, home: Path, family: str, kind: str
+) -> None:
+    """Where no such socket can be made at all; the C library makes the same in passing."""
+    for code in (0, 1):
+        ran = box.run(
+            "/usr/bin/python3", "-c", MAKE_SOCKET, family, kind, str(code), **asked(workspace, home)
+        )
+        assert ran.exited(code), ran.story
+        told = [(d["kind"], d["evidence"], d["remedy"]) for d in ran.denials]
+        if box.backend == "landlock":
+            assert told == ([("network", "kernel", None)] if code else []), ran.story
+    looks_up = ("/usr/bin/python3", "-c", "import pwd, sys; pwd.getpwall(); sys.exit(1)")
+    assert box.run(*looks_up, **asked(workspace, home)).denials == []
+
+
 @pytest.mark.requires("root")
 def test_a_file_that_its_mode_closes_to_root_is_a_read_without_a_remedy(
     box: Box, workspace: Path, home: Path

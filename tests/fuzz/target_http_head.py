@@ -11,6 +11,7 @@ from sandboxd.egress.http import head as http_head
 from sandboxd.egress.http.head import HeadMalformed, RequestHead, head_end, parse
 from sandboxd.egress.http.host_check import transparent_rewrite
 from sandboxd.egress.http.responses import GateRefused
+from sandboxd.egress.http.upgrade import is_accepted, is_undecided
 from sandboxd.egress.target import Target as Connection
 from sandboxd.egress.target import same_host
 
@@ -24,6 +25,9 @@ def seeds() -> Sequence[bytes]:
         b"POST / HTTP/1.1\r\nHost: example.org\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
         b"GET http://example.org/x HTTP/1.1\r\nHost: example.org\r\n\r\n",
         b"GET / HTTP/1.1\r\nHost: example.org\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
+        b"GET //example.org/x HTTP/1.1\r\nHost: example.org\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: example.org\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n"
+        b"HTTP/1.1 101 UPGRADED\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n",
         b"OPTIONS * HTTP/1.1\r\nHost: example.org\r\n\r\n",
         b"CONNECT example.org:443 HTTP/1.1\r\nHost: example.org:443\r\n\r\n",
         b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n",
@@ -39,6 +43,11 @@ def check(data: bytes) -> None:
         return
     if head is None:
         return
+    answer = data[end:]
+    if is_accepted(answer, head):
+        assert not is_undecided(answer)
+        assert re.match(rb"HTTP/1\.[01] 101", answer)
+        assert {b"tcp", b"websocket"} & set(re.findall(rb"tcp|websocket", answer.lower()))
     again = parse(head.rendered(head.target, frozenset()))
     assert (again.fields, again.length, again.target) == (head.fields, head.length, head.target)
     for first in (True, False):
@@ -57,6 +66,10 @@ def _check_sent(sent: bytes, head: RequestHead) -> None:
     for name in re.findall(rb"(?im)^[ \t]*host[ \t]*:[ \t]*([^\n]*)$", lenient):
         text = name.decode("latin-1").strip()
         assert same_host(http_head.split_authority(text)[0], HOST)
+    named = re.match(rb"\S+ (?:[a-z]+:)?//([^/?# ]*)", lenient, re.IGNORECASE)
+    if named is not None:
+        host, _ = http_head.split_authority(named[1].decode("latin-1"))
+        assert same_host(host, HOST)
     lengths = re.findall(rb"(?im)^[ \t]*content[-_]length[ \t]*:[ \t]*(\d+)", lenient)
     chunked = re.findall(rb"(?im)^[ \t]*transfer[-_]encoding[ \t]*:", lenient)
     assert len(lengths) + len(chunked) <= 1

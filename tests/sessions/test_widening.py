@@ -203,6 +203,20 @@ def test_an_explicit_deny_of_the_request_wins_over_a_grant(
     assert (result["exit_code"] != 0, result["grants"]) == (True, [])
 
 
+@pytest.mark.parametrize("on_denial", ["offer", "retry"])
+def test_a_folder_is_not_offered_for_a_start_up_file_to_be_made_in_it(
+    worker: Connection, approver: Connection, outside: Path, on_denial: str
+) -> None:
+    for name in (".envrc", ".mcp.json"):
+        result = worker.call("execute", _write(outside, name, on_denial=on_denial))
+        assert [d["target"] for d in result["denials"]] == [str(outside / name)]
+        assert result["widening"] is None
+        assert approver.call("approval/list")["approvals"] == []
+    result = worker.call("execute", _write(outside, on_denial="offer"))  # the control
+    assert result["widening"]["add"] == {"fs_write_allow": [str(outside)]}
+    decide(approver, pending(approver)[0], "deny")
+
+
 def test_secrets_are_never_offered(
     daemon: Daemon, worker: Connection, approver: Connection
 ) -> None:

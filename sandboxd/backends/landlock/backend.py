@@ -239,6 +239,7 @@ def _grant(ruleset: Ruleset, rule: PathRule, masked: MaskedFiles) -> None:
 
 def _setup_flags(spec: SandboxSpec) -> wire.SetupFlag:
     flags = wire.SetupFlag.HAS_RULESET | wire.SetupFlag.GUARD | wire.SetupFlag.SET_GID
+    flags |= wire.SetupFlag.NO_UNIX
     return flags | wire.SetupFlag.NO_INET if _is_closed(spec) else flags
 
 
@@ -250,7 +251,7 @@ def _filter(spec: SandboxSpec, command: Command) -> FilterSpec:
     denied = _is_closed(spec)
     return FilterSpec(
         level=command.syscall_policy, restrict_families=denied, no_namespaces=True,
-        deny_inet=denied, inet_refused_by_init=denied,
+        deny_inet=denied, refused_by_init=True,
     )  # fmt: skip
 
 

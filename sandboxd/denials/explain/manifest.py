@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sandboxd.denials import remedies
-from sandboxd.denials.claims import shown
 from sandboxd.denials.contents import HostLooks
 from sandboxd.denials.context import Setting
 from sandboxd.denials.explain.fold import fold_paths, too_wide
@@ -20,6 +19,7 @@ from sandboxd.denials.explain.secrets import homes_for, secret_reason
 from sandboxd.denials.withheld import refusal, withheld
 from sandboxd.policy.paths.within import is_below
 from sandboxd.policy.plan import Access
+from sandboxd.policy.shown_names import named, shown
 from sandboxd_proto.denial import Denial
 from sandboxd_proto.messages.explanation import Explanation, NeedAccess, NeedRow, NeedStatus
 
@@ -117,7 +117,8 @@ def _why_not(setting: Setting, need: Need) -> str:
         return f"this user may not {need.access} it outside the sandbox either"
     missing = remedies.first_missing(setting.host, need.path)
     if missing is not None:
-        return f"the folder around it is too wide to allow: make {missing} first, then allow that"
+        folder = named(missing)
+        return f"the folder around it is too wide to allow: make {folder} first, then allow that"
     return "it is too wide to allow: a folder in it, made first, can be"
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
-from sandboxd.denials.context import Setting
+from sandboxd.denials.context import HostView, Setting
 from sandboxd.denials.rules.path_status import PathStatus
 from sandboxd.policy.data import secrets
 from sandboxd.policy.paths.within import within, within_any
+from sandboxd.policy.shown_names import named
 
 
 def secret_reason(setting: Setting, at: PathStatus) -> str | None:
@@ -16,7 +18,7 @@ def secret_reason(setting: Setting, at: PathStatus) -> str | None:
     if known is not None:
         return known
     if at.masked:
-        return f"{at.place.path} is masked: fs_deny or the daemon's config hides it"
+        return f"{named(at.place.path)} is masked: fs_deny or the daemon's config hides it"
     return None
 
 
@@ -32,9 +34,16 @@ def _known(path: str, homes: Iterable[str]) -> str | None:
 
 
 def homes_for(setting: Setting, path: str) -> list[str]:
-    """The home folder of the command's user, root's, and the one in /home that `path` lies in."""
+    """The home folder of the command's user, root's, and the one in /home that `path` lies in; also
+    where they really are, if links lead there."""
     parts = path.split("/")
     around = "/".join(parts[:3]) if len(parts) > 2 and parts[1] in {"home", "Users"} else ""
     own = dict(setting.plan.env).get("HOME", "").rstrip("/")
     found = (own, setting.host.home, "/root", around)
-    return list(dict.fromkeys(home for home in found if home.startswith("/")))
+    homes = [home for home in found if home.startswith("/")]
+    return list(dict.fromkeys([*homes, *(_really(setting.host, home) for home in homes)]))
+
+
+@lru_cache(maxsize=64)
+def _really(host: HostView, home: str) -> str:
+    return host.canonical(home)

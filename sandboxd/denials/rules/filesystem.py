@@ -21,6 +21,7 @@ from sandboxd.denials.text.command_line import CommandLine
 from sandboxd.denials.text.verbs import Operation, operation
 from sandboxd.policy.mounts.mount_plan import MountKind
 from sandboxd.policy.plan import Access
+from sandboxd.policy.shown_names import named
 from sandboxd_proto.denial import Confidence, Denial, DenialKind, Layer
 
 _ENDING = re.compile(r"\w\.\w{1,8}\Z")
@@ -152,8 +153,8 @@ def _without_capability(s: Subject, wanted: Access) -> Denial:
     kind: DenialKind = "filesystem_write" if wanted == "write" else "filesystem_read"
     done = "written" if wanted == "write" else "read"
     text = (
-        f"{s.at.path} could not be {done}: its permission bits keep root out, and a sandboxed root "
-        "has no capability to pass them. The sandbox allows this path already"
+        f"{named(s.at.path)} could not be {done}: its permission bits keep root out, and a "
+        "sandboxed root has no capability to pass them. The sandbox allows this path already"
     )
     return _denial(kind, wanted, s.at.path, "namespace", "medium", text, None)
 
@@ -261,12 +262,12 @@ def _why_not(setting: Setting, s: Subject) -> str:
     else:
         state = "is not in fs_write_allow"
     how = f" ({s.did.name})" if s.did.direction == "write" and s.did.name != "write" else ""
-    text = f"{path} could not be written{how}: it {state}"
+    text = f"{named(path)} could not be written{how}: it {state}"
     if not setting.host.permits(path, "write"):
         return text + "; this user could not write it outside either"
     missing = remedies.first_missing(setting.host, path)
     if missing not in {None, path}:
-        return text + f". {missing} does not exist: make it first"
+        return text + f". {named(missing)} does not exist: make it first"
     if s.at.on_host and not s.did.in_folder and not setting.host.is_dir(path):
         return text + ". Programs that save by renaming need its folder instead of the file"
     return text
@@ -274,7 +275,7 @@ def _why_not(setting: Setting, s: Subject) -> str:
 
 def _read(setting: Setting, s: Subject, layer: Layer, confidence: Confidence) -> Denial:
     path = s.at.path
-    text = f"{path} exists on the host, and is not visible in the sandbox"
+    text = f"{named(path)} exists on the host, and is not visible in the sandbox"
     if not setting.host.permits(path, "read"):
         text += "; this user could not read it outside either"
     remedy = remedies.allow_read(setting, path)
@@ -299,25 +300,26 @@ def told(setting: Setting, at: PathStatus, did: Operation, layer: Layer) -> Deni
 
 
 def masked_denial(kind: DenialKind, path: str, mask: str, confidence: Confidence) -> Denial:
-    hidden = "it" if path == mask else mask
+    hidden = "it" if path == mask else named(mask)
     text = (
-        f"{path} is masked: {hidden} is hidden from every command of this plan, also where its "
-        "folder is allowed"
+        f"{named(path)} is masked: {hidden} is hidden from every command of this plan, also where "
+        "its folder is allowed"
     )
     name = "write" if kind == "filesystem_write" else "read"
     return _denial(kind, name, path, "mount", confidence, text, None)
 
 
 def hidden_denial(setting: Setting, path: str, confidence: Confidence) -> Denial:
-    text = f"the command names {path}, which exists on the host and is not visible in the sandbox"
+    there = "which exists on the host and is not visible in the sandbox"
+    text = f"the command names {named(path)}, {there}"
     remedy = remedies.allow_read(setting, path)
     return _denial("filesystem_read", "read", path, "mount", confidence, text, remedy)
 
 
 def _protected(s: Subject, protected: str) -> Denial:
     text = (
-        f"{s.at.path} stays as it is: {protected} is protected, because it can run code outside "
-        "the sandbox later"
+        f"{named(s.at.path)} stays as it is: {named(protected)} is protected, because it can run "
+        "code outside the sandbox later"
     )
     name = s.did.name if s.did.direction == "write" else "write"
     return _denial("protected_path", name, s.at.path, "mount", "high", text, None)

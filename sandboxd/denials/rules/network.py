@@ -14,6 +14,7 @@ from sandboxd.denials.context import Setting
 from sandboxd.denials.text.command_line import CommandLine
 from sandboxd.policy.network.embedded_ipv4 import embedded_ipv4
 from sandboxd.policy.network.host_rules import literal, parse_rule
+from sandboxd.policy.shown_names import named
 from sandboxd.traffic import GateRefusal
 from sandboxd_proto.denial import Confidence, Denial, Evidence, Layer
 
@@ -126,7 +127,7 @@ def denial(
     host = end.host if end else None
     port = end.port if end else None
     aside = _why_no_host_helps(setting, host)
-    where = f"{host}:{port}" if port else host or "the network"
+    where = named(f"{host}:{port}" if port else host) if host else "the network"
     why = "the plan denies the network" if rule.kind == "deny" else "it is not an allowed host"
     return Denial(
         kind="network", operation=operation, target=host, layer=layer, evidence=evidence,
@@ -173,9 +174,19 @@ def peer_denial(setting: Setting, path: str) -> Denial:
     return Denial(
         kind="network", operation="connect", target=path, layer="seccomp", evidence="kernel",
         confidence=confidence,
-        message=f"the socket {path} could not be connected to: a program outside the sandbox "
-        "listens there, and the manifest does not name it",
+        message=f"the socket {named(path)} could not be connected to: a program outside the "
+        "sandbox listens there, and the manifest does not name it",
         remedy=remedies.allow_read(setting, path) if confidence == "high" else None,
+    )  # fmt: skip
+
+
+def unix_denial() -> Denial:
+    """A Unix socket that could not be made on the landlock backend."""
+    return Denial(
+        kind="network", operation="connect", target="AF_UNIX", layer="seccomp",
+        evidence="kernel", confidence="medium", remedy=None,
+        message="a Unix socket could not be made: the landlock backend has socket pairs only; on "
+        "bubblewrap commands reach the sockets that the manifest names",
     )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from sandboxd.denials import remedies
 from sandboxd.denials.context import Setting
 from sandboxd.denials.rules.path_status import path_statuses
 from sandboxd.denials.text.command_line import CommandLine
+from sandboxd.policy.shown_names import named
 from sandboxd_proto.denial import Denial, Layer
 
 # `kill: (12) - …`, `kill 12`, `pid 12`, `ptrace(PTRACE_SEIZE, 12)`, `kill: 12: …`
@@ -59,7 +60,7 @@ def judge_privileges(line: str) -> Denial | None:
     if match is None:
         return None
     name = match.group(1)
-    text = f"{name} could not gain privileges: no sandboxed command can"
+    text = f"{named(name)} could not gain privileges: no sandboxed command can"
     return _process("exec", name, "supervisor", text)
 
 
@@ -82,7 +83,7 @@ def _hidden_program(setting: Setting, name: str, path: str) -> Denial:
     return Denial(
         kind="filesystem_read", operation="exec", target=path, layer="mount", evidence="policy",
         confidence="high", remedy=remedies.allow_read(setting, path),
-        message=f"{name} is installed at {path}, which is not visible in the sandbox",
+        message=f"{named(name)} is installed at {named(path)}, which is not visible in the sandbox",
     )  # fmt: skip
 
 

@@ -160,5 +160,6 @@ def _name(message: bytes, at: int) -> tuple[str, int]:
 
 
 def _text(label: bytes) -> str:
-    plain = label.isascii() and label.decode("latin-1").isprintable() and b"." not in label
+    plain = label.isascii() and label.decode("latin-1").isprintable()
+    plain = plain and not any(odd in label for odd in b". ")
     return label.decode("ascii") if plain else "".join(f"\\{byte:03d}" for byte in label)

@@ -81,7 +81,8 @@ const char *decode_setup(struct message *message, struct setup_request *request)
     if (request->flags & ~(uint32_t)(SETUP_WATCH_MOUNTS | SETUP_HAS_RULESET | SETUP_REQUIRE_PID1 |
                                      SETUP_GUARD | SETUP_NOTIFY | SETUP_HAS_FILTER |
                                      SETUP_PREFORK | SETUP_HAS_CGROUP | SETUP_UNIX_PEERS |
-                                     SETUP_SHARED_NETWORK | SETUP_SET_GID | SETUP_NO_INET))
+                                     SETUP_SHARED_NETWORK | SETUP_SET_GID | SETUP_NO_INET |
+                                     SETUP_NO_UNIX))
         return "unknown flag in SETUP";
     if ((request->flags & SETUP_HAS_RULESET) == 0 && request->rule_count > 0)
         return "rules without a ruleset in SETUP";

@@ -71,6 +71,7 @@ enum setup_flag {
     SETUP_SHARED_NETWORK = 512,
     SETUP_SET_GID = 1024,
     SETUP_NO_INET = 2048,
+    SETUP_NO_UNIX = 4096,
 };
 
 enum exec_flag {

@@ -234,7 +234,7 @@ def decode_channel(data: bytes) -> wire.Channel:
         case MessageType.REFUSED_PEER:
             message = wire.RefusedPeer(reader.absolute())
         case MessageType.REFUSED_SOCKET:
-            message = wire.RefusedSocket(reader.number(wire.SOCK_STREAM, wire.SOCK_DGRAM))
+            message = wire.RefusedSocket(wire.RefusedKind(reader.number(1, len(wire.RefusedKind))))
         case MessageType.REFUSED:
             # An item has at least three numbers, which bounds the count.
             count = reader.number(1, MESSAGE_MAX // 12)

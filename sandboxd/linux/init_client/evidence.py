@@ -19,7 +19,12 @@ MAX_REFUSED = 4096
 MAX_CALLS = 32
 MAX_FULL = 8
 MAX_PEERS = 16
-_SOCKETS: dict[int, SocketKind] = {wire.SOCK_STREAM: "stream", wire.SOCK_DGRAM: "datagram"}
+_SOCKETS: dict[wire.RefusedKind, SocketKind] = {
+    wire.RefusedKind.STREAM: "stream",
+    wire.RefusedKind.DATAGRAM: "datagram",
+    wire.RefusedKind.BLOCKING_DATAGRAM: "blocking datagram",
+    wire.RefusedKind.UNIX: "unix",
+}
 
 _WANTED: dict[wire.Wanted, Wanted] = {
     wire.Wanted.LOOK: "look",

@@ -24,6 +24,7 @@ class SetupFlag(IntFlag):
     SHARED_NETWORK = 512
     SET_GID = 1024
     NO_INET = 2048
+    NO_UNIX = 4096
 
 
 class ExecFlag(IntFlag):
@@ -39,7 +40,15 @@ class ExecFlag(IntFlag):
 
 
 _NO_SETUP_FLAGS = SetupFlag(0)
-SOCK_STREAM, SOCK_DGRAM = 1, 2  # as on Linux, wherever this is read
+
+
+class RefusedKind(IntEnum):
+    """What kind of socket was refused; programs make some in passing."""
+
+    STREAM = 1
+    DATAGRAM = 2
+    BLOCKING_DATAGRAM = 3
+    UNIX = 4
 
 
 class SignalScope(IntEnum):
@@ -267,9 +276,9 @@ class RefusedPeer:
 
 @dataclass(frozen=True, slots=True)
 class RefusedSocket:
-    """An Internet socket that could not be made (NO_INET in the setup); ``kind`` as in socket()."""
+    """A socket that could not be made (NO_INET, NO_UNIX in the setup)."""
 
-    kind: int
+    kind: RefusedKind
 
 
 @dataclass(frozen=True, slots=True)

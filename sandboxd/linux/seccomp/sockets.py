@@ -60,13 +60,14 @@ def _socket(spec: FilterSpec) -> ArgumentRule:
 def _unix(spec: FilterSpec) -> tuple[list[Refusal], list[Case]]:
     unix = (int_is(DOMAIN, AF_UNIX),)
     # Landlock (ABI 7) does not cover connect() to a socket file: D-Bus, docker.sock, the agent.
-    return ([(EPERM, unix)], []) if spec.no_namespaces else ([], [unix])
+    refused = spec.no_namespaces and not spec.refused_by_init
+    return ([(EPERM, unix)], []) if refused else ([], [unix])
 
 
 def _inet(spec: FilterSpec, family: int) -> tuple[list[Refusal], list[Case]]:
     domain = int_is(DOMAIN, family)
     if spec.deny_inet:
-        return ([], [(domain,)]) if spec.inet_refused_by_init else ([(EPERM, (domain,))], [])
+        return ([], [(domain,)]) if spec.refused_by_init else ([(EPERM, (domain,))], [])
     if family != AF_INET:
         return [], [(domain,)]
     # The kernel turns (AF_INET, SOCK_PACKET) into AF_PACKET.

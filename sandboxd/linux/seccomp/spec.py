@@ -20,8 +20,8 @@ class FilterSpec:
         are in reach: what Landlock does not cover is refused here.
     deny_inet: network is denied and there is no network namespace to do it: no socket but
         AF_UNIX can be made.
-    inet_refused_by_init: with deny_inet, the filter that the init has loaded refuses Internet
-        sockets (NO_INET in its setup), and reports them.
+    refused_by_init: with no_namespaces, the filter that the init has loaded refuses Unix sockets
+        and, with deny_inet, Internet sockets (NO_UNIX and NO_INET in its setup), and reports them.
     unconfined: no filter at all, for commands that run without a sandbox.
     """
 
@@ -30,4 +30,4 @@ class FilterSpec:
     no_namespaces: bool = False
     deny_inet: bool = False
     unconfined: bool = False
-    inet_refused_by_init: bool = False
+    refused_by_init: bool = False

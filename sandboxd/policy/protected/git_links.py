@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from sandboxd.policy.paths import recording_fs
 from sandboxd.policy.paths.within import is_below, within
 from sandboxd.policy.protected import git_config, git_index
+from sandboxd.policy.shown_names import named
 from sandboxd.regular_file import read_regular
 
 MOST_LINKS = 256
@@ -120,13 +121,13 @@ def _hash_bytes(git_dir: str) -> int:
 
 def _incomplete(git_dir: str) -> str:
     return (
-        f"the index in {git_dir} leads into more git repositories than are protected: hooks and "
-        "settings of the others are not"
+        f"the index in {named(git_dir)} leads into more git repositories than are protected: "
+        "hooks and settings of the others are not"
     )
 
 
 def _unread(git_dir: str) -> str:
     return (
-        f"the index in {git_dir} is too large, or cannot be read: hooks and settings of the git "
-        "repositories that it leads into may not be protected"
+        f"the index in {named(git_dir)} is too large, or cannot be read: hooks and settings of "
+        "the git repositories that it leads into may not be protected"
     )

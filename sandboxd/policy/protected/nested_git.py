@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from sandboxd.platform.current import files
 from sandboxd.policy.paths import recording_fs
+from sandboxd.policy.shown_names import named
 
 MARKS = (".git", "HEAD", "objects", "refs")  # what makes a folder a repository
 MOST_FOLDERS = 256
@@ -101,6 +102,6 @@ def is_repository(names: set[str]) -> bool:
 
 def _incomplete(workspace: str, count: int) -> str:
     return (
-        f"not every folder of {workspace} was searched for git repositories (the first {count} "
-        "were): hooks and settings of repositories further down are not protected"
+        f"not every folder of {named(workspace)} was searched for git repositories (the first "
+        f"{count} were): hooks and settings of repositories further down are not protected"
     )

@@ -8,6 +8,7 @@ from typing import Literal
 from sandboxd.backends.interface import Enforcement
 from sandboxd.platform.current import files
 from sandboxd.policy.plan import Limits, Plan
+from sandboxd.policy.shown_names import named
 from sandboxd.supervisor.request import ExecuteRequest
 from sandboxd.traffic import Traffic
 from sandboxd.types import ExitReport, TreeUsage
@@ -134,6 +135,6 @@ def new_secrets(plan: Plan) -> list[str]:
 
 def _secret_warning(path: str) -> str:
     return (
-        f"{path} came into being while the command ran, which could read it: it is masked from the "
-        "next command on"
+        f"{named(path)} came into being while the command ran, which could read it: it is masked "
+        "from the next command on"
     )

@@ -24,7 +24,7 @@ bool send_limit(int channel, uint32_t kind, bool may_block);
 bool send_notified(int channel, const struct endpoint *end);
 bool send_looked_up(int channel, const char *name);
 bool send_refused_peer(int channel, const char *path);
-bool send_refused_socket(int channel, uint32_t type);
+bool send_refused_socket(int channel, uint32_t kind);
 bool send_refused(int channel, uint32_t count, const uint8_t *items, size_t size);
 bool send_killed_call(int channel, uint32_t number);
 bool send_no_space(int channel, const char *path);

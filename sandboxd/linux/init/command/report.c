@@ -108,11 +108,11 @@ bool send_refused_peer(int channel, const char *path)
     return send(channel, MESSAGE_REFUSED_PEER, &writer, -1, false);
 }
 
-bool send_refused_socket(int channel, uint32_t type)
+bool send_refused_socket(int channel, uint32_t kind)
 {
     struct writer writer;
     writer.length = 0;
-    put_u32(&writer, type);
+    put_u32(&writer, kind);
     return send(channel, MESSAGE_REFUSED_SOCKET, &writer, -1, false);
 }
 

@@ -75,18 +75,30 @@ void command_looked_up(struct command *command, const char *name)
     send_looked_up(command->channel, name);
 }
 
-/* getaddrinfo makes datagram sockets that block, to ask for a route; a resolver's do not block. */
-void command_refused_socket(struct command *command, int type)
+/* What it was for is guessed: getaddrinfo makes datagram sockets that block, to ask for a route, and a
+ * resolver others. The C library makes Unix streams that do not block for nscd, and datagrams for the
+ * log: programs continue without them. 0: not worth a report. */
+static unsigned refused_kind(int family, int type)
+{
+    int kind = type & SOCKET_TYPE_MASK;
+    bool blocks = (type & SOCK_NONBLOCK) == 0;
+    if (family == AF_UNIX)
+        return blocks && (kind == SOCK_STREAM || kind == SOCK_SEQPACKET) ? REFUSED_UNIX : 0;
+    if (kind == SOCK_STREAM)
+        return REFUSED_STREAM;
+    if (kind == SOCK_DGRAM)
+        return blocks ? REFUSED_BLOCKING_DATAGRAM : REFUSED_DATAGRAM;
+    return 0;
+}
+
+void command_refused_socket(struct command *command, int family, int type)
 {
     struct attempts *attempts = attempts_of(command);
-    bool stream = (type & SOCKET_TYPE_MASK) == SOCK_STREAM;
-    bool datagram = (type & SOCKET_TYPE_MASK) == SOCK_DGRAM && (type & SOCK_NONBLOCK) != 0;
-    if (attempts == NULL || !(stream || datagram))
+    unsigned kind = refused_kind(family, type);
+    if (attempts == NULL || kind == 0 || (attempts->sockets_refused & 1u << kind) != 0)
         return;
-    bool *known = stream ? &attempts->stream_refused : &attempts->datagram_refused;
-    if (!*known)
-        send_refused_socket(command->channel, stream ? SOCK_STREAM : SOCK_DGRAM);
-    *known = true;
+    attempts->sockets_refused |= 1u << kind;
+    send_refused_socket(command->channel, kind);
 }
 
 void command_refused_peer(struct command *command, int fd)

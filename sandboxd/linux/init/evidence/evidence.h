@@ -27,12 +27,20 @@ void attempt_note(pid_t pid, long number, const uint64_t *args);
 bool lookup_name(const uint8_t *packet, size_t size, char name[LOOKUP_NAME_MAX + 1]);
 bool port_is_served(uint16_t port);
 
+/* On the wire, too. */
+enum refused_socket {
+    REFUSED_STREAM = 1,
+    REFUSED_DATAGRAM = 2,
+    REFUSED_BLOCKING_DATAGRAM = 3,
+    REFUSED_UNIX = 4,
+};
+
 struct command;
 struct command *command_of(pid_t pid);
 void command_notified(struct command *command, const struct endpoint *end);
 void command_looked_up(struct command *command, const char *name);
-/* type: the argument of socket(). */
-void command_refused_socket(struct command *command, int type);
+/* family, type: the arguments of socket(). */
+void command_refused_socket(struct command *command, int family, int type);
 /* fd: the socket file, opened with O_PATH. */
 void command_refused_peer(struct command *command, int fd);
 
@@ -43,7 +51,7 @@ struct attempts {
     unsigned end_count;
     unsigned name_count;
     unsigned peer_count;
-    bool stream_refused, datagram_refused;
+    unsigned sockets_refused; /* a bit for each refused_socket */
     struct endpoint ends[ATTEMPTS_MAX];
     char names[ATTEMPTS_MAX][LOOKUP_NAME_MAX + 1];
     struct inode_check peers[PEERS_MAX];

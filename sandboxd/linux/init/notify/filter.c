@@ -153,13 +153,18 @@ static void add_chmod(struct program *program, uint32_t call, int mode, uint32_t
 }
 
 /* After the number is loaded, and it is afterwards. */
+static void add_family(struct program *program, uint32_t family, uint32_t action)
+{
+    unless(program, SYS_socket, 4);
+    load(program, ARGUMENT(0, 0));
+    answer_if(program, family, action);
+    load(program, offsetof(struct seccomp_data, nr));
+}
+
 static void add_inet(struct program *program, uint32_t action)
 {
-    unless(program, SYS_socket, 6);
-    load(program, ARGUMENT(0, 0));
-    answer_if(program, AF_INET, action);
-    answer_if(program, AF_INET6, action);
-    load(program, offsetof(struct seccomp_data, nr));
+    add_family(program, AF_INET, action);
+    add_family(program, AF_INET6, action);
 }
 
 static void add_set_gid(struct program *program, uint32_t action)
@@ -211,6 +216,8 @@ static void compose(struct program *program, const struct notify_wish *wish)
         add_connect(program, wish->peers);
     if (wish->no_inet)
         add_inet(program, SECCOMP_RET_USER_NOTIF);
+    if (wish->no_unix)
+        add_family(program, AF_UNIX, SECCOMP_RET_USER_NOTIF);
     if (wish->peers) {
         add_unix_datagrams(program, SYS_socketpair);
         add_unix_datagrams(program, SYS_socket);

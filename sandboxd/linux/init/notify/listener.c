@@ -10,8 +10,9 @@
  * which programs call all the time; io_uring; socket calls of another architecture. A kernel that
  * cannot ask, or does not let the init copy a descriptor, refuses every Unix socket but pairs.
  *
- * Enforcement (SETUP_NO_INET): where there is no network namespace, no Internet socket can be made. The
- * init refuses each one and reports it. Without a listener the filter itself refuses them.
+ * Enforcement (SETUP_NO_INET, SETUP_NO_UNIX): where there is no network namespace, no Internet socket and
+ * no Unix socket can be made. The init refuses each one and reports it. Without a listener the filter
+ * itself refuses them.
  *
  * Enforcement (SETUP_SET_GID): only folders get the set-group-ID bit. The init sets it (set_gid_chmod.c).
  * Without a listener nothing gets it.
@@ -75,13 +76,15 @@ bool notify_listen(const struct notify_wish *wish, int *listener)
     proxied = wish->peers && keyed && may_copy_descriptors() &&
               proxied_connect_set_up(wish->evidence);
     asked_for.peers = proxied;
-    bool asks = keyed && (wish->evidence || proxied || wish->set_gid || wish->no_inet);
+    bool asks = keyed && (wish->evidence || proxied || wish->set_gid || wish->no_inet ||
+                          wish->no_unix);
     if (asks)
         asks = filter_listen(&asked_for, listener);
     proxied = proxied && asks;
     return (!wish->peers || proxied || filter_refuse_unix_sockets()) &&
            (!wish->set_gid || asks || filter_refuse_set_gid()) &&
-           (!wish->no_inet || asks || filter_refuse_inet());
+           (!wish->no_inet || asks || filter_refuse_inet()) &&
+           (!wish->no_unix || asks || filter_refuse_unix_sockets());
 }
 
 static void refuse_socket(int listener)
@@ -89,7 +92,8 @@ static void refuse_socket(int listener)
     struct asked_call call = {listener, asked.notice.id, (pid_t)asked.notice.pid};
     struct command *command = command_of(call.pid);
     if (command != NULL)
-        command_refused_socket(command, (int)asked.notice.data.args[1]);
+        command_refused_socket(command, (int)asked.notice.data.args[0],
+                               (int)asked.notice.data.args[1]);
     caller_answer(&call, EPERM);
 }
 

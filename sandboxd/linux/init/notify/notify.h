@@ -25,10 +25,12 @@ struct notify_wish {
     bool peers;
     bool set_gid;
     bool no_inet;
+    bool no_unix;
 };
 
 /* listener: the descriptor to poll, or -1 where the kernel does not ask (or asks another process
- * already). False: what `peers`, `set_gid` and `no_inet` are to close could not be closed. */
+ * already). False: what `peers`, `set_gid`, `no_inet` and `no_unix` are to close could not be
+ * closed. */
 bool notify_listen(const struct notify_wish *wish, int *listener);
 void notify_serve(int listener);
 

@@ -144,9 +144,39 @@ def test_where_no_internet_socket_can_be_made_the_attempt_is_told() -> None:
         ended = init.python(SOCKETS).wait()
         assert ended.stdout.decode().split()[:13] == ["EPERM"] * 10 + ["made"] * 3
         told = [m for m in ended.messages if isinstance(m, wire.RefusedSocket)]
-        assert told == [wire.RefusedSocket(1), wire.RefusedSocket(2)]
+        kinds = wire.RefusedKind
+        assert [m.kind for m in told] == [kinds.STREAM, kinds.BLOCKING_DATAGRAM, kinds.DATAGRAM]
     with ready_init(Place(bwrap=True)) as init:
         assert init.python(SOCKETS).wait().stdout.decode().split()[:3] == ["made"] * 3
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        ("SOCK_STREAM", [wire.RefusedKind.UNIX]),
+        ("SOCK_SEQPACKET", [wire.RefusedKind.UNIX]),
+        ("SOCK_STREAM | socket.SOCK_NONBLOCK", []),  # nscd is asked so
+        ("SOCK_DGRAM", []),  # and the log is written so
+    ],
+)
+def test_where_no_unix_socket_can_be_made_the_attempt_is_told(
+    kind: str, told: list[wire.RefusedKind]
+) -> None:
+    script = (
+        "import socket\n"
+        "one, other = socket.socketpair(); one.send(b'x'); other.recv(1)\n"
+        "for _ in range(2):\n"
+        f" try: socket.socket(socket.AF_UNIX, socket.{kind}).close(); print('made')\n"
+        " except PermissionError: print('refused')\n"
+        "socket.socket(socket.AF_INET).close()\n"
+    )
+    for flags, word in ((wire.SetupFlag.NO_UNIX, "refused"), (wire.SetupFlag(0), "made")):
+        with ready_init(Place(bwrap=True), flags=flags) as init:
+            ended = init.python(script).wait()
+            assert ended.stdout.decode().split() == [word] * 2
+            found = [m.kind for m in ended.messages if isinstance(m, wire.RefusedSocket)]
+            assert found == (told if flags else [])
 
 
 def test_an_address_that_cannot_be_read_is_the_kernels_affair(noticing: Init) -> None:

@@ -107,7 +107,7 @@ HONEST |= {
     wire.Cloned(11): framed(69, struct.pack("<I", 11)),
     wire.NoSpace("/tmp"): framed(89, text(b"/tmp")),
     wire.RefusedPeer("/w/s"): framed(90, text(b"/w/s")),
-    wire.RefusedSocket(2): framed(91, struct.pack("<I", 2)),
+    wire.RefusedSocket(wire.RefusedKind.DATAGRAM): framed(91, struct.pack("<I", 2)),
 }  # fmt: skip
 CONTROL = (wire.Ready, wire.SetupFailed, wire.IsolationLost, wire.ProtocolError, wire.Cloned)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from sandboxd.policy.data import secrets
+from sandboxd.policy.mounts import secret_paths
 from sandboxd.policy.mounts.mount_plan import MountKind, mount_plan
 from sandboxd.policy.mounts.own_paths import OwnPaths
 from sandboxd.policy.plan import Plan
@@ -168,6 +169,21 @@ def test_root_hides_the_password_hashes_of_the_host(
     made = plan(base="host", machine=machine_with(uid=0))
     assert "/etc/shadow" in masked(made)
     assert not any(path.startswith("/run/") for path in masked(made))  # /run is hidden whole
+
+
+def test_folders_of_services_sockets_outside_of_run_are_masked(
+    plan: MakePlan, machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The Nix daemon's: who may connect has the machine build and store what they like."""
+    assert "/nix/var/nix/daemon-socket" in secret_paths.SYSTEM
+    root = tmp_path.resolve()
+    (root / "nix/var/nix/daemon-socket").mkdir(parents=True)
+    paths = tuple(f"{root}{path}" for path in secret_paths.SYSTEM)
+    monkeypatch.setattr(secret_paths, "SYSTEM", paths)
+    made = plan(fs_read_allow=[str(root)])
+    socket_file = root / "nix/var/nix/daemon-socket/socket"
+    assert kind(made, machine, socket_file) is MountKind.MASK
+    assert kind(made, machine, root / "nix/var") is MountKind.READ
 
 
 @pytest.mark.requires("unprivileged")  # the kernel keeps nothing from root
