@@ -114,7 +114,7 @@ POLICY = (
     Flag("--env-all", "", "all your variables but those that look like secrets"),
     Flag("--env-pass", "NAMES", "your values of these variables; AWS_* for all of a beginning "
          "(comma or repeated)", many=True),
-    Flag("--ssh-agent", "", "allow the use of your ssh agent ($SSH_AUTH_SOCK)"),
+    Flag("--ssh-agent", "", "lend your ssh agent ($SSH_AUTH_SOCK), and show your known hosts"),
     Flag("--base", "KIND", "which system files are visible", choices=("minimal", "host")),
     Flag("--syscalls", "KIND", "the system call filter", choices=("baseline", "strict", "inherit")),
     Flag("--backend", "NAME", "use this backend or refuse"),
