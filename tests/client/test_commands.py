@@ -382,6 +382,13 @@ def test_well_known_commands_that_fail_get_the_right_hint(argv, said):
     assert said is None or said in found
 
 
+def test_ask_without_a_mode_says_what_would_ask():
+    failed = {"outcome": "exited", "exit_code": 1, "denials": []}
+    assert "--mode auto_edit" in advise(parse(RUN, ["--ask", "false"]), failed)[0]
+    assert advise(parse(RUN, ["--ask", "--mode", "default", "false"]), failed) == []
+    assert advise(parse(RUN, ["--ask", "false"]), {**failed, "approval": {"state": "x"}}) == []
+
+
 def test_the_pip_of_pyenv_is_told_apart(tmp_path, monkeypatch):
     (tmp_path / "shims").mkdir()
     (tmp_path / "shims" / "pip3").write_text("#!/bin/sh\n")

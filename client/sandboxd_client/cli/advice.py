@@ -28,7 +28,7 @@ def advise(options: Options, result: dict[str, Any]) -> list[str]:
     argv, code = options.operands, outcome.exit_code(result)
     found = _git(options, result, code)
     if code:
-        found = found or _ssh(options, result, code)
+        found = found or _unasked(options, result) or _ssh(options, result, code)
         found = found or hint(argv)
     elif not options.has("--sandbox"):
         found = found or background(argv)
@@ -99,6 +99,16 @@ def _ssh(options: Options, result: dict[str, Any], code: int) -> str | None:
         return "for the keys of your ssh agent, and your known hosts, add --ssh-agent"
     end = quoted(f"{host}:{port or 22}")
     return f"ssh needs its port and keys: in place of that add --net {end} --ssh-agent"
+
+
+def _unasked(options: Options, result: dict[str, Any]) -> str | None:
+    """--ask alone decides nothing where the mode runs everything without a question."""
+    if not options.has("--ask") or options.has("--mode") or result.get("approval"):
+        return None
+    return (
+        "nothing had to be approved: --mode auto_edit asks about what reaches out of the "
+        "workspace, --mode default about every change"
+    )
 
 
 def _words(argv: list[str]) -> list[str]:

@@ -87,7 +87,7 @@ _PLAN = Flag("--plan", "", "plan mode: only commands that read may run")
 _SESSION = (
     _MODE, _PLAN,
     Flag("--session", "ID:TOKEN", "the session that it belongs to (default: $SANDBOXD_SESSION)"),
-    Flag("--ask", "", "decide on this terminal what has to be approved"),
+    Flag("--ask", "", "decide on this terminal what --mode asks about"),
 )  # fmt: skip
 
 # What a sandbox is made from: not to be said of a command in one that exists.
