@@ -17,9 +17,16 @@ _NAMES = frozenset(
         "shallow", "rr-cache", "NOTES_MERGE_WORKTREE", "lfs", "reftable",
     )
 )  # fmt: skip
+# What git opens an editor on. Editors keep a backup (`~`), swap files (`.NAME.swp`), an undo file
+# and an autosave file (`#NAME#`) beside it; vim tries with `4913` whether it may make a file.
+_EDITED = (
+    r"((COMMIT|TAG|NOTES)_EDITMSG|(MERGE|SQUASH)_MSG|EDIT_DESCRIPTION|ADD_EDIT\.patch"
+    r"|addp-hunk-edit\.diff)"
+)
 _PATTERNS = re.compile(
     r"(MERGE|BISECT|NOTES_MERGE)_[A-Z_]+|sharedindex[._][0-9A-Za-z]+|index\.stash\.\d+"
-    r"|next-index-\d+|shallow_[0-9A-Za-z]+|\.(COMMIT|MERGE|TAG|NOTES)_(EDIT)?MSG\.sw[a-p]"
+    r"|next-index-\d+|shallow_[0-9A-Za-z]+"
+    rf"|{_EDITED}~|\.{_EDITED}\.(sw[a-px]|swpx|un~)|#{_EDITED}#|4913"
 )
 # Judged by rules of their own: see git_dir.py.
 SEPARATE = frozenset(("modules", "worktrees", "info"))
