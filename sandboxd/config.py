@@ -124,7 +124,7 @@ class Egress(_Table, frozen=True, kw_only=True):
     max_received_bytes: int | None = None
     """The most bytes that one execution may receive."""
     ask_secs: float = 60.0
-    """How long a connection to a host that nobody named waits for an approver."""
+    """How long a connection to a host that the manifest does not name waits for an approver."""
 
 
 class DockerConfig(_Table, frozen=True, kw_only=True):
@@ -230,6 +230,10 @@ class OpenSandboxConfig(_Table, frozen=True, kw_only=True):
     """Certificates (PEM) to verify the server with; empty: the system's."""
     image: str = ""
     """The image of sandboxes; empty: each manifest names one."""
+    way: Literal["auto", "init", "execd"] = "auto"
+    """How commands run in a sandbox. `init`: below sandboxd's own init, which is uploaded into it:
+    stdin, terminals, exact output and signals. `execd`: by the server's agent alone. `auto`: `init`
+    on Linux."""
     via_server: bool = True
     """Reach sandboxes through the server. Off: at the addresses that it names."""
     host_volumes: bool = False
