@@ -42,6 +42,7 @@ _TYPED = (
     ('start it with "stdin_open": true', "start it with --pty"),
     ('use "preset": "read-only"', "give --preset read-only"),
     ("use the preset read-only", "give --preset read-only"),
+    ('use "deny" or "inherit"', "give --net none or --net all"),
     ("read `message`, and ask for something else", "ask for something else"),
     ("ask to leave plan mode", "end plan mode (sandboxctl plan off, or leave --plan out)"),
     ("a PATH in the manifest's env", "a PATH with --env"),
