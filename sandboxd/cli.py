@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Mapping
 
 import sandboxd
 from sandboxd import config_loading
@@ -20,8 +21,8 @@ from sandboxd.policy.presets import check_presets
 def main(argv: list[str] | None = None) -> int:
     system.harden()
     options = _parser().parse_args(argv)
-    configure(options.log_level)
     try:
+        configure(options.log_level or _level_of(os.environ))
         flags = _flags(options)
         path = options.config or config_loading.default_path(os.environ)
         required = bool(options.config or os.environ.get("SANDBOXD_CONFIG"))
@@ -73,10 +74,16 @@ def _parser() -> argparse.ArgumentParser:
         "--i-accept-exfil-risk", action="store_true", dest="accept_exfil_risk",
         help="together with [egress] exfil_rules = false: no rules against data leaving",
     )  # fmt: skip
-    level = os.environ.get("SANDBOXD_LOG", "info")
-    parser.add_argument("--log-level", choices=LEVELS, default=level)
+    parser.add_argument("--log-level", choices=LEVELS, help="$SANDBOXD_LOG, else info")
     parser.add_argument("--version", action="version", version=f"sandboxd {sandboxd.__version__}")
     return parser
+
+
+def _level_of(env: Mapping[str, str]) -> str:
+    level = env.get("SANDBOXD_LOG", "info")
+    if level not in LEVELS:
+        raise ConfigError(f"SANDBOXD_LOG is {level!r}; it is one of {', '.join(LEVELS)}")
+    return level
 
 
 def _flags(options: argparse.Namespace) -> dict[str, str]:

@@ -134,10 +134,12 @@ def _own_folder(folder: str) -> None:
         try:
             os.mkdir(folder, 0o700)
         except FileNotFoundError:
+            above = os.path.dirname(folder)
+            unset = "unset XDG_RUNTIME_DIR, or " * (os.environ.get("XDG_RUNTIME_DIR") == above)
             raise DaemonNotRunning(
                 f"the folder {folder} for the daemon's socket cannot be made",
-                remedy="set SANDBOXD_SOCKET to a path in a folder of your own",
-                cause=f"{os.path.dirname(folder)} does not exist",
+                remedy=f"{unset}set SANDBOXD_SOCKET to a path in a folder of your own",
+                cause=f"{above} does not exist",
             ) from None
         except PermissionError as error:
             raise DaemonNotRunning(

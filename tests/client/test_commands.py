@@ -307,6 +307,8 @@ def test_config_is_shown_and_checked(ctl, folder):
     assert wrong.returncode == 2
     assert f"{path}: backend: there is no backend 'bubblewarp'".encode() in wrong.stderr
     assert b"did you mean 'bubblewrap'?" in wrong.stderr
+    wrong = ctl("config check", SANDBOXD_LOG="loud")
+    assert b"SANDBOXD_LOG is 'loud'; it is one of debug, info" in wrong.stderr
     wrong = ctl("config check", SANDBOXD_BACKEND="zzz")
     assert b"SANDBOXD_BACKEND: backend: there is no backend 'zzz'; the backends are" in wrong.stderr
 
@@ -380,6 +382,13 @@ def test_well_known_commands_that_fail_get_the_right_hint(argv, said):
     assert said is None or said in found
 
 
+def test_ask_without_a_mode_says_what_would_ask():
+    failed = {"outcome": "exited", "exit_code": 1, "denials": []}
+    assert "--mode auto_edit" in advise(parse(RUN, ["--ask", "false"]), failed)[0]
+    assert advise(parse(RUN, ["--ask", "--mode", "default", "false"]), failed) == []
+    assert advise(parse(RUN, ["--ask", "false"]), {**failed, "approval": {"state": "x"}}) == []
+
+
 def test_the_pip_of_pyenv_is_told_apart(tmp_path, monkeypatch):
     (tmp_path / "shims").mkdir()
     (tmp_path / "shims" / "pip3").write_text("#!/bin/sh\n")
@@ -409,7 +418,11 @@ def test_ssh_is_told_its_port_and_the_agent(tmp_path, monkeypatch):
     assert "--net example.org:9 --ssh-agent" in said("git", "push")[0]
     remedy = {"network": {"kind": "allow_hosts", "hosts": ["example.org:22"]}}
     result["denials"] = [{"kind": "network", "target": "example.org", "remedy": remedy}]
-    assert said("ssh", "example.org") == ["hint: for the keys of your ssh agent add --ssh-agent"]
+    lend = "hint: for the keys of your ssh agent, and your known hosts, add --ssh-agent"
+    assert said("ssh", "example.org") == [lend]
+    result["denials"] = []
+    assert advise(parse(RUN, ["--net", "example.org:9", "git", "push"]), result) == [lend]
+    assert advise(parse(RUN, ["--net", "other.example:9", "git", "push"]), result) == []
 
 
 @pytest.mark.parametrize(

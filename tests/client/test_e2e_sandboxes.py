@@ -290,6 +290,16 @@ def test_the_ssh_agent_is_lent_only_when_asked(inside, agent):
     assert shell.returncode == 1
 
 
+def test_the_known_hosts_come_with_the_agent(inside, agent, folder):
+    (folder / ".ssh").mkdir()
+    known = folder / ".ssh" / "known_hosts"
+    known.write_text("server.example ssh-ed25519 key\n")
+    env = {"SSH_AUTH_SOCK": agent, "HOME": str(folder)}
+    assert inside("run", "--", "cat", str(known), **env).returncode == 1
+    lent = inside("run", "--ssh-agent", "--", "cat", str(known), **env)
+    assert lent.stdout == known.read_bytes(), lent.stderr
+
+
 def test_without_an_agent_it_is_said(inside):
     assert b"SSH_AUTH_SOCK is not set" in inside("run", "--ssh-agent", "--", "true").stderr
     gone = inside("run", "--ssh-agent", "--", "true", SSH_AUTH_SOCK="/no/such/agent")

@@ -51,6 +51,18 @@ def test_a_checkout_that_brings_protected_files_goes_on_and_leaves_no_lock(proje
     assert b".sandboxd" not in status.stdout
 
 
+def test_an_editors_backup_of_a_message_is_left_alone(project):
+    editor = project.workspace / "editor"
+    editor.write_text('#!/bin/sh\ncp "$1" "$1~"; echo message > "$1"\n')
+    editor.chmod(0o755)
+    who = ("-e", "GIT_AUTHOR_NAME=t", "-e", "GIT_AUTHOR_EMAIL=t@example.org",
+           "-e", "GIT_COMMITTER_NAME=t", "-e", "GIT_COMMITTER_EMAIL=t@example.org")  # fmt: skip
+    commit = ("git", "-c", f"core.editor={editor}", "commit", "--quiet", "--allow-empty")
+    done = project("run", *who, "--", *commit)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert (project.workspace / ".git" / "COMMIT_EDITMSG~").exists()
+
+
 def test_one_is_looked_at_put_back_and_the_others_deleted(project):
     project("run", "--", "git", "checkout", "-q", "other")
     assert b"+export A=1" in project("kept diff", ".envrc").stdout

@@ -99,6 +99,15 @@ def test_an_error_speaks_of_what_was_typed(inside, arguments, told):
     assert "the field is" not in done.stderr.decode()
 
 
+def test_a_script_without_its_interpreter_is_told_so(inside):
+    script = inside.workspace / "script"
+    script.write_text("#!/no/such/interpreter -x\n")
+    script.chmod(0o755)
+    done = inside("run", "--", "./script")
+    assert done.returncode == 127
+    assert b"its first line names /no/such/interpreter, which does not exist" in done.stderr
+
+
 def test_an_error_about_a_manifest_names_its_file(inside, folder):
     path = folder / "wrong.toml"
     for line, told in (

@@ -233,14 +233,7 @@ class Box {
   }
 
   _options({ cwd, env, timeout }) {
-    const manifest = {
-      ...(env === undefined ? {} : { env }), ...(timeout === undefined ? {} : { timeout }),
-    }
-    return {
-      sandbox: this.sandbox,
-      ...(cwd === undefined ? {} : { cwd }),
-      ...(Object.keys(manifest).length ? { manifest } : {}),
-    }
+    return { sandbox: this.sandbox, env, timeout, ...(cwd === undefined ? {} : { cwd }) }
   }
 }
 

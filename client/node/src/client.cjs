@@ -4,6 +4,7 @@ const { randomUUID } = require("node:crypto")
 const { Box } = require("./box.cjs")
 const { InvalidParams, NotFound } = require("./errors.cjs")
 const { Execution } = require("./execution.cjs")
+const { policyOf } = require("./policy.cjs")
 const { Transport, defaultSocket } = require("./transport.cjs")
 
 const INPUT_PIECE = 1024 * 1024
@@ -71,7 +72,7 @@ class Client {
   async execute(argv, { signal, stdin, ...options } = {}) {
     signal?.throwIfAborted()
     const input = stdin === undefined ? { params: {} } : inputOf(stdin)
-    const request = this._transport.send("execute", { argv, ...options, ...input.params })
+    const request = this._transport.send("execute", { argv, ...policyOf(options), ...input.params })
     const abort = () => this._transport.notify("$/cancelRequest", { id: request.id })
     signal?.addEventListener("abort", abort, { once: true })
     try {
@@ -98,7 +99,7 @@ class Client {
 
   /** Run a command that survives this connection; `attach` and `wait` find it again. */
   start(argv, options = {}) {
-    return this.call("execute", { argv, ...options, detach: true })
+    return this.call("execute", { argv, ...policyOf(options), detach: true })
   }
 
   wait(executionId) {
@@ -114,14 +115,14 @@ class Client {
   stream(argv, { signal, stdin, ...options } = {}) {
     signal?.throwIfAborted()
     const input = stdin === undefined ? { params: {} } : inputOf(stdin)
-    const execution = new Execution(this._transport, { argv, ...options, ...input.params }, signal)
+    const execution = new Execution(this._transport, { argv, ...policyOf(options), ...input.params }, signal)
     if (input.rest) this._writeInput(input, { answer: execution.result }).catch(() => {}) // the result says it
     return execution
   }
 
   /** A sandbox that outlives one command. It ends with this connection, unless `scope` says else. */
   async box(options = {}) {
-    const made = await this.call("sandbox/create", { scope: "connection", ...options })
+    const made = await this.call("sandbox/create", { scope: "connection", ...policyOf(options) })
     return new Box(this, made.sandbox, true)
   }
 
@@ -130,7 +131,7 @@ class Client {
   }
 
   check(options = {}) {
-    return this.call("manifest/check", options)
+    return this.call("manifest/check", policyOf(options))
   }
 
   close() {

@@ -5,7 +5,13 @@ import type {
 
 export * from "./types"
 
-export type Options = Partial<Omit<ExecuteParams, "argv" | "stream" | "detach" | "fds" | "stdin">> & {
+export interface PolicyOptions {
+  /** Variables over your usual ones (PATH, HOME, …). */
+  env?: Record<string, string>
+  /** Seconds, or "5m", or "none". */
+  timeout?: number | string
+}
+export type Options = Partial<Omit<ExecuteParams, "argv" | "stream" | "detach" | "fds" | "stdin">> & PolicyOptions & {
   /** Of any size. */
   stdin?: string | Uint8Array
   signal?: AbortSignal
@@ -14,11 +20,8 @@ export interface OutputEvent {
   stream: "stdout" | "stderr"
   data: string | Buffer
 }
-export interface RunOptions {
+export interface RunOptions extends PolicyOptions {
   cwd?: string
-  env?: Record<string, string>
-  /** Seconds. */
-  timeout?: number
   stdin?: string | Uint8Array
   /** One ordered stream: stderr goes into stdout. */
   merge?: boolean
@@ -85,10 +88,10 @@ export class Client {
   attach(executionId: string, options?: {
     stdin?: boolean; after?: StreamPositions; signal?: AbortSignal
   }): Execution
-  box(options?: Partial<SandboxCreateParams>): Promise<Box>
+  box(options?: Partial<SandboxCreateParams> & PolicyOptions): Promise<Box>
   status(): Promise<StatusResult>
   onNotice(listener: (method: string, params: any) => void): void
-  check(options?: Partial<CheckParams>): Promise<CheckResult>
+  check(options?: Partial<CheckParams> & PolicyOptions): Promise<CheckResult>
   close(): void
 }
 

@@ -27,6 +27,17 @@ test("a command runs to its end", async () => {
   assert.equal(result.stdout.data, "hello\n")
 })
 
+test("the caller's PATH, and env and timeout, reach the command", async () => {
+  const shown = ["sh", "-c", "echo $PATH-$MORE-$SECRET"]
+  process.env.SECRET = "kept"
+  const usual = await client.execute(shown, { preset: "read-only", env: { MORE: "x" } })
+  assert.equal(usual.stdout.data, `${process.env.PATH}-x-\n`)
+  const own = await client.execute(shown, { preset: "read-only", manifest: { env: { PATH: "/bin" } }, env: { MORE: "y" } })
+  assert.equal(own.stdout.data, "/bin-y-\n")
+  const late = await client.execute(["sleep", "60"], { preset: "read-only", timeout: "100ms" })
+  assert.equal(late.outcome, "timeout")
+})
+
 test("output comes while the command runs", async () => {
   const execution = client.stream(["sh", "-c", "echo one; echo two >&2; read x; echo $x"], {
     ...sandbox, stdin_open: true,

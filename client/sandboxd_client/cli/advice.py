@@ -15,6 +15,7 @@ _CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-sta
 _ROOT = ("sudo", "su", "doas", "pkexec", "run0")
 _ENGINES = ("docker", "podman", "docker-compose", "nerdctl")
 _SSH = ("ssh", "scp", "sftp")
+_SSH_FAILED = (255, 128)  # its own exit code, and git's
 _SYSTEM_PACKAGES = ("apt", "apt-get", "aptitude", "dpkg", "dnf", "yum", "zypper", "pacman", "apk",
                     "snap", "flatpak")  # fmt: skip
 _SIGNS = ("-S", "--gpg-sign")
@@ -27,7 +28,7 @@ def advise(options: Options, result: dict[str, Any]) -> list[str]:
     argv, code = options.operands, outcome.exit_code(result)
     found = _git(options, result, code)
     if code:
-        found = found or _ssh(options, result)
+        found = found or _unasked(options, result) or _ssh(options, result, code)
         found = found or hint(argv)
     elif not options.has("--sandbox"):
         found = found or background(argv)
@@ -74,11 +75,13 @@ def _git(options: Options, result: dict[str, Any], code: int) -> str | None:
     return one_line(found) if found else None  # it names files, whose names are anything
 
 
-def _ssh(options: Options, result: dict[str, Any]) -> str | None:
+def _ssh(options: Options, result: dict[str, Any], code: int) -> str | None:
     """ssh also needs its keys; and a lookup shows a name without a port, so that what is proposed
     for git's remotes does not allow port 22."""
     denials = result.get("denials") or []
     hosts = [str(d.get("target")) for d in denials if d.get("kind") == "network"]
+    if not hosts and code in _SSH_FAILED:
+        hosts = [host.partition(":")[0] for host in options.hosts or options.all("--net")]
     words, folder = _git_words(options)
     if words:
         from sandboxd_client.cli.git_hints import ssh_ends
@@ -92,10 +95,20 @@ def _ssh(options: Options, result: dict[str, Any]) -> str | None:
 
     host, _, port = hosts[0].partition(":")
     flags = [flag for denial in denials for flag in allowing(denial.get("remedy"))]
-    if any(flag.startswith(f"--net {quoted(host)}:") for flag in flags):
-        return "for the keys of your ssh agent add --ssh-agent"
+    if not denials or any(flag.startswith(f"--net {quoted(host)}:") for flag in flags):
+        return "for the keys of your ssh agent, and your known hosts, add --ssh-agent"
     end = quoted(f"{host}:{port or 22}")
     return f"ssh needs its port and keys: in place of that add --net {end} --ssh-agent"
+
+
+def _unasked(options: Options, result: dict[str, Any]) -> str | None:
+    """--ask alone decides nothing where the mode runs everything without a question."""
+    if not options.has("--ask") or options.has("--mode") or result.get("approval"):
+        return None
+    return (
+        "nothing had to be approved: --mode auto_edit asks about what reaches out of the "
+        "workspace, --mode default about every change"
+    )
 
 
 def _words(argv: list[str]) -> list[str]:

@@ -29,6 +29,7 @@ Message = dict[str, Any]
 DEAF_S = 0.4
 _FLAGS = {"--once": "once", "--session": "session", "--always": "always"}
 _KEYS = {"y": "once", "s": "session", "a": "always", "n": "deny"}
+_ALWAYS_OFFERED = ("m no, with a message", "d details", "q quit")
 
 
 def main(options: Options) -> int:
@@ -140,7 +141,7 @@ class Queue:
         labels = {name: printable(choice["label"]) for name, choice in choices.items()}
         offered = [f"{key} {labels[c]}" for key, c in _KEYS.items() if c in choices]
         while True:
-            print("  " + " · ".join([*offered, "m no, with a message", "d details", "q quit"]))
+            print("\n".join(f"  {one}" for one in (*offered, *_ALWAYS_OFFERED)))
             key = self._key(approval["approval"])
             if key is None:
                 print("  it was decided elsewhere")

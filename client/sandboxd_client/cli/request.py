@@ -113,7 +113,8 @@ def environment(
 
 
 def _lend_agent(manifest: dict[str, Any], caller: Mapping[str, str]) -> None:
-    """To connect to a socket it need not be writable: reading its path is enough."""
+    """To connect to a socket it need not be writable: reading its path is enough. Without the known
+    hosts ssh refuses every server."""
     path = caller.get("SSH_AUTH_SOCK")
     if not path:
         raise UsageError(
@@ -126,7 +127,9 @@ def _lend_agent(manifest: dict[str, Any], caller: Mapping[str, str]) -> None:
             'the agent has ended; start one with eval "$(ssh-agent)", then ssh-add',
         )
     path = resolve(path)
-    manifest["fs_read_allow"] = _merged(manifest["fs_read_allow"], [path])
+    known = os.path.join(caller.get("HOME") or os.path.expanduser("~"), ".ssh", "known_hosts")
+    shown = [path, resolve(known)] if os.access(known, os.R_OK) else [path]
+    manifest["fs_read_allow"] = _merged(manifest["fs_read_allow"], shown)
     manifest["env"] = [pair for pair in manifest["env"] if pair[0] != "SSH_AUTH_SOCK"]
     manifest["env"].append(["SSH_AUTH_SOCK", path])
 

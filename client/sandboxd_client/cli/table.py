@@ -87,7 +87,7 @@ _PLAN = Flag("--plan", "", "plan mode: only commands that read may run")
 _SESSION = (
     _MODE, _PLAN,
     Flag("--session", "ID:TOKEN", "the session that it belongs to (default: $SANDBOXD_SESSION)"),
-    Flag("--ask", "", "decide on this terminal what has to be approved"),
+    Flag("--ask", "", "decide on this terminal what --mode asks about"),
 )  # fmt: skip
 
 # What a sandbox is made from: not to be said of a command in one that exists.
@@ -114,7 +114,7 @@ POLICY = (
     Flag("--env-all", "", "all your variables but those that look like secrets"),
     Flag("--env-pass", "NAMES", "your values of these variables; AWS_* for all of a beginning "
          "(comma or repeated)", many=True),
-    Flag("--ssh-agent", "", "allow the use of your ssh agent ($SSH_AUTH_SOCK)"),
+    Flag("--ssh-agent", "", "lend your ssh agent ($SSH_AUTH_SOCK), and show your known hosts"),
     Flag("--base", "KIND", "which system files are visible", choices=("minimal", "host")),
     Flag("--syscalls", "KIND", "the system call filter", choices=("baseline", "strict", "inherit")),
     Flag("--backend", "NAME", "use this backend or refuse"),

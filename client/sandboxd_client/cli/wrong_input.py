@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 
-from sandboxd_client.cli.plain_text import quoted
+from sandboxd_client.cli.plain_text import one_line, quoted
 from sandboxd_client.cli.table import TOOL_GROUPS
 
 TYPE_CHECKING = False
@@ -42,6 +42,8 @@ _TYPED = (
     ('start it with "stdin_open": true', "start it with --pty"),
     ('use "preset": "read-only"', "give --preset read-only"),
     ("use the preset read-only", "give --preset read-only"),
+    ('use "deny" or "inherit"', "give --net none or --net all"),
+    ("read `message`, and ask for something else", "ask for something else"),
     ("ask to leave plan mode", "end plan mode (sandboxctl plan off, or leave --plan out)"),
     ("a PATH in the manifest's env", "a PATH with --env"),
     ("that this connection may use", "that exist"),
@@ -116,6 +118,22 @@ def not_found(argv: list[str], caller_path: str) -> str | None:
     if found is None:
         return None if os.sep in program else _NOWHERE
     real = os.path.realpath(found)
+    interpreter = _interpreter(real)
+    if interpreter and not os.path.exists(interpreter):
+        return f"its first line names {interpreter}, which does not exist"
     folder = os.path.dirname(real)
     hint = f"add --read {quoted(folder)}"
     return f"on this machine it is {real}, which the sandbox does not show; {hint}"
+
+
+def _interpreter(path: str) -> str:
+    """What the first line of a script names; empty for another program."""
+    if not os.path.isfile(path):
+        return ""
+    try:
+        with open(path, "rb") as file:
+            line = file.readline(256)
+    except OSError:
+        return ""
+    words = line[2:].split() if line.startswith(b"#!") else []
+    return one_line(os.fsdecode(words[0])) if words else ""

@@ -17,9 +17,19 @@ _NAMES = frozenset(
         "shallow", "rr-cache", "NOTES_MERGE_WORKTREE", "lfs", "reftable",
     )
 )  # fmt: skip
+# What git opens an editor on.
+_EDITED = frozenset(
+    (
+        "COMMIT_EDITMSG", "TAG_EDITMSG", "NOTES_EDITMSG", "MERGE_MSG", "SQUASH_MSG",
+        "EDIT_DESCRIPTION", "ADD_EDIT.patch", "addp-hunk-edit.diff",
+    )
+)  # fmt: skip
+# Editors keep beside it: a backup, swap files, an undo file, an autosave file.
+_BESIDE = re.compile(r"\.(.+)\.(?:sw[a-px]|swpx|un~)|(.+)~|#(.+)#")
 _PATTERNS = re.compile(
     r"(MERGE|BISECT|NOTES_MERGE)_[A-Z_]+|sharedindex[._][0-9A-Za-z]+|index\.stash\.\d+"
-    r"|next-index-\d+|shallow_[0-9A-Za-z]+|\.(COMMIT|MERGE|TAG|NOTES)_(EDIT)?MSG\.sw[a-p]"
+    r"|next-index-\d+|shallow_[0-9A-Za-z]+"
+    r"|4913"  # vim tries whether it may make a file
 )
 # Judged by rules of their own: see git_dir.py.
 SEPARATE = frozenset(("modules", "worktrees", "info"))
@@ -34,7 +44,15 @@ _INFO = re.compile(r"refs(_[0-9A-Za-z]{6})?")
 def is_work(name: str) -> bool:
     """Whether git makes, changes and removes `name` in a git dir in the course of daily work."""
     name = name.removesuffix(".lock")
-    return name in _NAMES or _PATTERNS.fullmatch(name) is not None
+    if name in _NAMES or _PATTERNS.fullmatch(name) is not None:
+        return True
+    return edited_beside(name) in _EDITED
+
+
+def edited_beside(name: str) -> str | None:
+    """The file that an editor keeps `name` for."""
+    found = _BESIDE.fullmatch(name)
+    return next(filter(None, found.groups()), None) if found is not None else None
 
 
 def is_transient(name: str) -> bool:

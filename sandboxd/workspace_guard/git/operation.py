@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
+from sandboxd.policy.data.git_work_names import edited_beside
 from sandboxd.workspace_guard.git.ref_names import is_oid, is_ref, is_unsafe
 
 STRATEGIES = frozenset({b"recursive", b"ort", b"resolve", b"octopus", b"ours", b"subtree"})
@@ -77,6 +78,8 @@ def judge_operation_state(
         rule = rules.get(name) or _numbered(folder_name, name)
         if before.get(name) == data or rule is _is_data:
             continue
+        if edited_beside(name) in (*rules, *_TODO):
+            continue  # git reads no file of an editor
         if len(data) > MAX_BYTES:
             reasons.append(f"{where} is too large")
         elif name in _TODO:

@@ -338,3 +338,14 @@ def test_no_file_takes_long(blank: bytes) -> None:
             judge_operation_state(folder, None, dict.fromkeys(names, data))
         for name in ("BISECT_NAMES", "BISECT_TERMS", "BISECT_START", "MERGE_RR"):
             judge_state_file(name, None, data)
+
+
+@pytest.mark.parametrize("name", ["git-rebase-todo~", ".git-rebase-todo.swp", "#message#"])
+def test_the_files_of_an_editor_are_harmless(name: str) -> None:
+    assert judge_operation_state("rebase-merge", {}, {name: b"exec touch ran\n"}) == []
+
+
+@pytest.mark.parametrize("name", ["other~", ".other.swp", "git-rebase-todo~~", "~"])
+def test_a_name_like_that_of_an_editor_alone_is_not(name: str) -> None:
+    (reason,) = judge_operation_state("rebase-merge", {}, {name: b"exec touch ran\n"})
+    assert "not known to write" in reason

@@ -14,12 +14,13 @@ WORK = (
     "objects", "refs", "logs", "packed-refs", "packed-refs.lock", "packed-refs.new", "index",
     "index.lock", "HEAD", "HEAD.lock", "ORIG_HEAD", "FETCH_HEAD", "MERGE_MSG", "BISECT_LOG",
     "COMMIT_EDITMSG", "rebase-merge", "sequencer", "sharedindex.0123abcd", "shallow", "gc.pid",
-    "next-index-123", ".COMMIT_EDITMSG.swp", "reftable",
+    "next-index-123", ".COMMIT_EDITMSG.swp", "reftable", "COMMIT_EDITMSG~", "MERGE_MSG~", "4913",
+    ".TAG_EDITMSG.swx", ".COMMIT_EDITMSG.un~", "#COMMIT_EDITMSG#", "addp-hunk-edit.diff~",
 )  # fmt: skip
 KEPT = (
     "hooks", "config", "config.worktree", "commondir", "description", "gitdir", "branches",
     "remotes", "svn", "annex", "hooks2", "Index", "HEADS", "index.lock.d", "MERGE_msg", "..",
-    "Hooks", "CONFIG", "CommonDir", "HEAd",
+    "Hooks", "CONFIG", "CommonDir", "HEAd", "config~", ".config.swp", "hooks~", "4914", "HEAD~",
 )  # fmt: skip
 
 
