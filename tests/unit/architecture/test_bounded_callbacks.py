@@ -129,7 +129,7 @@ def test_requests_in_one_turn(as_batch: bool) -> None:
         connection = Connection(Channel(ours), service, lambda: None, None)  # type: ignore[arg-type]
         turns = Turns()
 
-        def start(value: Any, offset: int, answer: Any) -> None:
+        def start(value: Any, offset: int, answer: Any, prepared: Any) -> None:
             turns.count()
 
         connection._start = start  # type: ignore[method-assign]
