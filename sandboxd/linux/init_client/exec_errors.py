@@ -8,7 +8,7 @@ import struct
 from functools import partial
 
 from sandboxd.linux.init_client.messages import ExecStage
-from sandboxd.patient_thread import within
+from sandboxd.patient_thread import run_within
 from sandboxd.regular_file import open_regular, read_most
 from sandboxd.types import Command
 from sandboxd_proto.errors import Busy, ExecFailed, PathDenied, PolicyNotSupported, SandboxdError
@@ -27,7 +27,7 @@ async def exec_failed(command: Command, stage: ExecStage, number: int, path: str
     """Runs in a thread: the paths are the caller's, and reading them may block (dead NFS)."""
     if stage is ExecStage.EXEC and number == errno.ENOENT:
         work = partial(_not_found, command, path)
-        return await within(LOOK_S, work, _not_executed(command, number, "check the path"))
+        return await run_within(LOOK_S, work, _not_executed(command, number, "check the path"))
     return _exec_error(command, stage, number)
 
 

@@ -115,6 +115,8 @@ class InitProcess:
                 self._exited = exited
                 self._reach(Stage.EXITED)
             case wire.Gone(usage):
+                if self._exited is None:
+                    raise codec.InitProtocolViolation("the end of a tree without an exit")
                 self._gone = usage
                 self._reach(Stage.OVER)
 
