@@ -1,6 +1,7 @@
 """Earlier plans, reused while the facts that they depend on have not changed.
 
-A plan with many paths takes long to make: a thread makes it before the event loop needs it.
+What a plan costs depends on the folders that it names, and commands decide what is in these: a
+thread makes such a plan before the event loop needs it.
 """
 
 from __future__ import annotations
@@ -13,16 +14,16 @@ import msgspec
 
 from sandboxd.platform.current import files
 from sandboxd.policy.paths import recording_fs
-from sandboxd.policy.paths.basis import Basis
+from sandboxd.policy.paths.basis import Basis, TakesLong
 from sandboxd.policy.plan import Identity, Plan
 from sandboxd.policy.request import Machine, PolicyRequest
 from sandboxd.policy.resolve import plan_for
 from sandboxd_proto.manifest import Manifest
 
 MAX_PLANS = 128
-MANY_PATHS = 64
-PREPARED_S = 1.0
-_MOST_PREPARED = 64
+_CHECKED_S = 0.005  # for `plan_for` of the same request, which follows at once
+
+Key = tuple[object, ...]
 
 
 class _CachedPlan(NamedTuple):
@@ -54,16 +55,19 @@ def _identity(path: str) -> Identity | None:
         return None
 
 
-def key_of(wish: PolicyRequest) -> tuple[object, ...]:
+def key_of(wish: PolicyRequest) -> Key:
     return (
         msgspec.json.encode(wish.manifest), wish.preset, wish.workspace, wish.cwd, wish.backend,
         wish.manifest_given, wish.dry,
     )  # fmt: skip
 
 
-def has_many_paths(manifest: Manifest) -> bool:
-    lists = (manifest.fs_read_allow, manifest.fs_write_allow, manifest.fs_deny)
-    return sum(len(one or ()) for one in lists) > MANY_PATHS
+def names_folders(manifest: Manifest | None, workspace: str | None) -> bool:
+    if workspace is not None:
+        return True
+    if manifest is None:
+        return False
+    return bool(manifest.fs_read_allow or manifest.fs_write_allow or manifest.fs_deny)
 
 
 class PlanCache:
@@ -71,8 +75,8 @@ class PlanCache:
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
-        self._kept: OrderedDict[tuple[object, ...], _CachedPlan] = OrderedDict()
-        self._prepared: dict[tuple[object, ...], tuple[float, MadePlan | Exception]] = {}
+        self._kept: OrderedDict[Key, _CachedPlan] = OrderedDict()
+        self._checked: tuple[_CachedPlan | None, float] = (None, 0.0)
 
     def rehearse(self, wish: PolicyRequest) -> None:
         """Make every look at the host that `plan_for` makes. For a thread: nothing is kept."""
@@ -92,42 +96,60 @@ class PlanCache:
 
     def takes_long(self, wish: PolicyRequest) -> bool:
         """Whether a thread should `attempt` the plan before `plan_for` is called."""
-        return has_many_paths(wish.manifest) and not _is_valid(self._kept.get(key_of(wish)))
-
-    def is_prepared(self, wish: PolicyRequest) -> bool:
-        until, _ = self._prepared.get(key_of(wish), (0.0, None))
-        return time.monotonic() < until
+        if not names_folders(wish.manifest, wish.workspace):
+            return False
+        kept = self._kept.get(key_of(wish))
+        if kept is None:
+            return True
+        try:
+            valid = kept.basis.holds(briefly=True) and _same_files(kept.plan)
+        except TakesLong:
+            return True
+        if valid:
+            self._checked = kept, time.monotonic()
+        return not valid
 
     def attempt(self, wish: PolicyRequest) -> MadePlan | Exception:
         """For a thread."""
+        kept = self._kept.get(key_of(wish))
         try:
+            if kept is not None and _is_valid(kept):
+                return MadePlan(*kept)
             return self._make(wish)
-        except Exception as error:  # `plan_for` raises it
+        except Exception as error:  # `keep` raises it
             return error
 
-    def prepare(self, wish: PolicyRequest, made: MadePlan | Exception) -> None:
-        """For the next `plan_for` of the same request, which follows at once."""
-        if len(self._prepared) >= _MOST_PREPARED:
-            self._prepared.clear()
-        self._prepared[key_of(wish)] = time.monotonic() + PREPARED_S, made
-
-    def plan_for(self, wish: PolicyRequest) -> Plan:
-        key = key_of(wish)
-        until, made = self._prepared.pop(key, (0.0, None))
-        if isinstance(made, Exception) and time.monotonic() < until:
+    def look(self, wish: PolicyRequest) -> Plan:
+        """The plan, for a thread."""
+        made = self.attempt(wish)
+        if isinstance(made, Exception):
             raise made
-        if not isinstance(made, MadePlan) or time.monotonic() >= until:
-            kept = self._kept.get(key)
-            if kept is not None and _is_valid(kept):
-                self._kept.move_to_end(key)
-                return kept.plan
+        return made.plan
+
+    def keep(self, wish: PolicyRequest, made: MadePlan | Exception) -> Plan:
+        """What a thread has made for this request."""
+        if isinstance(made, Exception):
+            raise made
+        key = key_of(wish)
+        if made.basis is None:
             self._kept.pop(key, None)
-            made = self._make(wish)
-        if made.basis is not None:
+        else:
             self._kept[key] = _CachedPlan(made.plan, made.basis)
+            self._kept.move_to_end(key)
             if len(self._kept) > MAX_PLANS:
                 self._kept.popitem(last=False)
         return made.plan
+
+    def plan_for(self, wish: PolicyRequest) -> Plan:
+        kept = self._kept.get(key_of(wish))
+        if kept is not None and (self._was_checked(kept) or _is_valid(kept)):
+            self._kept.move_to_end(key_of(wish))
+            return kept.plan
+        return self.keep(wish, self._make(wish))
+
+    def _was_checked(self, kept: _CachedPlan) -> bool:
+        checked, at = self._checked
+        return checked is kept and time.monotonic() - at < _CHECKED_S
 
     def _make(self, wish: PolicyRequest) -> MadePlan:
         with recording_fs.recording() as notes:

@@ -12,6 +12,7 @@ import anyio
 import msgspec
 
 from sandboxd import event_loop
+from sandboxd.policy.plan_cache import Key, MadePlan
 from sandboxd.rpc.dispatch import Again, Later, Request, failure, read_request, readable_id
 from sandboxd.rpc.fd_passing import PendingDescriptors
 from sandboxd.rpc.large_answers import with_escaped_output
@@ -311,11 +312,14 @@ class Connection:
             yield from self._started(value, offset, collect)
 
     def _started(self, value: Any, offset: int, answer: Answer) -> Iterator[Step]:
-        while (held := self._start(value, offset, answer)) is not None:
+        prepared: dict[Key, MadePlan | Exception] = {}
+        while (held := self._start(value, offset, answer, prepared)) is not None:
             yield held
         yield True
 
-    def _start(self, value: Any, offset: int, answer: Answer) -> Again | None:
+    def _start(
+        self, value: Any, offset: int, answer: Answer, prepared: dict[Key, MadePlan | Exception]
+    ) -> Again | None:
         """Start a request. After it returned None, later frames may refer to what it made."""
         try:
             request = read_request(value)
@@ -332,7 +336,7 @@ class Connection:
             busy = Busy(f"{MAX_IN_FLIGHT} requests of this connection are in flight already")
             answer(None if request.id is msgspec.UNSET else failure(request.id, busy))
             return None
-        call = RequestContext(self._service, self, offset, request.id)
+        call = RequestContext(self._service, self, offset, request.id, prepared)
         result = self._service.dispatcher.answer(request, call)
         if isinstance(result, Again):
             return result

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import anyio
 
+from sandboxd.policy.plan import Plan
+from sandboxd.policy.plan_cache import Key, MadePlan, key_of
+from sandboxd.policy.request import PolicyRequest
 from sandboxd.supervisor.sessions.session import Session
 from sandboxd_proto.errors import InvalidParams
 from sandboxd_proto.messages.approval import Requester
@@ -20,12 +23,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RequestContext:
-    """`offset`: where its frame began, which decides which descriptors belong to it."""
+    """`offset`: where its frame began, which decides which descriptors belong to it.
+
+    `prepared`: plans that a thread has made for it.
+    """
 
     service: Service
     connection: Connection
     offset: int
     request_id: Any = None
+    prepared: dict[Key, MadePlan | Exception] = field(default_factory=dict)
 
     @property
     def is_approver(self) -> bool:
@@ -52,6 +59,12 @@ class RequestContext:
         if session_id is None:
             raise InvalidParams("an approver has no session: name one", field="session")
         return self.service.admission.sessions.any(session_id)
+
+    def plan_for(self, wish: PolicyRequest) -> Plan:
+        """On the event loop: after `wait_for_plan` of mount_answers.py."""
+        made = self.prepared.get(key_of(wish)) if self.prepared else None
+        plans = self.service.plans
+        return plans.plan_for(wish) if made is None else plans.keep(wish, made)
 
     def after_answer(self, work: Callable[[], object]) -> None:
         """Do `work` once the answer to this call was sent."""

@@ -6,6 +6,7 @@ import logging
 import time
 
 import anyio
+import anyio.lowlevel
 from anyio.abc import TaskGroup
 
 from sandboxd.rpc.connection import Connection
@@ -20,6 +21,8 @@ async def accept_all(listener: Listener, service: Service, tasks: TaskGroup) -> 
     while True:
         client = await listener.accept(allow_other_namespaces=allow)
         tasks.start_soon(_serve, client, service)
+        # One in a turn: a client that goes on connecting would be all that is served.
+        await anyio.lowlevel.checkpoint()
 
 
 async def _serve(client: Accepted, service: Service) -> None:

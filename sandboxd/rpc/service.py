@@ -13,6 +13,7 @@ from sandboxd.policy.plan_cache import PlanCache
 from sandboxd.policy.request import Machine
 from sandboxd.rpc.half_frames import HalfFrames
 from sandboxd.rpc.hub import Hub
+from sandboxd.rpc.planning_turns import PlanningTurns
 from sandboxd.supervisor.approvals.admission import Admission
 from sandboxd.supervisor.egress_questions import EgressQuestions
 from sandboxd.supervisor.sessions.lifecycle import SessionLifecycle
@@ -34,7 +35,7 @@ class Service:
     lifecycle: SessionLifecycle
     egress_questions: EgressQuestions
     config_file: ConfigFile
-    planning: anyio.Lock = field(default_factory=anyio.Lock)  # of large plans, in a thread
+    planning: PlanningTurns = field(default_factory=PlanningTurns)
     clients: int = 0
     subscriptions: int = 0
     follows: int = 0

@@ -5,12 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
+import anyio.to_thread
 import msgspec
 
 from sandboxd.policy.plan import Plan
 from sandboxd.policy.plan_cache import PlanCache
+from sandboxd.policy.request import PolicyRequest
 from sandboxd.supervisor.approvals.admission import Admission, Waiter, look_at_files
 from sandboxd.supervisor.approvals.approval import Approval
 from sandboxd.supervisor.approvals.questions import CHANGED, widen_question
@@ -19,6 +22,7 @@ from sandboxd.supervisor.request import ExecuteRequest
 from sandboxd.supervisor.sessions.lifecycle import SessionLifecycle
 from sandboxd.supervisor.supervisor import Supervisor
 from sandboxd.supervisor.widening import addition_for, folders_of, merge_addition
+from sandboxd_proto.denial import Denial
 from sandboxd_proto.errors import SandboxdError
 from sandboxd_proto.messages.approval import Addition
 from sandboxd_proto.messages.execute import Attempt, ExecuteResult, Widening
@@ -54,7 +58,7 @@ class DenialFollowUp:
             if add is not None and await self._is_changed(current.request, approval):
                 warnings = (CHANGED,)
                 continue
-            wider = self._wider(current.request, add) if add is not None else None
+            wider = await self._wider(current.request, add) if add is not None else None
             warnings = ()
             if wider is None:
                 result = _with_widening(result, approval)
@@ -79,14 +83,13 @@ class DenialFollowUp:
             return None
         if admission.is_planning(session) or execution.cancelled:
             return None
-        plan_for = self._plans.plan_for
-        add = addition_for(result.denials, wish, sent, plan_for)
+        offer = partial(self._offer, result.denials, wish, sent)
+        add, folders = await anyio.to_thread.run_sync(offer)
         if add is None:
             return None
         files = await look_at_files(request.argv, request.plan.cwd)
         asked = admission.run_request(request, files)
         because = [msgspec.to_builtins(denial) for denial in result.denials]
-        folders = folders_of(add, wish, sent, plan_for)
         question = widen_question(asked, add, because, folders=folders, warnings=warnings)
         try:
             admission.check_refused(session, question.subject)
@@ -96,6 +99,13 @@ class DenialFollowUp:
         approval.workspace = sent.grants_workspace
         approval.run_digest = asked.digest()
         return approval
+
+    def _offer(
+        self, denials: Sequence[Denial], wish: PolicyRequest, sent: Plan
+    ) -> tuple[Addition | None, Addition | None]:
+        """In a thread: each addition is tried by planning with it."""
+        add = addition_for(denials, wish, sent, self._plans.look)
+        return add, folders_of(add, wish, sent, self._plans.look) if add is not None else None
 
     async def _wait(
         self, first: Execution, current: Execution, approval: Approval
@@ -115,14 +125,14 @@ class DenialFollowUp:
         chosen = next((c for c in approval.question.choices if c.choice == choice), None)
         return (chosen.add if chosen is not None else None) or approval.question.add
 
-    def _wider(self, request: ExecuteRequest, add: Addition) -> ExecuteRequest | None:
+    async def _wider(self, request: ExecuteRequest, add: Addition) -> ExecuteRequest | None:
         """The request with the wider plan; None if it no longer may run."""
         assert request.session is not None
         if not request.session.is_open or self._admission.is_planning(request.session):
             return None
         try:
             left = self._lifecycle.check_start(request.session)
-            plan, wish = widened_by(request, add, self._plans)
+            plan, wish = await widened_by(request, add, self._plans)
         except SandboxdError:
             return None
         tmps = self._admission.sessions.tmps
@@ -137,14 +147,14 @@ class DenialFollowUp:
         )
 
 
-def widened_by(request: ExecuteRequest, add: Addition, plans: PlanCache) -> tuple[Plan, Any]:
+async def widened_by(request: ExecuteRequest, add: Addition, plans: PlanCache) -> tuple[Plan, Any]:
     assert request.wish is not None
     wish = request.wish
     merged = merge_addition(wish.manifest, add, request.plan)
     if merged is None:
         return request.plan, wish
     wish = replace(wish, manifest=merged, manifest_given=True, preset=request.plan.preset)
-    return plans.plan_for(wish), wish
+    return plans.keep(wish, await anyio.to_thread.run_sync(plans.attempt, wish)), wish
 
 
 def _may_retry(request: ExecuteRequest) -> bool:

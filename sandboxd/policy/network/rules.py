@@ -49,17 +49,23 @@ def _hosts(given: Network, egress: Egress) -> tuple[str, ...]:
             "allow_hosts names no host", field="network.hosts",
             remedy='give hosts, for example ["example.org"], or kind "deny"',
         )  # fmt: skip
+    if len(given.hosts) > MAX_HOSTS:  # before each of them is looked at
+        raise _too_many(len(given.hosts))
     rules: list[HostRule] = []
     for index, entry in enumerate(given.hosts):
         rules += _entry(entry, egress, partial(_invalid, f"network.hosts[{index}]"))
     rules += configured(egress.allow, egress)
     hosts = tuple(dict.fromkeys(rule.text for rule in rules))
     if len(hosts) > MAX_HOSTS:
-        raise ManifestInvalid(
-            f"{len(hosts)} hosts are more than the {MAX_HOSTS} that a sandbox can have",
-            field="network.hosts", remedy="use a wildcard, or fewer hosts",
-        )  # fmt: skip
+        raise _too_many(len(hosts))
     return hosts
+
+
+def _too_many(count: int) -> ManifestInvalid:
+    return ManifestInvalid(
+        f"{count} hosts are more than the {MAX_HOSTS} that a sandbox can have",
+        field="network.hosts", remedy="use a wildcard, or fewer hosts",
+    )  # fmt: skip
 
 
 def _entry(entry: str, egress: Egress, fail: Callable[[str], Exception]) -> list[HostRule]:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 
+from sandboxd.platform.current import files
 from sandboxd.policy.data.system_dirs import SLOW
 from sandboxd.policy.paths.recording import (
     Extract,
@@ -27,6 +28,13 @@ from sandboxd.policy.paths.recording import (
 from sandboxd.policy.paths.within import is_below, within_any
 
 SYSTEM_S = 1.0
+# More than these are compared by a thread.
+MANY_LOOKS = 4096
+LARGE_BYTES = 64 * 1024
+
+
+class TakesLong(Exception):
+    """The comparison is for a thread."""
 
 
 @dataclass(slots=True)
@@ -36,15 +44,23 @@ class _Recorded:
     path: str
     stamp: Stamp | None = field(default=None, kw_only=True)
 
-    def holds(self) -> bool:
+    def holds(self, *, briefly: bool) -> bool:
         found = stamp_of(self.path)  # first: what changes from here on changes it
         if found is not None and found == self.stamp:
             return True
+        if briefly and self._is_large():
+            raise TakesLong
         if not self._compared():
             return False
         past = found is not None and is_past(found, time.time_ns())
         self.stamp = found if past else None
         return True
+
+    def _is_large(self) -> bool:
+        try:
+            return files.lstat(self.path).st_size > LARGE_BYTES
+        except OSError:
+            return False
 
     def _compared(self) -> bool:
         raise NotImplementedError
@@ -60,10 +76,10 @@ class _RecordedFolder(_Recorded):
     listing: Listing | None = None
     selections: list[tuple[Filter, Listing]] = field(default_factory=list)
 
-    def holds(self) -> bool:
+    def holds(self, *, briefly: bool) -> bool:
         if len(self.names) < 2 and self.listing is None and not self.selections:
             return self._compared()
-        return _Recorded.holds(self)
+        return _Recorded.holds(self, briefly=briefly)
 
     def _compared(self) -> bool:
         return (
@@ -112,13 +128,16 @@ class _Part:
         self._folders = list(folders.values())
         self._contents = list(notes.contents.items())
         self._extracts = [_RecordedExtract(p, e, v) for (p, e), v in notes.extracts.items()]
+        self._looks = len(notes.names) + len(self._contents) + len(self._extracts)
 
-    def holds(self) -> bool:
+    def holds(self, *, briefly: bool) -> bool:
+        if briefly and self._looks > MANY_LOOKS:
+            raise TakesLong
         return (
             all(stamp_of(path) == stamp for path, stamp in self._contents)
             and all(name_of(path) == name for path, name in self._folders_seen)
-            and all(folder.holds() for folder in self._folders)
-            and all(one.holds() for one in self._extracts)
+            and all(folder.holds(briefly=briefly) for folder in self._folders)
+            and all(one.holds(briefly=briefly) for one in self._extracts)
         )
 
 
@@ -146,18 +165,19 @@ class Basis:
         self._quick, self._slow = _Part(quick), _Part(slow)
         self._slow_from = -math.inf
 
-    def holds(self) -> bool:
-        if not self._quick.holds():
+    def holds(self, *, briefly: bool = False) -> bool:
+        """`briefly`: TakesLong where there is much to compare."""
+        if not self._quick.holds(briefly=briefly):
             return False
         now = time.monotonic()
         if now - self._slow_from < SYSTEM_S:
             return True
         self._slow_from = now
-        return self._slow.holds()
+        return self._slow.holds(briefly=False)
 
     def holds_now(self) -> bool:
         """Compares everything, and leaves the time of the last comparison as it is."""
-        return self._quick.holds() and self._slow.holds()
+        return self._quick.holds(briefly=False) and self._slow.holds(briefly=False)
 
 
 def _is_system(path: str, own: tuple[str, ...]) -> bool:

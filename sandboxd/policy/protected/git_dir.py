@@ -23,7 +23,7 @@ from sandboxd.policy.paths.recording import Filter
 from sandboxd.policy.paths.symlinks import Walk
 from sandboxd.policy.paths.within import is_below, within
 from sandboxd.policy.plan import Access, Grant, Identity, Protected, Rule
-from sandboxd.policy.protected import git_config, git_programs
+from sandboxd.policy.protected import bounded_work, git_config, git_programs
 from sandboxd.policy.protected.nested_git import Repositories
 from sandboxd_proto.errors import PathDenied
 
@@ -60,6 +60,7 @@ def kept_in(folder: str, names: Iterable[str], root: str) -> list[Protected]:
 
 
 def _kept(path: str, root: str) -> list[Protected]:
+    bounded_work.count_path()
     try:
         mode = recording_fs.lstat(path).st_mode
     except OSError:
@@ -210,13 +211,16 @@ def configured(git_dir: str, around: GitDirContext) -> list[Protected]:
     base = around.work_tree or git_dir
     paths: list[str] = []
     hooks: list[str] = []
+    programs = 0
     for file, entries in _with_includes([*own, *around.user_configs]):
         if file not in own:
             paths.append(file)
         for key, value in entries:
             if key in ("core.hookspath", "init.templatedir"):
                 hooks += _hook_folders(posixpath.join(base, recording_fs.expanduser(value)))
-            else:
+            elif git_programs.is_command(key, value):
+                programs += 1
+                bounded_work.check_programs(git_dir, programs, value)
                 paths += git_programs.paths(key, value, base, around.workspace)
     found: list[Protected] = []
     for root in sorted({around.root, around.workspace}):
@@ -262,7 +266,9 @@ def _with_includes(files: list[str]) -> Iterator[tuple[str, list[tuple[str, str]
 
 
 def read_config(path: str) -> list[tuple[str, str]]:
-    return git_config.entries(read_text(path, git_config.MAX_BYTES))
+    text = read_text(path, git_config.MAX_BYTES)
+    bounded_work.count_config(len(text))
+    return git_config.entries(text)
 
 
 def read_text(path: str, most: int = 4096) -> str:

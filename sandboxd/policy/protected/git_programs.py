@@ -35,7 +35,8 @@ _ADDRESS = re.compile(r"(remote\..+\.(push)?url|url\..+\.(push)?insteadof)")
 _SEPARATORS = re.compile(r"[\s;|&<>()`$\"'=!{},:]+")
 _HOME = re.compile(r"\$(HOME\b|\{HOME\})")
 # Parts of a path that only a shell knows.
-_UNKNOWN = re.compile(r"\$\{[^}]*\}|\$\([^()]*\)|`[^`]*`|\$\w+")
+# No part is searched twice: the time stays linear for every line.
+_UNKNOWN = re.compile(r"\$\{[^{}]*\}|\$\([^()]*\)|`[^`]*`|\$\w+")
 _PATTERN = re.compile(r"[*?\[{]")
 _ENTERS = frozenset(
     ("cd", "pushd", "-C", "--directory", "--prefix", "--chdir", "--cwd", "--project", "--dir")
@@ -48,16 +49,23 @@ def paths(key: str, value: str, base: str, workspace: str) -> list[str]:
 
     A folder among them counts with all that is in it.
     """
-    is_alias = key.startswith("alias.")
-    runs = _COMMANDS.fullmatch(key) and not (is_alias and value[:1] != "!")
-    if not runs and not (_ADDRESS.fullmatch(key) and "ext::" in f"{key} {value}"):
+    if not is_command(key, value):
         return []
-    line = _Line(value if runs else f"{key} {value}", base, workspace)
+    line = _Line(value if _COMMANDS.fullmatch(key) else f"{key} {value}", base, workspace)
     found = list(line.files())
-    if not is_alias:  # runs when it is asked for: no reason to keep people from their work
+    if not key.startswith(
+        "alias."
+    ):  # runs when it is asked for: no reason to keep people from their work
         there = [path for path in found if recording_fs.isfile(path)]
         found += [f for f in line.folders() if not any(is_below(path, f) for path in there)]
     return list(dict.fromkeys(found))
+
+
+def is_command(key: str, value: str) -> bool:
+    """Whether this setting makes git run a program that its value names."""
+    if _COMMANDS.fullmatch(key):
+        return value[:1] == "!" or not key.startswith("alias.")
+    return _ADDRESS.fullmatch(key) is not None and "ext::" in f"{key} {value}"
 
 
 class _Line:

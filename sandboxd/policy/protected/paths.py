@@ -20,7 +20,7 @@ from sandboxd.policy.plan import (
     Rule,
     SandboxSpec,
 )
-from sandboxd.policy.protected import git_dir, git_links, git_worktree, nested_git
+from sandboxd.policy.protected import bounded_work, git_dir, git_links, git_worktree, nested_git
 from sandboxd.policy.protected.git_dir import ExecPaths, GitDirContext, kept, kept_in
 from sandboxd_proto.errors import PathDenied
 
@@ -52,7 +52,14 @@ def for_workspace(
     `writable` folders that the caller named, which may contain the workspace. Nothing is created
     for a path that does not exist: it is to be watched while the command runs.
     """
-    homes = tuple(homes)
+    with bounded_work.for_workspace(workspace):
+        return _for_workspace(workspace, more, tuple(homes), roots, writable)
+
+
+def _for_workspace(
+    workspace: str, more: Iterable[str], homes: tuple[str, ...], roots: Iterable[str] | None,
+    writable: Iterable[str],
+) -> ExecPaths:  # fmt: skip
     found = ExecPaths(kept_in(workspace, WORKSPACE, workspace))
     for name in NOT_NEW:
         if not recording_fs.isdir(posixpath.join(workspace, name)):

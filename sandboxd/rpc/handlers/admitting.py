@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 
 import anyio
@@ -10,13 +11,16 @@ import msgspec
 
 from sandboxd.policy.plan import Plan
 from sandboxd.policy.request import PolicyRequest
+from sandboxd.rpc.handlers.mount_answers import wait_for_plan
 from sandboxd.rpc.request_context import RequestContext
 from sandboxd.supervisor.approvals.admission import Judged, Waiter, look_at_files, plan_mode_error
 from sandboxd.supervisor.approvals.approval import Approval, session_closed_error
+from sandboxd.supervisor.approvals.grants import ApprovedGrant
 from sandboxd.supervisor.approvals.questions import RunRequest, session_question
 from sandboxd.supervisor.execution.execution import Execution
 from sandboxd.supervisor.execution.result import never_ran
 from sandboxd.supervisor.follow_up import widened_by
+from sandboxd.supervisor.hanging_mount_checks import Wait
 from sandboxd.supervisor.request import ExecuteRequest
 from sandboxd.supervisor.sandboxes.persistent import PersistentSandbox
 from sandboxd.supervisor.sessions.modes import decide
@@ -89,20 +93,48 @@ def widened(
     """The plan with what grants add to it, and the ids of the grants that were used. A grant that
     no longer fits (its path is gone, the ceiling forbids it) is left out."""
     plan, used = sent, []
-    if sent.backend == "none" or call.service.admission.is_planning(session):
-        return sent, wish, ()
-    for grant in call.service.admission.grants.additions(session, sent.grants_workspace):
-        merged = merge_addition(wish.manifest, grant.add or {}, sent)
-        if merged is None:
+    for grant in _additions(call, session, sent):
+        wider = _wider(wish, grant, sent)
+        if wider is None:
             continue
-        wider = replace(wish, manifest=merged, manifest_given=True, preset=sent.preset)
         try:
-            plan = call.service.plans.plan_for(wider)
+            plan = call.plan_for(wider)
         except SandboxdError:
             continue
         wish = wider
         used.append(grant.id)
     return plan, wish, tuple(used)
+
+
+def wait_for_wider(call: RequestContext, session: Session, wish: PolicyRequest) -> Wait | None:
+    """What to await before `widened` may plan on the event loop; None if it may at once."""
+    with suppress(SandboxdError):  # the handler gets the same error
+        sent = call.plan_for(wish)
+        for grant in _additions(call, session, sent):
+            wider = _wider(wish, grant, sent)
+            if wider is None:
+                continue
+            wait = wait_for_plan(call, wider)
+            if wait is not None:
+                return wait
+            with suppress(SandboxdError):
+                call.plan_for(wider)
+                wish = wider
+    return None
+
+
+def _additions(call: RequestContext, session: Session, sent: Plan) -> list[ApprovedGrant]:
+    admission = call.service.admission
+    if sent.backend == "none" or admission.is_planning(session):
+        return []
+    return admission.grants.additions(session, sent.grants_workspace)
+
+
+def _wider(wish: PolicyRequest, grant: ApprovedGrant, sent: Plan) -> PolicyRequest | None:
+    merged = merge_addition(wish.manifest, grant.add or {}, sent)
+    if merged is None:
+        return None
+    return replace(wish, manifest=merged, manifest_given=True, preset=sent.preset)
 
 
 async def hold_detached(call: RequestContext, execution: Execution, found: Judged) -> Detached:
@@ -192,7 +224,7 @@ async def _use_widening(call: RequestContext, execution: Execution) -> None:
     if kept is None:
         return
     approval_id, add = kept
-    plan, wish = widened_by(request, add, call.service.plans)
+    plan, wish = await widened_by(request, add, call.service.plans)
     tmps = admission.sessions.tmps
     plan = tmps.plan_with(session, plan) if tmps is not None else plan
     execution.request = replace(request, plan=plan, wish=wish)

@@ -10,7 +10,6 @@ from sandboxd.denials import ExplainRequest
 from sandboxd.platform.current import commands, files
 from sandboxd.policy.narrowing import narrow
 from sandboxd.policy.plan import Plan
-from sandboxd.policy.plan_cache import has_many_paths
 from sandboxd.policy.request import PolicyRequest
 from sandboxd.policy.resolve import move_to
 from sandboxd.rpc.dispatch import Again, Later
@@ -21,6 +20,7 @@ from sandboxd.rpc.handlers.admitting import (
     hold_and_run,
     hold_detached,
     judged,
+    wait_for_wider,
     widened,
     with_session_defaults,
     within_budget,
@@ -168,12 +168,12 @@ def _checked(
 
 
 def _wait_for_plan(call: RequestContext, params: ExecuteParams) -> Wait | None:
-    mounts = call.service.supervisor.mounts
-    if mounts.none and (params.manifest is None or not has_many_paths(params.manifest)):
-        return None
     if params.sandbox is not None:
         return wait_for_sandbox(call, params.sandbox)
-    return wait_for_plan(call, _wish(call, params, call.session(params.session)))
+    session = call.session(params.session)
+    wish = _wish(call, params, session)
+    wait = wait_for_plan(call, wish)
+    return wait if wait is not None else wait_for_wider(call, session, wish)
 
 
 def _listener(
@@ -219,7 +219,7 @@ def _plan(
     """The plan, and the request that it came from or the sandbox that it belongs to."""
     if params.sandbox is None:
         wish = _wish(call, params, session)
-        return call.service.plans.plan_for(wish), wish, None
+        return call.plan_for(wish), wish, None
     for field in ("preset", "workspace", "backend"):
         if getattr(params, field) is not None:
             raise InvalidParams(

@@ -21,7 +21,7 @@ async def manifest_check(call: RequestContext, params: CheckParams) -> CheckResu
     session = call.session(params.session)
     wish = replace(with_session_defaults(call, session, policy_request_of(params)), dry=True)
     await plan_answers(call, wish)
-    plan = call.service.plans.plan_for(wish)
+    plan = call.plan_for(wish)
     found = call.service.admission.judge(session, plan)
     backend, enforcement = await find_working(plan, machine.config, supervisor.registry)
     return CheckResult(

@@ -1,12 +1,12 @@
 """Before a request is planned: the mounts that its paths lie on must answer, and a thread makes
-plans with many paths."""
+plans that name folders."""
 
 from __future__ import annotations
 
 import anyio
 import anyio.to_thread
 
-from sandboxd.policy.plan_cache import has_many_paths, key_of
+from sandboxd.policy.plan_cache import key_of, names_folders
 from sandboxd.policy.request import PolicyRequest
 from sandboxd.rpc.request_context import RequestContext
 from sandboxd.supervisor.execution.result import new_secrets
@@ -16,9 +16,9 @@ from sandboxd.supervisor.hanging_mount_checks import Wait
 def wait_for_plan(call: RequestContext, wish: PolicyRequest) -> Wait | None:
     """What to await before `plan_for` may run on the event loop; None if it may at once."""
     plans, mounts = call.service.plans, call.service.supervisor.mounts
-    if mounts.none and not has_many_paths(wish.manifest):
+    if mounts.none and not names_folders(wish.manifest, wish.workspace):
         return None
-    if plans.is_prepared(wish):
+    if key_of(wish) in call.prepared:
         return None
     if not mounts.none:
         wait = mounts.pending(
@@ -31,11 +31,11 @@ def wait_for_plan(call: RequestContext, wish: PolicyRequest) -> Wait | None:
 
 
 async def _prepare(call: RequestContext, wish: PolicyRequest) -> None:
-    """One at a time: several busy threads would keep the event loop waiting for its turn."""
-    plans = call.service.plans
-    async with call.service.planning:
-        made = await anyio.to_thread.run_sync(plans.attempt, wish)
-    plans.prepare(wish, made)
+    """Of each workspace one at a time, and of all a few: many busy threads would keep the event
+    loop waiting for its turn."""
+    async with call.service.planning.turn(wish.workspace):
+        made = await anyio.to_thread.run_sync(call.service.plans.attempt, wish)
+    call.prepared[key_of(wish)] = made
 
 
 async def plan_answers(call: RequestContext, wish: PolicyRequest) -> None:

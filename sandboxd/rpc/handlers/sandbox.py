@@ -14,6 +14,7 @@ from sandboxd.rpc.handlers.admitting import (
     hold_sandbox,
     judged,
     may_see,
+    wait_for_wider,
     widened,
     with_session_defaults,
 )
@@ -45,7 +46,7 @@ async def create(call: RequestContext, params: SandboxCreateParams) -> SandboxCr
     session = call.session(params.session)
     wish = with_session_defaults(call, session, policy_request_of(params))
     await plan_answers(call, wish)
-    sent = call.service.plans.plan_for(wish)
+    sent = call.plan_for(wish)
     supervisor, sessions = call.service.supervisor, call.service.admission.sessions
     supervisor.sandboxes.check_name(params.name)
     found = judged(call, session, sent)
@@ -53,6 +54,8 @@ async def create(call: RequestContext, params: SandboxCreateParams) -> SandboxCr
     if found.decision == "ask":
         approval = await hold_sandbox(call, session, sent, found, params.approval_wait_secs)
         session = call.session(params.session)  # it may have been closed while it waited
+    while (wait := wait_for_wider(call, session, wish)) is not None:
+        await wait()
     plan, _, _ = widened(call, session, wish, sent)
     if params.scope != "user" and sessions.tmps is not None:
         # A sandbox that outlives its session has its own /tmp.

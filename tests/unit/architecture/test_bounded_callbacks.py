@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine
 from types import SimpleNamespace
 from typing import Any
 
+import anyio
 import pytest
 from support.rpc import framed
 
@@ -22,7 +23,7 @@ from sandboxd.linux.init_client.session import MOST_LAST_WORDS, InitSandbox
 from sandboxd.linux.seccomp import FilterSpec
 from sandboxd.policy.mounts.mount_plan import Host
 from sandboxd.policy.plan import Limits, NetworkRule, Plan, SandboxSpec
-from sandboxd.rpc import half_frames, large_answers
+from sandboxd.rpc import half_frames, large_answers, server
 from sandboxd.rpc.connection import REQUESTS_A_TURN, Connection
 from sandboxd.rpc.transport.unix import Channel
 from sandboxd.supervisor.classifier import AT_ONCE_BYTES, AT_ONCE_TOTAL, Classifier, HostTraits
@@ -129,7 +130,7 @@ def test_requests_in_one_turn(as_batch: bool) -> None:
         connection = Connection(Channel(ours), service, lambda: None, None)  # type: ignore[arg-type]
         turns = Turns()
 
-        def start(value: Any, offset: int, answer: Any) -> None:
+        def start(value: Any, offset: int, answer: Any, prepared: Any) -> None:
             turns.count()
 
         connection._start = start  # type: ignore[method-assign]
@@ -139,6 +140,35 @@ def test_requests_in_one_turn(as_batch: bool) -> None:
         assert turns.most == REQUESTS_A_TURN
         theirs.close()
         await serving
+
+    run(work)
+
+
+def test_connections_in_one_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a client that connects faster than it can be served."""
+
+    class Enough(Exception):
+        pass
+
+    async def work() -> None:
+        turns = Turns()
+
+        async def accept(*, allow_other_namespaces: bool) -> None:
+            turns.count()
+            if sum(turns.seen.values()) == 200:
+                raise Enough
+
+        async def serve(client: object, service: object) -> None:
+            pass
+
+        monkeypatch.setattr(server, "_serve", serve)
+        peers = SimpleNamespace(allow_other_namespaces=False)
+        service: Any = SimpleNamespace(machine=SimpleNamespace(config=SimpleNamespace(peers=peers)))
+        listener: Any = SimpleNamespace(accept=accept)
+        async with anyio.create_task_group() as tasks:
+            with pytest.raises(Enough):
+                await server.accept_all(listener, service, tasks)
+        assert turns.most <= 2
 
     run(work)
 
