@@ -253,7 +253,7 @@ def running_fake(tls: ssl.SSLContext | None = None) -> Iterator[FakeServer]:
 
 @contextmanager
 def fake_options(env: Mapping[str, str]) -> Iterator[tuple[FakeServer, dict[str, str]]]:
-    """It, and the environment of a daemon that uses a fake server, whose sandboxes have files of their own.
+    """A fake server whose sandboxes have files of their own, and the environment of its daemon.
 
     Like a server without the image for it, it refuses network policies.
     """

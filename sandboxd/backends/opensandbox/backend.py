@@ -223,6 +223,7 @@ class OpenSandboxSandbox:
         copy: WorkspaceCopy | None, init: RemoteInit | None,
     ) -> None:  # fmt: skip
         self._init = init
+        self.oom_kills = 0
         self.execd = execd
         self.copy = copy
         self._made = made
