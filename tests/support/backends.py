@@ -82,10 +82,10 @@ def running_backend(
             yield daemon
         return
     if name == "opensandbox" and os.environ[REMOTE] == "real":
-        from support.opensandbox_server import real_options, running_server
+        from support.opensandbox_server import real_options, shared_server
 
+        server = shared_server()
         with (
-            running_server() as server,
             real_options(server, env or {}) as made,
             running_daemon(env=made, prefix=server.within, **options) as daemon,
         ):
