@@ -206,17 +206,20 @@ def test_a_server_that_dies_in_the_middle_and_what_it_leaves(
     """A second one on the same engine, so that the others stay. When it is back, the daemon deletes
     the sandbox that it could not delete before."""
     script = "echo up; sleep 100"
-    with serving(server.engine, server.within, tmp_path, server.volumes) as (url, process):
-        with daemon_of(server, url=url) as daemon, daemon.connect(timeout_s=100) as connection:
-            params = {"argv": ["sh", "-c", script], "manifest": INHERIT, "stream": True}
-            call = connection.start("execute", {**params, "execution_id": "cut"})
-            connection.wait_until(lambda: connection.output("cut") == "up\n")
-            process.kill()
-            with pytest.raises(RpcError, match="result of the command is unknown"):
-                connection.result(call)
-            assert len(server.engine.containers()) == 1
-            with serving(server.engine, server.within, tmp_path, server.volumes, url):
-                deadline = time.monotonic() + 60
-                while server.engine.containers():
-                    assert time.monotonic() < deadline
-                    time.sleep(0.2)
+    with (
+        serving(server.engine, server.within, tmp_path, server.volumes) as (url, process),
+        daemon_of(server, url=url) as daemon,
+        daemon.connect(timeout_s=100) as connection,
+    ):
+        params = {"argv": ["sh", "-c", script], "manifest": INHERIT, "stream": True}
+        call = connection.start("execute", {**params, "execution_id": "cut"})
+        connection.wait_until(lambda: connection.output("cut") == "up\n")
+        process.kill()
+        with pytest.raises(RpcError, match="result of the command is unknown"):
+            connection.result(call)
+        assert len(server.engine.containers()) == 1
+        with serving(server.engine, server.within, tmp_path, server.volumes, url):
+            deadline = time.monotonic() + 60
+            while server.engine.containers():
+                assert time.monotonic() < deadline
+                time.sleep(0.2)
