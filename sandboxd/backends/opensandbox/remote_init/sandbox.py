@@ -172,6 +172,6 @@ def _program() -> bytes:
     except OSError as error:
         raise SandboxUnavailable(
             f"the sandbox's init is missing: {binary.PATH} ({os.strerror(error.errno or 0)})",
-            remedy="install sandboxd again with a C compiler (apt-get install gcc libc6-dev), or set "
-            '[opensandbox] way = "execd"',
+            remedy="install sandboxd again with a C compiler (apt-get install gcc libc6-dev), or "
+            'set [opensandbox] way = "execd"',
         ) from None
