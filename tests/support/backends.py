@@ -44,8 +44,8 @@ def remote_sandboxes() -> int:
     return _remote[-1]()
 
 
-# With this set the suites test the backend opensandbox alone: "real", over the server that
-# SANDBOXD_TEST_OPENSANDBOX_SERVER names, or "fake", over one of the tests' own.
+# With this set the suites test the backend opensandbox alone: "real" or "real-all", over the server
+# that SANDBOXD_TEST_OPENSANDBOX_SERVER names, or "fake", over one of the tests' own.
 REMOTE = "SANDBOXD_TEST_OPENSANDBOX"
 HERE = _NAMES
 if STAND_IN in os.environ:
@@ -81,7 +81,7 @@ def running_backend(
         with stand_in_daemon(env=env, **options) as daemon:
             yield daemon
         return
-    if name == "opensandbox" and os.environ[REMOTE] == "real":
+    if name == "opensandbox" and os.environ[REMOTE].startswith("real"):
         from support.opensandbox_server import real_options, shared_server
 
         server = shared_server()

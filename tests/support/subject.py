@@ -42,13 +42,19 @@ class Subject(Runner):
 
     def run(self, *argv: str, **params: Any) -> Ran:
         try:
-            ran = super().run(*argv, **params)
+            ran = super().run(*argv, **self._with_network(params))
         except RpcError as error:
             if error.kind == "PolicyNotSupported" and self._may_refuse(error):
                 raise NotHeld(f"{self.name} refuses: {error.message}") from None
             raise
         self.heed(ran)
         return ran
+
+    def _with_network(self, params: dict[str, Any]) -> dict[str, Any]:
+        """Presets close the network, which a server without the image for it refuses."""
+        if not self.works_on_copies or "preset" not in params:
+            return params
+        return {**params, "manifest": {"network": "inherit", **params.get("manifest", {})}}
 
     def heed(self, ran: Ran) -> None:
         """Give up on the test when the result says that its field is not held."""
