@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandboxd.backends.opensandbox.copies.tar_reader import ArchiveViolation, Member, members
+from sandboxd.backends.opensandbox.copies.tar_reader import ArchiveViolation, TarMember, members
 from sandboxd.backends.opensandbox.enforcement import tiers
 from sandboxd.backends.opensandbox.events import EventParser, ExecdEvent, StreamViolation
 from sandboxd.backends.opensandbox.http_client import HttpClient, origin
-from sandboxd.backends.opensandbox.key import Secret, load_key
+from sandboxd.backends.opensandbox.key import load_key
 from sandboxd.backends.opensandbox.spec import create_body, is_plain_host
 from sandboxd.backends.opensandbox.volume_checks import unchanged
 from sandboxd.config import OpenSandboxConfig
@@ -32,6 +32,7 @@ from sandboxd.policy.plan import (
     SandboxSpec,
 )
 from sandboxd_proto.errors import PolicyNotSupported, SandboxUnavailable
+from sandboxd_proto.secret import Secret
 
 FOLDER = Identity(1, 2, is_dir=True)
 SPEC = SandboxSpec(
@@ -73,7 +74,7 @@ def archive(*names: str) -> bytes:
     return out.getvalue()
 
 
-def read(data: bytes) -> list[Member]:
+def read(data: bytes) -> list[TarMember]:
     with tempfile.TemporaryFile() as file:
         file.write(data)
         file.flush()

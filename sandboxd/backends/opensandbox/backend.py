@@ -26,7 +26,7 @@ from sandboxd.backends.opensandbox.diagnosis import in_words
 from sandboxd.backends.opensandbox.enforcement import tiers
 from sandboxd.backends.opensandbox.execd import Execd
 from sandboxd.backends.opensandbox.execd_files import ExecdFiles
-from sandboxd.backends.opensandbox.http_client import HttpClient, Target, origin
+from sandboxd.backends.opensandbox.http_client import HttpClient, HttpTarget, origin
 from sandboxd.backends.opensandbox.key import load_key
 from sandboxd.backends.opensandbox.lifecycle import Lifecycle
 from sandboxd.backends.opensandbox.process import ExecdProcess
@@ -196,7 +196,7 @@ class OpenSandbox:
             raise
 
     @asynccontextmanager
-    async def _init(self, execd: Execd, target: Target) -> AsyncIterator[RemoteInit | None]:
+    async def _init(self, execd: Execd, target: HttpTarget) -> AsyncIterator[RemoteInit | None]:
         if not self._with_init:
             yield None
             return
@@ -208,7 +208,7 @@ class OpenSandbox:
         async with RemoteInit(execd, files, self._tasks).started(self._config.start_secs) as init:
             yield init
 
-    def _copy(self, spec: SandboxSpec, execd: Execd, target: Target) -> WorkspaceCopy | None:
+    def _copy(self, spec: SandboxSpec, execd: Execd, target: HttpTarget) -> WorkspaceCopy | None:
         scope, settings = CopyScope.of(spec), CopyScope.of_settings(spec)
         if not scope.grants:
             return None

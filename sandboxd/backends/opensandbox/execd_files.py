@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 import anyio
 
-from sandboxd.backends.opensandbox.http_client import Body, HttpClient, Target
+from sandboxd.backends.opensandbox.http_client import Body, HttpClient, HttpTarget
 from sandboxd_proto.errors import SandboxUnavailable
 
 PIECE = 256 << 10
@@ -21,7 +21,7 @@ Told = Callable[[int, int], None]  # bytes done, bytes in all
 class ExecdFiles:
     """`transfer_s`: for one file as a whole."""
 
-    def __init__(self, http: HttpClient, target: Target, transfer_s: float) -> None:
+    def __init__(self, http: HttpClient, target: HttpTarget, transfer_s: float) -> None:
         self._http = http
         self._target = target
         self.transfer_s = transfer_s

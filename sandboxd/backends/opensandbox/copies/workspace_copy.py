@@ -20,7 +20,7 @@ from sandboxd.backends.opensandbox.copies.scope import CopyScope
 from sandboxd.backends.opensandbox.copies.tar_reader import ArchiveViolation
 from sandboxd.backends.opensandbox.execd import Execd
 from sandboxd.backends.opensandbox.execd_files import ExecdFiles, Told
-from sandboxd.patient_thread import within
+from sandboxd.patient_thread import run_within
 from sandboxd.progress import Tell
 from sandboxd.types import BroughtBack
 from sandboxd_proto.errors import SandboxUnavailable
@@ -49,7 +49,7 @@ class CopyThreads:
     async def run(self, scope: CopyScope, work: Callable[[], T]) -> T:
         """As the user that the command would run as."""
         async with self._room:
-            found: list[T] = await within(self._patience_s, partial(_as_user, scope, work), [])
+            found: list[T] = await run_within(self._patience_s, partial(_as_user, scope, work), [])
         if not found:
             raise SandboxUnavailable(
                 f"the granted folders could not be copied in {self._patience_s:g} s: their file "

@@ -22,7 +22,7 @@ _PIECE = 64 << 10
 _STREAMS = {Kind.OUTPUT: (0, 1), Kind.ERRORS: (1, STDERR)}
 
 
-class Relay:
+class StdioRelay:
     """`channel`: the other end of an InitProcess's. Closed by its task, or by `close`."""
 
     def __init__(self, link: Link, number: int, channel: socket.socket, ends: LocalEnds) -> None:

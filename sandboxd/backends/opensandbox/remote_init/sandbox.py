@@ -23,7 +23,7 @@ from sandboxd.backends.opensandbox.execd import Execd
 from sandboxd.backends.opensandbox.execd_files import ExecdFiles
 from sandboxd.backends.opensandbox.remote_init.framing import Frame, Kind, exec_data
 from sandboxd.backends.opensandbox.remote_init.link import Link
-from sandboxd.backends.opensandbox.remote_init.relay import Relay
+from sandboxd.backends.opensandbox.remote_init.relay import StdioRelay
 from sandboxd.linux.init_client import binary, codec, seqpacket
 from sandboxd.linux.init_client import messages as wire
 from sandboxd.linux.init_client.process import InitProcess
@@ -47,7 +47,7 @@ class RemoteInit:
         self._tasks = tasks
         self._folder = f"/tmp/.sandboxd-{secrets.token_hex(8)}"
         self.link = Link(execd, files, self._folder, self._take, self._close)
-        self._relays: dict[int, Relay] = {}
+        self._relays: dict[int, StdioRelay] = {}
         self._numbers = 0
         control, self._control = seqpacket.pair()
         self._control.setblocking(False)
@@ -129,7 +129,7 @@ class RemoteInit:
                 os.close(fd)
         self._numbers += 1
         self.link.send(Kind.EXEC, self._numbers, exec_data(flags, message, payload, program))
-        relay = Relay(self.link, self._numbers, channel, ends)
+        relay = StdioRelay(self.link, self._numbers, channel, ends)
         self._relays[self._numbers] = relay
         relay.start(self._tasks, self._relays.pop)
 
