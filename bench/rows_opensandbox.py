@@ -27,7 +27,7 @@ def measured(place: Place) -> Section:
         key = Path(folder) / "key"
         key.write_text(KEY)
         key.chmod(0o600)
-        keys = {"url": url, "api_key_file": str(key), "image": "image"}
+        keys = {"url": url, "api_key_file": str(key), "image": "image", "way": "execd"}
         env = {f"SANDBOXD_OPENSANDBOX_{name.upper()}": value for name, value in keys.items()}
         fixed = {"SANDBOXD_BACKEND": "opensandbox", "SANDBOXD_POOL_ENABLED": "false"}
         with running_daemon(env={**fixed, **env}) as daemon:

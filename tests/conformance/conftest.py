@@ -45,15 +45,21 @@ def pytest_terminal_summary(
 def _leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Over a stand-in (for sandbox-exec, for a server) some tests are listed instead of run."""
     if REMOTE in os.environ:
-        from support.opensandbox_selection import why_not
+        from support.opensandbox_selection import left_out
+
+        here = Path(__file__).parent
+        ours = [item for item in items if item.path.is_relative_to(here)]
+        reasons = left_out(ours, os.environ[REMOTE])
     else:
         from macos.stand_in.selection import why_not
 
-    reasons = {item.nodeid: why_not(item.nodeid) for item in items}
-    out = [item for item in items if reasons[item.nodeid] is not None]
-    config.stash[_NOT_RUN] = [f"{item.nodeid}: {reasons[item.nodeid]}" for item in out]
+        found = {item.nodeid: why_not(item.nodeid) for item in items}
+        reasons = {name: why for name, why in found.items() if why is not None}
+    out = [item for item in items if item.nodeid in reasons]
+    told = [one for one in reasons.items() if not one[1].startswith("runs over")]
+    config.stash[_NOT_RUN] = [f"{name}: {why}" for name, why in told]
     config.hook.pytest_deselected(items=out)
-    items[:] = [item for item in items if reasons[item.nodeid] is None]
+    items[:] = [item for item in items if item.nodeid not in reasons]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

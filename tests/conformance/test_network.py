@@ -79,6 +79,7 @@ def test_denied_it_is_not_mistaken_for_something_else(subject: Subject, port: in
     assert {denial["kind"] for denial in ran.denials} <= {"network"}, ran.story
 
 
+@pytest.mark.asks("network")
 def test_denied_a_command_can_still_talk_to_itself_or_is_told(subject: Subject) -> None:
     """localhost works in a network namespace; without one no socket can be made, and that shows."""
     ran = subject.python(OWN_SERVER, manifest={"network": "deny"})

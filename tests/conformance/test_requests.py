@@ -45,7 +45,7 @@ def test_many_run_at_once_and_answer_for_themselves(subject: Subject) -> None:
 
 
 def test_many_connections_do_not_mix(subject: Subject) -> None:
-    connections = [subject.daemon.connect() for _ in range(8)]
+    connections = [subject.daemon.connect(timeout_s=120) for _ in range(8)]
     try:
         params = [{"argv": ["cat"], "stdin": str(index) * 1000} for index in range(8)]
         numbers = [c.start("execute", p) for c, p in zip(connections, params, strict=True)]
@@ -80,7 +80,8 @@ def test_a_missing_program_is_no_exit_code(subject: Subject) -> None:
 
 def test_a_failed_start_has_no_notifications(subject: Subject) -> None:
     exec_failed(subject, "no-such-program-anywhere", stream=True)
-    assert subject.connection.notifications == []
+    told = {n["method"] for n in subject.connection.notifications}
+    assert told <= {"execution/progress"}  # of a sandbox that is made
 
 
 @pytest.fixture

@@ -86,10 +86,14 @@ def test_limits_of_the_tree(runner: Runner) -> None:
 # faults
 
 
+@pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("how", ["its bridge is killed", "it is deleted"])
-def test_a_sandbox_that_ends_under_a_command(how: str, daemon: Daemon, fake: FakeServer) -> None:
+def test_a_sandbox_that_ends_under_a_command(
+    how: str, stream: bool, daemon: Daemon, fake: FakeServer
+) -> None:
     with daemon.connect(timeout_s=60) as connection:
-        call = connection.start("execute", {"argv": ["sleep", "100"], "manifest": INHERIT})
+        params = {"argv": ["sleep", "100"], "manifest": INHERIT, "stream": stream}
+        call = connection.start("execute", params)
         until(lambda: fake.sandboxes and uploads(fake) >= 3)  # the init, its setup, the command
         (box,) = list(fake.sandboxes.values())
         box.commands.kill_all() if how == "its bridge is killed" else fake.delete(box.id)

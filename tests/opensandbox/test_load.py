@@ -1,4 +1,4 @@
-"""Our own side under load: 1,000 executions at once. The server only pretends to run them."""
+"""Our own side under load. The server only pretends to run commands. `make bench` runs 1,000."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 from support.opensandbox_load import run_load, slow_server
 
-COUNT = 1000
+COUNT = 300
 
 
-def test_a_thousand_executions_at_once(daemon_on: Callable[..., Any]) -> None:
+def test_many_executions_at_once(daemon_on: Callable[..., Any]) -> None:
     """Each gets its own answer, and nothing is left. The sandboxes are made at the same time, not
     one after the other."""
     with slow_server() as url, daemon_on(url) as daemon:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support.daemon import Daemon
 from support.engine import TestEngine
-from support.opensandbox_server import RealServer, daemon_of, running_server
+from support.opensandbox_server import RealServer, daemon_of, serving, shared_server
 from support.rpc import RpcError
 from support.runs import Runner
 
@@ -23,9 +24,8 @@ INHERIT = {"network": "inherit"}
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[RealServer]:
-    with running_server() as server:
-        yield server
+def server() -> RealServer:
+    return shared_server()
 
 
 @pytest.fixture
@@ -175,3 +175,51 @@ def test_folders_of_this_machine_as_volumes(server: RealServer, tmp_path: Path) 
                 runner.run("true", manifest={**INHERIT, field: [str(path)]})
             assert refused.value.kind == kind, refused.value
         runner.close()
+
+
+def test_a_container_that_vanishes_under_a_command(real: Daemon, engine: TestEngine) -> None:
+    """As when a sandbox expires, or a machine of the cluster dies."""
+    with real.connect(timeout_s=100) as connection:
+        params = {"argv": ["sh", "-c", "echo up; sleep 100"], "manifest": INHERIT, "stream": True}
+        call = connection.start("execute", {**params, "execution_id": "gone"})
+        connection.wait_until(lambda: connection.output("gone") == "up\n")
+        engine.docker("rm", "-f", *engine.containers())
+        with pytest.raises(RpcError, match="result of the command is unknown"):
+            connection.result(call)
+
+
+def test_a_wrong_key(server: RealServer, tmp_path: Path) -> None:
+    key = tmp_path / "key"
+    key.write_text("another-key-than-the-servers")
+    key.chmod(0o600)
+    with daemon_of(server, api_key_file=str(key)) as daemon:
+        runner = Runner(daemon)
+        with pytest.raises(RpcError, match="refuses the API key"):
+            runner.run("true", manifest=INHERIT)
+        assert "another-key" not in daemon.log
+        runner.close()
+
+
+def test_a_server_that_dies_in_the_middle_and_what_it_leaves(
+    server: RealServer, tmp_path: Path
+) -> None:
+    """A second one on the same engine, so that the others stay. When it is back, the daemon deletes
+    the sandbox that it could not delete before."""
+    script = "echo up; sleep 100"
+    with (
+        serving(server.engine, server.within, tmp_path, server.volumes) as (url, process),
+        daemon_of(server, url=url) as daemon,
+        daemon.connect(timeout_s=100) as connection,
+    ):
+        params = {"argv": ["sh", "-c", script], "manifest": INHERIT, "stream": True}
+        call = connection.start("execute", {**params, "execution_id": "cut"})
+        connection.wait_until(lambda: connection.output("cut") == "up\n")
+        process.kill()
+        with pytest.raises(RpcError, match="result of the command is unknown"):
+            connection.result(call)
+        assert len(server.engine.containers()) == 1
+        with serving(server.engine, server.within, tmp_path, server.volumes, url):
+            deadline = time.monotonic() + 60
+            while server.engine.containers():
+                assert time.monotonic() < deadline
+                time.sleep(0.2)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -36,8 +36,16 @@ STAND_IN = "SANDBOXD_TEST_MACOS"
 _NAMES = tuple(
     name for name in ALL if product_name(name) not in _ELSEWHERE and name != "opensandbox"
 )
-# With this set the suites test the backend opensandbox alone: "real", over the server that
-# SANDBOXD_TEST_OPENSANDBOX_SERVER names, or "fake", over one of the tests' own.
+_remote: list[Callable[[], int]] = []
+
+
+def remote_sandboxes() -> int:
+    """How many the server has, where the backend opensandbox is tested."""
+    return _remote[-1]()
+
+
+# With this set the suites test the backend opensandbox alone: "real" or "real-all", over the server
+# that SANDBOXD_TEST_OPENSANDBOX_SERVER names, or "fake", over one of the tests' own.
 REMOTE = "SANDBOXD_TEST_OPENSANDBOX"
 HERE = _NAMES
 if STAND_IN in os.environ:
@@ -73,20 +81,25 @@ def running_backend(
         with stand_in_daemon(env=env, **options) as daemon:
             yield daemon
         return
-    if name == "opensandbox" and os.environ[REMOTE] == "real":
-        from support.opensandbox_server import real_options, running_server
+    if name == "opensandbox" and os.environ[REMOTE].startswith("real"):
+        from support.opensandbox_server import real_options, shared_server
 
+        server = shared_server()
         with (
-            running_server() as server,
             real_options(server, env or {}) as made,
             running_daemon(env=made, prefix=server.within, **options) as daemon,
         ):
+            _remote.append(lambda: len(server.engine.containers()))
             yield daemon
         return
     if name == "opensandbox":
         from support.fake_opensandbox import fake_options
 
-        with fake_options(env or {}) as made, running_daemon(env=made, **options) as daemon:
+        with (
+            fake_options(env or {}) as (fake, made),
+            running_daemon(env=made, **options) as daemon,
+        ):
+            _remote.append(lambda: len(fake.sandboxes))
             yield daemon
         return
     # What is around the daemon (a namespace, a filter) may make a difference.

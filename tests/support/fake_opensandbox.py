@@ -252,8 +252,8 @@ def running_fake(tls: ssl.SSLContext | None = None) -> Iterator[FakeServer]:
 
 
 @contextmanager
-def fake_options(env: Mapping[str, str]) -> Iterator[dict[str, str]]:
-    """The environment of a daemon that uses a fake server, whose sandboxes have files of their own.
+def fake_options(env: Mapping[str, str]) -> Iterator[tuple[FakeServer, dict[str, str]]]:
+    """A fake server whose sandboxes have files of their own, and the environment of its daemon.
 
     Like a server without the image for it, it refuses network policies.
     """
@@ -265,4 +265,4 @@ def fake_options(env: Mapping[str, str]) -> Iterator[dict[str, str]]:
         key.chmod(0o600)
         keys = {"url": fake.url, "api_key_file": str(key), "image": "image:of-tests"}
         named = {f"SANDBOXD_OPENSANDBOX_{name.upper()}": value for name, value in keys.items()}
-        yield {"SANDBOXD_BACKEND": "opensandbox", **named, **env}
+        yield fake, {"SANDBOXD_BACKEND": "opensandbox", **named, **env}

@@ -1,15 +1,31 @@
-"""Which conformance tests do not concern the opensandbox backend.
+"""Over which server each conformance test of the opensandbox backend runs: none is left out.
 
-Every other one runs. What the backend cannot hold it refuses, or says by its tier, which the suite
-demands: nothing is left out for that.
+A sandbox of the real server takes about a second, so of the variants of a test one runs there, and
+what is about requests and folders, not about containers, runs over the fake one. "real-all" runs
+everything over the real one. What the backend cannot hold it refuses, or says by its tier, which
+the suite demands.
 """
 
 from __future__ import annotations
 
-FILES = {"test_faulty_backends": "the faulty backends impersonate bubblewrap"}
+from collections.abc import Iterable
+
+import pytest
+
+ABOUT_OTHERS = {"test_faulty_backends": "the faulty backends impersonate bubblewrap"}
+NOT_ABOUT_CONTAINERS = {"test_files", "test_place", "test_presets", "test_requests"}
 
 
-def why_not(nodeid: str) -> str | None:
-    """Why a test is not run; None when it is."""
-    path = nodeid.partition("::")[0]
-    return FILES.get(path.rpartition("/")[2].removesuffix(".py"))
+def left_out(items: Iterable[pytest.Item], server: str) -> dict[str, str]:
+    """Why a test is not run over this server ("real", "fake" or "real-all"), by its id."""
+    reasons: dict[str, str] = {}
+    seen: set[str] = set()
+    for item in items:
+        stem, test = item.path.stem, item.nodeid.partition("[")[0]
+        real = server == "real-all" or (stem not in NOT_ABOUT_CONTAINERS and test not in seen)
+        seen.add(test)
+        if stem in ABOUT_OTHERS:
+            reasons[item.nodeid] = ABOUT_OTHERS[stem]
+        elif real != server.startswith("real"):
+            reasons[item.nodeid] = f"runs over the {'real' if real else 'fake'} server"
+    return reasons

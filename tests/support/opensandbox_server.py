@@ -7,6 +7,7 @@ policy cannot be had either, so the server refuses one.
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 import socket
@@ -15,8 +16,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -78,8 +80,16 @@ def running_server() -> Iterator[RealServer]:
         _make_execd_image(engine, Path(folder))
         volumes = Path(folder, "volumes")
         volumes.mkdir()
-        with _serving(engine, within, Path(folder), volumes) as url:
+        with serving(engine, within, Path(folder), volumes) as (url, _):
             yield RealServer(url, engine, within, volumes)
+
+
+@cache
+def shared_server() -> RealServer:
+    """One for all tests of a run, which end it."""
+    stack = ExitStack()
+    atexit.register(stack.close)
+    return stack.enter_context(running_server())
 
 
 @contextmanager
@@ -96,9 +106,14 @@ def _namespace() -> Iterator[list[str]]:
 
 
 @contextmanager
-def _serving(engine: TestEngine, within: list[str], folder: Path, volumes: Path) -> Iterator[str]:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+def serving(
+    engine: TestEngine, within: list[str], folder: Path, volumes: Path, address: str = ""
+) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """A server that keeps its records in `folder`, and its process. `address`: of one before it."""
+    if not address:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            address = f"http://127.0.0.1:{free.getsockname()[1]}"
+    port = address.rpartition(":")[2]
     config = folder / "config.toml"
     config.write_text(CONFIG.format(port=port, key=KEY, folder=folder, volumes=volumes))
     with (folder / "log").open("wb") as log:
@@ -108,9 +123,8 @@ def _serving(engine: TestEngine, within: list[str], folder: Path, volumes: Path)
             stdin=subprocess.DEVNULL, stdout=log, stderr=log,
         )  # fmt: skip
     try:
-        address = f"http://127.0.0.1:{port}"
         _until_up(within, address, folder / "log")
-        yield address
+        yield address, server
     finally:
         server.terminate()
         server.wait(30)

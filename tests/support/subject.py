@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from support import backends
 from support.backends import product_name
 from support.daemon import Daemon
 from support.rpc import RpcError
@@ -29,9 +30,19 @@ class Subject(Runner):
         """What the daemon calls it."""
         return product_name(self.name)
 
+    @property
+    def works_on_copies(self) -> bool:
+        """On a server: its commands have copies of the granted folders, and an image of their own
+        that they can write to. What they do shows neither in the folders nor on this machine."""
+        return self.name == "opensandbox"
+
+    def is_any_alive(self) -> bool:
+        """Where it works on copies: whether the server has a sandbox."""
+        return backends.remote_sandboxes() > 0
+
     def run(self, *argv: str, **params: Any) -> Ran:
         try:
-            ran = super().run(*argv, **self._where_it_runs(params))
+            ran = super().run(*argv, **self._with_network(params))
         except RpcError as error:
             if error.kind == "PolicyNotSupported" and self._may_refuse(error):
                 raise NotHeld(f"{self.name} refuses: {error.message}") from None
@@ -39,10 +50,9 @@ class Subject(Runner):
         self.heed(ran)
         return ran
 
-    def _where_it_runs(self, params: dict[str, Any]) -> dict[str, Any]:
-        """The server of opensandbox has no image for network policies: commands that are not about
-        the network have all of it."""
-        if self.name != "opensandbox" or self.field == "network" or "sandbox" in params:
+    def _with_network(self, params: dict[str, Any]) -> dict[str, Any]:
+        """Presets close the network, which a server without the image for it refuses."""
+        if not self.works_on_copies or "preset" not in params:
             return params
         return {**params, "manifest": {"network": "inherit", **params.get("manifest", {})}}
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import shlex
 import sys
+import time
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from sandboxd.backends.opensandbox.remote_init.sandbox import RemoteInit
 
 log = logging.getLogger(__name__)
+REMEMBER_S = 30.0
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
 
@@ -60,6 +62,7 @@ class OpenSandbox:
         self._owner = owner
         self._tasks: TaskGroup | None = None
         self._trouble = ""  # of the last sandbox that did not come up
+        self._no_policies: tuple[float, PolicyNotSupported] | None = None
         self._threads = CopyThreads(config.transfer_secs)
 
     # the life of the daemon
@@ -142,6 +145,13 @@ class OpenSandbox:
         return found
 
     def enforcement(self, plan: Plan) -> Enforcement:
+        """Only the server knows whether it has network policies: what it said is remembered."""
+        if plan.sandbox.network.kind != "inherit" and self._no_policies is not None:
+            since, refusal = self._no_policies
+            if time.monotonic() - since < REMEMBER_S:
+                raise PolicyNotSupported(
+                    refusal.message, field=refusal.field, remedy=refusal.remedy
+                )
         return tiers(plan, host_volumes=self._config.host_volumes, with_init=self._with_init)
 
     def command_line(self, plan: Plan) -> list[str]:
@@ -181,6 +191,8 @@ class OpenSandbox:
         except SandboxdError as error:
             if not entered:
                 self._trouble = error.message
+                if isinstance(error, PolicyNotSupported) and error.field == "network":
+                    self._no_policies = time.monotonic(), error
             raise
 
     @asynccontextmanager
@@ -211,6 +223,7 @@ class OpenSandboxSandbox:
         copy: WorkspaceCopy | None, init: RemoteInit | None,
     ) -> None:  # fmt: skip
         self._init = init
+        self.oom_kills = 0
         self.execd = execd
         self.copy = copy
         self._made = made

@@ -19,7 +19,8 @@ _TIERS: dict[str, Tier] = {
     "fs_read_allow": "best_effort",
     "fs_write_allow": "best_effort",
     "fs_deny": "enforced",
-    "base": "enforced",
+    # The image's own system can be written to, in its sandbox.
+    "base": "best_effort",
     # Whether addresses are filtered besides names is the server's own setting ([egress] mode).
     "network": "best_effort",
     "syscall_policy": "none",

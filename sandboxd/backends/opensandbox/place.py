@@ -15,10 +15,12 @@ UNCONFIRMED = "the server did not confirm that the sandbox ended: the command ma
 
 
 class RemotePlace(Protocol):
-    """`copy`: of the granted folders; None without any."""
+    """`copy`: of the granted folders; None without any. `oom_kills`: how many the kernel ended for
+    lack of memory, as last seen."""
 
     execd: Execd
     copy: WorkspaceCopy | None
+    oom_kills: int
 
     @property
     def alive(self) -> bool: ...

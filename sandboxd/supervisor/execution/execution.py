@@ -215,7 +215,11 @@ class Execution:
                     pumps += io.relay_passed(classifier, budget)
                     if self._traffic is not None and request.listener is not None:
                         tasks.start_soon(self._tell_refusals, self._traffic, classifier)
-                    report = await self._until_end(process, lease, workspace, pumps)
+                    try:
+                        report = await self._until_end(process, lease, workspace, pumps)
+                    except SandboxdError as error:
+                        self._lost = error
+                        tasks.cancel_scope.cancel()
                     self._close_traffic()
             if self._lost is not None:  # not inside the task group, which would wrap it
                 raise self._lost

@@ -57,6 +57,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("backends/appcontainer/attempt.py", "attempt"): OWN,
     ("backends/appcontainer/attempt.py", "_file"): OWN,
     ("backends/appcontainer/backend.py", "_open"): THREAD,
+    ("backends/opensandbox/remote_init/sandbox.py", "_program"): OWN,
     ("backends/opensandbox/copies/applying.py", "__exit__"): THREAD,
     ("backends/opensandbox/copies/packing.py", "pack"): THREAD,
     ("backends/unsandboxed/windows.py", "_open"): THREAD,

@@ -66,8 +66,9 @@ class RemoteInitProcess:
             report = await self._inner.wait(tree=tree)
         except SandboxdError as error:
             self._over.set()
+            refusal = self._in_words(error)  # before the sandbox is ended, and its connection
             await self._finish(None)
-            raise self._in_words(error) from None
+            raise refusal from None
         if report.lost is not None and self._link.broken is not None:
             if not self._killed:
                 self._over.set()
@@ -78,12 +79,14 @@ class RemoteInitProcess:
             self._over.set()
             self._report = self._report or await self._finish(report)
             return self._report
+        if report.signal == 9 and not self._killed and await self._ran_out_of_memory():
+            return replace(report, limit="memory")
         return report
 
     async def _finish(self, report: ExitReport | None) -> ExitReport:
         """Nothing of the command runs when its result is given."""
         report = report or ExitReport(None, 9, TreeUsage(0.0, 0))
-        if report.signal == 9 and not self._killed and await self._ran_out_of_memory():
+        if report.lost is None and not self._killed and await self._ran_out_of_memory():
             report = replace(report, limit="memory")
         brings_back = self._copy is not None and report.lost is None and self._place.alive
         if self._alone and not brings_back and not await self._place.end():
@@ -91,14 +94,17 @@ class RemoteInitProcess:
         return report
 
     async def _ran_out_of_memory(self) -> bool:
-        """The container holds the limit, and its own counters tell."""
-        if self._command.limits.memory_bytes is None:
+        """The container holds the limit, and its own counters tell: also where the kernel ended
+        only some of the command's processes."""
+        if self._command.limits.memory_bytes is None or not self._place.alive:
             return False
         try:
             _, said, _ = await self._place.execd.capture(["sh", "-c", _MEMORY_EVENTS])
         except (SandboxdError, ApiError):
             return False
-        return any(int(count) > 0 for count in _OOM_KILLS.findall(said))
+        kills = max((int(count) for count in _OOM_KILLS.findall(said)), default=0)
+        before, self._place.oom_kills = self._place.oom_kills, kills
+        return kills > before
 
     def _in_words(self, error: SandboxdError) -> SandboxdError:
         if self._link.broken is not None:

@@ -166,5 +166,12 @@ def _contents(fd: int) -> bytes:
 
 @cache
 def _program() -> bytes:
-    with open(binary.PATH, "rb") as file:
-        return file.read()
+    try:
+        with open(binary.PATH, "rb") as file:
+            return file.read()
+    except OSError as error:
+        raise SandboxUnavailable(
+            f"the sandbox's init is missing: {binary.PATH} ({os.strerror(error.errno or 0)})",
+            remedy="install sandboxd again with a C compiler (apt-get install gcc libc6-dev), or "
+            'set [opensandbox] way = "execd"',
+        ) from None

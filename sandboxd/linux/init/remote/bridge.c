@@ -8,6 +8,7 @@
 #include "remote.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
@@ -70,6 +71,17 @@ static noreturn void carry(void)
     }
 }
 
+/* Where the container has no memory left, the kernel ends commands rather than the server's agent:
+ * without it the result would be unknown. */
+static void end_first_without_memory(void)
+{
+    int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    (void)!write(fd, "1000", 4);
+    close(fd);
+}
+
 int remote_bridge_open(const char *folder)
 {
     sigset_t all;
@@ -83,6 +95,7 @@ int remote_bridge_open(const char *folder)
         return -1;
     if (init == 0) {
         close(pair[0]);
+        end_first_without_memory();
         return pair[1];
     }
     close(pair[1]);

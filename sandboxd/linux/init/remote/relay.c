@@ -12,34 +12,17 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define WINDOW (256u << 10) /* what each stream may send before the daemon gives more room */
 #define INPUT_MAX (4u << 20)
 #define PENDING_MAX (1u << 20)
 #define PIECE (64u << 10)
 
-struct relay {
-    bool used;
-    bool terminal;
-    bool input_ends;
-    uint32_t id;
-    int channel;
-    int input;
-    int outputs[2];
-    uint32_t room[2];
-    uint8_t *queued; /* of stdin */
-    size_t queued_length, untold;
-    uint8_t *held; /* an exit that waits for the output */
-    size_t held_length;
-};
-
 static struct relay relays[RELAYS_MAX];
 static uint8_t piece[PIECE];
 
-static struct relay *find(uint32_t id)
+struct relay *relay_find(uint32_t id)
 {
     for (int i = 0; i < RELAYS_MAX; i++)
         if (relays[i].used && relays[i].id == id)
@@ -47,71 +30,7 @@ static struct relay *find(uint32_t id)
     return NULL;
 }
 
-static void shut(int *fd)
-{
-    if (*fd >= 0)
-        close(*fd);
-    *fd = -1;
-}
-
-static void release(struct relay *relay)
-{
-    shut(&relay->channel);
-    shut(&relay->input);
-    shut(&relay->outputs[0]);
-    shut(&relay->outputs[1]);
-    free(relay->queued);
-    free(relay->held);
-    memset(relay, 0, sizeof *relay);
-}
-
-/* start */
-
-static int part_descriptor(struct cursor *cursor, bool *there)
-{
-    uint32_t length = take_u32(cursor);
-    *there = length != NO_PART;
-    if (!*there)
-        return -1;
-    if (cursor->bad || length > (size_t)(cursor->end - cursor->at)) {
-        cursor->bad = true;
-        return -1;
-    }
-    int fd = memfd_create("part", MFD_CLOEXEC);
-    if (fd < 0 || write(fd, cursor->at, length) != (ssize_t)length || lseek(fd, 0, SEEK_SET) != 0)
-        cursor->bad = true;
-    cursor->at += length;
-    return fd;
-}
-
-static bool open_pipe(int *ours, int *theirs, bool we_read)
-{
-    int ends[2];
-    if (pipe2(ends, O_CLOEXEC) != 0)
-        return false;
-    *ours = ends[we_read ? 0 : 1];
-    *theirs = ends[we_read ? 1 : 0];
-    return fcntl(*ours, F_SETFL, O_NONBLOCK) == 0;
-}
-
-static bool send_message(int control, const uint8_t *message, size_t length, const int *fds, unsigned count)
-{
-    union {
-        char bytes[CMSG_SPACE(WIRE_FDS_MAX * sizeof(int))];
-        struct cmsghdr align;
-    } rights = {0};
-    struct iovec part = {.iov_base = (void *)message, .iov_len = length};
-    struct msghdr header = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = rights.bytes,
-                            .msg_controllen = CMSG_SPACE(count * sizeof(int))};
-    struct cmsghdr *first = CMSG_FIRSTHDR(&header);
-    first->cmsg_level = SOL_SOCKET;
-    first->cmsg_type = SCM_RIGHTS;
-    first->cmsg_len = CMSG_LEN(count * sizeof(int));
-    memcpy(CMSG_DATA(first), fds, count * sizeof(int));
-    return sendmsg(control, &header, MSG_NOSIGNAL) == (ssize_t)length;
-}
-
-static struct relay *new_relay(uint32_t id)
+struct relay *relay_new(uint32_t id)
 {
     for (int i = 0; i < RELAYS_MAX; i++)
         if (!relays[i].used) {
@@ -122,49 +41,22 @@ static struct relay *new_relay(uint32_t id)
     return NULL;
 }
 
-/* u32 flags of EXEC, EXEC itself, then its payload and its filter. */
-bool relay_start(const struct frame *frame, int control)
+void relay_shut(int *fd)
 {
-    struct cursor cursor = {.at = frame->data, .end = frame->data + frame->length};
-    uint32_t flags = take_u32(&cursor), length = take_u32(&cursor);
-    if (cursor.bad || length > (size_t)(cursor.end - cursor.at) || find(frame->id) != NULL)
-        return false;
-    const uint8_t *message = cursor.at;
-    cursor.at += length;
-    bool has_payload, has_filter;
-    int payload = part_descriptor(&cursor, &has_payload), pair[2] = {-1, -1};
-    int filter = part_descriptor(&cursor, &has_filter), theirs[3] = {-1, -1, -1};
-    struct relay *relay = new_relay(frame->id);
-    if (cursor.bad)
-        return false;
-    int fds[WIRE_FDS_MAX];
-    unsigned count = 0;
-    bool made = relay != NULL && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0;
-    if (made) {
-        relay->channel = pair[0];
-        relay->terminal = flags & EXEC_PTY;
-        if (has_payload)
-            fds[count++] = payload;
-        fds[count++] = pair[1];
-        if (has_filter)
-            fds[count++] = filter;
-        if (!relay->terminal) {
-            made = open_pipe(&relay->input, &theirs[0], false) &&
-                   open_pipe(&relay->outputs[0], &theirs[1], true) &&
-                   open_pipe(&relay->outputs[1], &theirs[2], true);
-            for (int i = 0; i < 3; i++)
-                fds[count++] = theirs[i];
-        }
-    }
-    if (!made || !send_message(control, message, length, fds, count)) {
-        if (relay != NULL)
-            release(relay);
-        link_tell(FRAME_CLOSE, frame->id, NULL, 0);
-    }
-    int spare[] = {payload, filter, pair[1], theirs[0], theirs[1], theirs[2]};
-    for (size_t i = 0; i < sizeof spare / sizeof spare[0]; i++)
-        shut(&spare[i]);
-    return true;
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
+void relay_release(struct relay *relay)
+{
+    relay_shut(&relay->channel);
+    relay_shut(&relay->input);
+    relay_shut(&relay->outputs[0]);
+    relay_shut(&relay->outputs[1]);
+    free(relay->queued);
+    free(relay->held);
+    memset(relay, 0, sizeof *relay);
 }
 
 /* from the daemon */
@@ -192,7 +84,7 @@ static void resize(struct relay *relay, struct cursor *cursor)
 
 bool relay_frame(const struct frame *frame)
 {
-    struct relay *relay = find(frame->id);
+    struct relay *relay = relay_find(frame->id);
     struct cursor cursor = {.at = frame->data, .end = frame->data + frame->length};
     if (relay == NULL)
         return true; /* it has ended meanwhile */
@@ -215,13 +107,13 @@ bool relay_frame(const struct frame *frame)
         stream = take_u32(&cursor);
         if (!cursor_done(&cursor) || stream > 1)
             return false;
-        shut(&relay->outputs[stream]);
+        relay_shut(&relay->outputs[stream]);
         return true;
     case FRAME_SIZE:
         resize(relay, &cursor);
         return cursor_done(&cursor);
     case FRAME_CLOSE:
-        release(relay);
+        relay_release(relay);
         return true;
     default:
         return false;
@@ -245,7 +137,7 @@ static bool read_output(struct relay *relay, int stream)
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0)
-            shut(fd);
+            relay_shut(fd);
         else
             relay->room[stream] -= (uint32_t)n;
         link_tell(kind, relay->id, piece, n > 0 ? (size_t)n : 0);
@@ -262,7 +154,7 @@ static void write_input(struct relay *relay)
             continue;
         if (n < 0 && errno != EAGAIN) {
             uint32_t closed = INPUT_CLOSED;
-            shut(&relay->input);
+            relay_shut(&relay->input);
             link_tell(FRAME_INPUT, relay->id, &closed, 4);
         }
         if (n < 0)
@@ -278,7 +170,7 @@ static void write_input(struct relay *relay)
         relay->untold = 0;
     }
     if (relay->input_ends && relay->queued_length == 0)
-        shut(&relay->input);
+        relay_shut(&relay->input);
 }
 
 static void take_terminal(struct relay *relay, struct msghdr *header)
@@ -289,7 +181,7 @@ static void take_terminal(struct relay *relay, struct msghdr *header)
     int fd = -1;
     memcpy(&fd, CMSG_DATA(rights), sizeof fd);
     if (!relay->terminal || relay->input >= 0) {
-        shut(&fd);
+        relay_shut(&fd);
         return;
     }
     fcntl(fd, F_SETFL, O_RDWR | O_NONBLOCK);
@@ -313,7 +205,7 @@ static bool read_channel(struct relay *relay)
     if (length < 0 && errno == ECONNRESET)
         return true; /* comes once, before queued messages */
     if (length <= 0) {
-        shut(&relay->channel);
+        relay_shut(&relay->channel);
         link_tell(FRAME_CLOSE, relay->id, NULL, 0);
         return false;
     }

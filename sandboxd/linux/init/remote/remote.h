@@ -46,13 +46,38 @@ bool link_flush(void);
 /* relay.c: the channel and the streams of each command */
 
 enum { RELAYS_MAX = 128, RELAY_FDS = 4 };
+#define WINDOW (256u << 10) /* what each stream may send before the daemon gives more room */
+
+struct relay {
+    bool used;
+    bool terminal;
+    bool input_ends;
+    uint32_t id;
+    int channel;
+    int input;
+    int outputs[2];
+    uint32_t room[2];
+    uint8_t *queued; /* of stdin */
+    size_t queued_length, untold;
+    uint8_t *held; /* an exit that waits for the output */
+    size_t held_length;
+};
 
 struct pollfd;
-/* Both false for what the daemon never sends. */
-bool relay_start(const struct frame *frame, int control);
+struct relay *relay_find(uint32_t id);
+/* NULL when there are too many. */
+struct relay *relay_new(uint32_t id);
+void relay_release(struct relay *relay);
+void relay_shut(int *fd);
+/* False for what the daemon never sends. */
 bool relay_frame(const struct frame *frame);
 size_t relays_to_poll(struct pollfd *fds);
 void relays_advance(void);
+
+/* relay_start.c */
+
+/* False for what the daemon never sends. */
+bool relay_start(const struct frame *frame, int control);
 
 /* bridge.c */
 
