@@ -26,6 +26,7 @@ from sandboxd.backends.interface import Capabilities, Enforcement, Probe, Unavai
 from sandboxd.platform.windows_paths import internal
 from sandboxd.policy.plan import Plan, SandboxSpec
 from sandboxd.types import Sandbox
+from sandboxd.windows import console
 from sandboxd.windows.acl_plan import INHERITED, WRITE, AclPlan, Entry, acl_plan
 from sandboxd.windows.acls import AclStore
 from sandboxd.windows.granting import GrantError, apply
@@ -44,7 +45,9 @@ log = logging.getLogger(__name__)
 class AppContainer:
     name = "appcontainer"
     capabilities = Capabilities(
-        inherit_warning="services on the host's loopback stay out of an AppContainer's reach"
+        inherit_warning=tiers.LOOPBACK,
+        terminals=console.VERIFIED,
+        terminal_refusal=console.REFUSAL,
     )
 
     def __init__(self, support: WindowsSupport) -> None:
