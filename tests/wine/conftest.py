@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,6 +40,38 @@ class WindowsDaemon:
         self.process.wait(20)
         if self.process.stdout is not None:
             self.process.stdout.close()
+
+    @property
+    def client_env(self) -> dict[str, str]:
+        """For a `sandboxctl` that uses this daemon."""
+        own = {"LOCALAPPDATA": str(self.folder), "APPDATA": str(self.folder)}
+        return {**os.environ, "SANDBOXD_SOCKET": self.pipe, **own}
+
+
+Ended = subprocess.CompletedProcess[str]
+Ctl = Callable[..., Ended]
+
+
+@pytest.fixture
+def ctl(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Ctl:
+    """`ctl(daemon, *words)`: sandboxctl in this process; one of its own costs a second of CPU."""
+    from sandboxd_client.cli import main
+
+    def run(daemon: WindowsDaemon, *words: str) -> Ended:
+        with monkeypatch.context() as here:
+            for name, value in daemon.client_env.items():
+                here.setenv(name, value)
+            capfd.readouterr()
+            code = main(words)
+        said = capfd.readouterr()
+        return subprocess.CompletedProcess(words, code, said.out, said.err)
+
+    return run
+
+
+@pytest.fixture
+def child_env() -> tuple[tuple[str, str], ...]:
+    return tuple((name, os.environ[name]) for name in ("PATH", "SYSTEMROOT"))
 
 
 def command(pipe: str, *more: str) -> list[str]:

@@ -38,12 +38,12 @@ from sandboxd.windows.packages import capability_sid, package_sid, profile_name
 from sandboxd.windows.pinned_parents import pinned
 from sandboxd.windows.profiles import ProfileError, create_profile
 from sandboxd.windows.program import program_for
-from sandboxd.windows.renaming import rename_below
 from sandboxd.windows.spawn import Suspended, spawn
 from sandboxd.windows.structures import PROC_THREAD_ATTRIBUTE_SECURITY_CAPABILITIES
 from sandboxd.windows.tokens import current_user
 from sandboxd.windows.verification import Expected, NotVerifiedError, missing, resume_verified
 from sandboxd.workspace_guard.directory_watch import DirectoryWatch
+from sandboxd.workspace_guard.kept_folder import KeptFolder
 from sandboxd_client.client import Client
 from sandboxd_proto.errors import PolicyNotSupported, SandboxUnavailable
 
@@ -261,5 +261,7 @@ def test_a_folder_above_stays_while_an_entry_is_moved(tmp_path: Path) -> None:
         assert not is_link
         with pytest.raises(OSError, match=r"."):
             (tmp_path / "a").rename(tmp_path / "c")
-    assert rename_below(str(tmp_path), ["a", "b"], ".x", pinned) == ["a", "b"]
-    assert os.listdir(tmp_path / "a") == ["b.x"]
+    moved, to = KeptFolder(str(tmp_path), pinned).take(["a", "b"])
+    assert moved == ["a", "b"]
+    assert os.listdir(tmp_path / "a") == []
+    assert (tmp_path.joinpath(*to)).read_text() == "x"
