@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -74,17 +74,22 @@ def child_env() -> tuple[tuple[str, str], ...]:
     return tuple((name, os.environ[name]) for name in ("PATH", "SYSTEMROOT"))
 
 
-def command(pipe: str, *more: str) -> list[str]:
-    return [sys.executable, "-m", "sandboxd", "--socket", pipe, *more]
+PLAIN = ("-m", "sandboxd")
 
 
-def start(pipe: str, folder: Path, keys: dict[str, str], *more: str) -> WindowsDaemon:
+def command(pipe: str, *more: str, program: Sequence[str] = PLAIN) -> list[str]:
+    return [sys.executable, *program, "--socket", pipe, *more]
+
+
+def start(
+    pipe: str, folder: Path, keys: dict[str, str], *more: str, program: Sequence[str] = PLAIN
+) -> WindowsDaemon:
     from sandboxd_client import transport
     from sandboxd_client.errors import DaemonNotRunning
 
     env = {**os.environ, **keys, "LOCALAPPDATA": str(folder), "APPDATA": str(folder)}
     process = subprocess.Popen(
-        command(pipe, *more),
+        command(pipe, *more, program=program),
         env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
     deadline = time.monotonic() + START_S

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from wine.conftest import WindowsDaemon
+from wine.conftest import ELEVATED, WindowsDaemon, start
 
 from sandboxd.platform.windows_loop import new_event_loop
 from sandboxd.platform.windows_paths import internal
@@ -60,6 +60,28 @@ def test_execute_is_refused_and_nothing_runs(sandboxing: WindowsDaemon, tmp_path
     with Client(sandboxing.pipe) as client, pytest.raises(SandboxUnavailable, match="AppContainer"):
         client.execute([sys.executable, "-c", program], manifest={"env": sandboxing.env})
     assert not made.exists()
+
+
+def test_what_a_refused_command_left_in_the_journal_does_not_keep_the_next_daemon_from_starting(
+    tmp_path: Path,
+) -> None:
+    """A profile is announced before it is made, and the daemon is killed."""
+    pipe = rf"\\.\pipe\sandboxd-again-{os.getpid()}"
+    journals = tmp_path / "sandboxd" / "journals"
+    journal = Journal(str(journals), Owner(999_998, 1))
+    journal.announce("profile", profile_name("1" * 32))
+    journal.announce("acl", internal(str(tmp_path / "gone")), sid="S-1-15-3-1", file_id="1:2")
+    os.close(journal._fd)
+    (journals / "7-7.journal").write_bytes(b"\x00 no journal\n")
+    daemon = start(pipe, tmp_path, {"SANDBOXD_BACKEND": "auto"}, *ELEVATED)
+    try:
+        with Client(pipe) as client, pytest.raises(SandboxUnavailable, match="AppContainer"):
+            client.execute(["cmd.exe"], manifest={"env": daemon.env})
+        left = {path.name for path in journals.iterdir()}
+        assert os.path.basename(journal.path) not in left
+        assert "7-7.journal.unreadable" in left
+    finally:
+        daemon.kill()
 
 
 def test_status_says_why(sandboxing: WindowsDaemon) -> None:

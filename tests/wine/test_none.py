@@ -12,7 +12,7 @@ from subprocess import list2cmdline
 from typing import Any
 
 import pytest
-from wine.conftest import WindowsDaemon
+from wine.conftest import BOTH_KEYS, ELEVATED, WindowsDaemon, start
 
 from sandboxd.platform.windows_commands import MAX_UNITS
 from sandboxd.windows.exits import KILLED
@@ -264,3 +264,31 @@ def test_a_timeout_in_a_repository_ends_like_any_other(
         preset="workspace-write", manifest={"timeout": 2},
     )  # fmt: skip
     assert result.outcome == "timeout"
+
+
+# What the backend appcontainer says, with a backend that runs commands here.
+_WARNS = """
+import sys
+from dataclasses import replace
+from sandboxd.backends.appcontainer.backend import AppContainer
+from sandboxd.backends.unsandboxed.windows import UnsandboxedWindows
+from sandboxd.cli import main
+
+said = AppContainer.capabilities.inherit_warning
+UnsandboxedWindows.capabilities = replace(UnsandboxedWindows.capabilities, inherit_warning=said)
+sys.exit(main())
+"""
+
+
+def test_an_inherited_network_comes_with_a_warning_about_the_loopback(tmp_path: Path) -> None:
+    pipe = rf"\\.\pipe\sandboxd-warns-{os.getpid()}"
+    daemon = start(pipe, tmp_path, BOTH_KEYS, *ELEVATED, program=("-c", _WARNS))
+    try:
+        with Client(pipe) as client:
+            for network, warned in (("inherit", True), ("deny", False)):
+                result = client.execute(
+                    ["cmd.exe", "/c", "exit"], manifest={"env": daemon.env, "network": network}
+                )
+                assert any("loopback" in text for text in result.warnings) is warned, result
+    finally:
+        daemon.kill()

@@ -107,7 +107,7 @@ class AppContainer:
         finally:
             with anyio.CancelScope(shield=True):
                 await anyio.to_thread.run_sync(lambda: shutil.rmtree(temporary, True))
-                with suppress(OSError, ProfileError):
+                with suppress(OSError):
                     await anyio.to_thread.run_sync(journal.undo, profile, self._store)
 
     def _prepare(self, spec: SandboxSpec, name: str, temporary: str, journal: Journal) -> Identity:
