@@ -122,7 +122,7 @@ def test_an_approval_is_decided_from_elsewhere(
     [
         (["shell"], "needs a terminal"),
         (["explain", "--", "cmd"], "does not record refused accesses"),
-        (["approve"], "reads no single keys on Windows"),
+        (["approve"], "reads single keys of a console, and stdin is none"),
         (["run", "--pty", "--", "cmd"], "terminals are not supported on Windows"),
         (["run", "--ask", "--", "cmd"], "not supported on Windows"),
         (["sandbox", "forward", "x", "80"], "connect into an AppContainer"),
