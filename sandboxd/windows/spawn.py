@@ -33,7 +33,7 @@ _DESKTOP = "winsta0\\default"
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class SpawnProgram:
     """`line`: the whole command line; `image`: the file that is run, never searched for."""
 
     image: str
@@ -70,7 +70,7 @@ class Suspended:
 
 
 def spawn(
-    program: Program, stdio: Stdio, job: Job, more: Sequence[tuple[int, Any]] = ()
+    program: SpawnProgram, stdio: Stdio, job: Job, more: Sequence[tuple[int, Any]] = ()
 ) -> Suspended:
     """`more`: further attributes. OSError with the system's error if it cannot be made."""
     given = (stdio.stdin, stdio.stdout, stdio.stderr)
@@ -85,7 +85,7 @@ def spawn(
 
 
 def spawn_in_console(
-    program: Program, console: int, job: Job, more: Sequence[tuple[int, Any]] = ()
+    program: SpawnProgram, console: int, job: Job, more: Sequence[tuple[int, Any]] = ()
 ) -> Suspended:
     """The console gives it its standard handles, and it inherits nothing."""
     attributes = AttributeList(2 + len(more))
@@ -104,7 +104,7 @@ def _add(attributes: AttributeList, job: Job, more: Sequence[tuple[int, Any]]) -
 
 
 def _create(
-    program: Program, attributes: AttributeList, standard: Sequence[int | None], flags: int, *,
+    program: SpawnProgram, attributes: AttributeList, standard: Sequence[int | None], flags: int, *,
     inherit: bool,
 ) -> Suspended:  # fmt: skip
     desktop = ctypes.create_unicode_buffer(_DESKTOP)

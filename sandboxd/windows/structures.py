@@ -35,15 +35,6 @@ class JOBOBJECT_EXTENDED_LIMIT_INFORMATION(ctypes.Structure):
     )  # fmt: skip
 
 
-class JOBOBJECT_BASIC_ACCOUNTING_INFORMATION(ctypes.Structure):
-    _fields_ = (
-        ("TotalUserTime", c_int64), ("TotalKernelTime", c_int64),
-        ("ThisPeriodTotalUserTime", c_int64), ("ThisPeriodTotalKernelTime", c_int64),
-        ("TotalPageFaultCount", c_uint32), ("TotalProcesses", c_uint32),
-        ("ActiveProcesses", c_uint32), ("TotalTerminatedProcesses", c_uint32),
-    )  # fmt: skip
-
-
 class JOBOBJECT_ASSOCIATE_COMPLETION_PORT(ctypes.Structure):
     _fields_ = (("CompletionKey", c_void_p), ("CompletionPort", c_void_p))
 
@@ -115,9 +106,7 @@ class COORD(ctypes.Structure):
 PROC_THREAD_ATTRIBUTE_HANDLE_LIST = 0x20002
 PROC_THREAD_ATTRIBUTE_SECURITY_CAPABILITIES = 0x20009
 PROC_THREAD_ATTRIBUTE_JOB_LIST = 0x2000D
-PROC_THREAD_ATTRIBUTE_ALL_APPLICATION_PACKAGES_POLICY = 0x2000F
 PROC_THREAD_ATTRIBUTE_PSEUDOCONSOLE = 0x20016
-PROCESS_CREATION_ALL_APPLICATION_PACKAGES_OPT_OUT = 0x1
 
 CREATE_SUSPENDED = 0x4
 CREATE_UNICODE_ENVIRONMENT = 0x400
@@ -136,7 +125,6 @@ JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE = 0x2000
 BELOW_NORMAL_PRIORITY_CLASS = 0x4000
 
 # Classes of information of a job.
-JobObjectBasicAccountingInformation = 1
 JobObjectBasicProcessIdList = 3
 JobObjectBasicUIRestrictions = 4
 JobObjectAssociateCompletionPortInformation = 7

@@ -16,7 +16,7 @@ from sandboxd.windows.jobs import Job, JobPort
 from sandboxd.windows.launch import Launched, launch
 from sandboxd.windows.process import JobProcess
 from sandboxd.windows.program import exec_failed, program_for
-from sandboxd.windows.spawn import Program, Suspended, spawn, spawn_in_console
+from sandboxd.windows.spawn import SpawnProgram, Suspended, spawn, spawn_in_console
 from sandboxd_proto.errors import SandboxUnavailable
 
 assert sys.platform == "win32"
@@ -27,7 +27,7 @@ class SystemLaunch:
     """`more`: further attributes of the process."""
 
     command: Command
-    program: Program
+    program: SpawnProgram
     stdio: Stdio | None
     limits: JobLimits
     port: JobPort

@@ -15,9 +15,9 @@ from pathlib import Path
 import anyio
 import pytest
 
-from sandboxd.backends.appcontainer.sandbox import AppContainerSandbox, Identity
-from sandboxd.backends.appcontainer.support import WindowsSupport
+from sandboxd.backends.appcontainer.sandbox import AppContainerSandbox, AppIdentity
 from sandboxd.backends.unsandboxed.windows import JobsOnly
+from sandboxd.backends.windows_context import WindowsSupport
 from sandboxd.platform.windows_loop import new_event_loop
 from sandboxd.platform.windows_paths import internal
 from sandboxd.policy.plan import Limits
@@ -127,7 +127,7 @@ def test_no_appcontainer_is_made_with_a_console_either(
 
     async def work(support: WindowsSupport) -> None:
         sandbox = AppContainerSandbox(
-            support, Identity(package_sid("sandboxd.test"), frozenset()), str(tmp_path)
+            support, AppIdentity(package_sid("sandboxd.test"), frozenset()), str(tmp_path)
         )
         program = f"open({str(tmp_path / 'ran')!r}, 'w')"
         with pytest.raises((SandboxUnavailable, ExecFailed)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 
-from sandboxd.backends.appcontainer.support import WindowsSupport
+from sandboxd.backends.windows_context import WindowsSupport
 from sandboxd.types import Command, Process, Stdio
 from sandboxd.windows.capabilities import SecurityCapabilities
 from sandboxd.windows.console import refuse_terminal
@@ -27,7 +27,7 @@ _NO_CAPABILITIES = 50  # ERROR_NOT_SUPPORTED
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class AppIdentity:
     """What a command in the sandbox is to Windows."""
 
     package: str
@@ -37,7 +37,7 @@ class Identity:
 class AppContainerSandbox:
     alive = True
 
-    def __init__(self, support: WindowsSupport, identity: Identity, temporary: str) -> None:
+    def __init__(self, support: WindowsSupport, identity: AppIdentity, temporary: str) -> None:
         self._support = support
         self._identity = identity
         self._temporary = temporary

@@ -11,7 +11,7 @@ import anyio.to_thread
 
 from sandboxd.backends.bubblewrap import diagnosis
 from sandboxd.backends.bubblewrap.arguments import Bind
-from sandboxd.backends.bubblewrap.binary import Program, known
+from sandboxd.backends.bubblewrap.binary import Bwrap, known
 from sandboxd.backends.bubblewrap.bind_errors import unreachable
 from sandboxd.backends.bubblewrap.breaker import TRIAL_S, USUAL_MOUNTS, Breaker
 from sandboxd.backends.bubblewrap.clones import Templates, can_clone
@@ -32,7 +32,7 @@ from sandboxd_proto.errors import SandboxdError, SandboxUnavailable
 log = logging.getLogger(__name__)
 MANY_MOUNTS = 256
 MOST_CLONE_FAILURES = 3  # in a row
-ATTEMPTS = 3  # container engines mount and unmount all the time, and bwrap binds what it has listed
+ATTEMPTS = 5  # container engines mount and unmount all the time, and bwrap binds what it has listed
 
 
 class _TryAgain(Exception):
@@ -99,7 +99,7 @@ class Bubblewrap:
             yield sandbox
 
     async def _first_that_works(
-        self, spec: SandboxSpec, program: Program, stack: AsyncExitStack, *, clone: bool
+        self, spec: SandboxSpec, program: Bwrap, stack: AsyncExitStack, *, clone: bool
     ) -> Sandbox:
         if clone and can_clone(spec, self._plans.layout(spec)):
             try:
@@ -117,7 +117,7 @@ class Bubblewrap:
             log.warning("sandboxes are not cloned any more, each gets its own bwrap: %s", failed)
 
     async def _retry(
-        self, spec: SandboxSpec, program: Program, stack: AsyncExitStack, *, clone: bool
+        self, spec: SandboxSpec, program: Bwrap, stack: AsyncExitStack, *, clone: bool
     ) -> Sandbox:
         for left in reversed(range(ATTEMPTS)):
             try:
@@ -130,7 +130,7 @@ class Bubblewrap:
 
     @asynccontextmanager
     async def _attempt(
-        self, spec: SandboxSpec, program: Program, *, clone: bool
+        self, spec: SandboxSpec, program: Bwrap, *, clone: bool
     ) -> AsyncIterator[Sandbox]:
         with ExitStack() as kept:
             await self._plans.make_etc(spec)
@@ -158,7 +158,7 @@ class Bubblewrap:
                 raise self._refusal(failed, sources, spec, program) from None
 
     def _clone(
-        self, spec: SandboxSpec, program: Program, held: ExitStack, sources: dict[str, Bind]
+        self, spec: SandboxSpec, program: Bwrap, held: ExitStack, sources: dict[str, Bind]
     ) -> Launch:
         kept = self._templates.get(spec)
         if kept is None:
@@ -171,7 +171,11 @@ class Bubblewrap:
         return TRIAL_S if self._breaker.tripped else READY_TIMEOUT_S
 
     def _refusal(
-        self, failed: LaunchFailed, sources: dict[str, Bind], spec: SandboxSpec, program: Program
+        self,
+        failed: LaunchFailed,
+        sources: dict[str, Bind],
+        spec: SandboxSpec,
+        program: Bwrap,
     ) -> SandboxdError | _TryAgain:
         said = str(failed)
         if failed.hung:

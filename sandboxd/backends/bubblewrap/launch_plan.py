@@ -20,7 +20,7 @@ from sandboxd.backends.bubblewrap.arguments import (
     folders_in_tmp,
     preview,
 )
-from sandboxd.backends.bubblewrap.binary import Program
+from sandboxd.backends.bubblewrap.binary import Bwrap
 from sandboxd.backends.bubblewrap.clones import SpecTemplate, template_arguments
 from sandboxd.backends.linux_context import LinuxSupport, filter_for
 from sandboxd.linux import unix_peers
@@ -65,14 +65,14 @@ class LaunchPlans:
             return nullcontext()
         return self._support.etc.hold(self._etc_wish(spec, layout))
 
-    def command_line(self, spec: SandboxSpec, program: Program | None) -> list[str]:
+    def command_line(self, spec: SandboxSpec, program: Bwrap | None) -> list[str]:
         """As a preview, without descriptors."""
         tokens = self._tokens(spec, self.layout(spec), program)
         name = program.path if program else "bwrap"
         return [*_drop(spec.run_as), name, *preview(tokens), "--", "sandboxd-init"]
 
     def launch(
-        self, spec: SandboxSpec, program: Program, held: ExitStack, sources: dict[str, Bind],
+        self, spec: SandboxSpec, program: Bwrap, held: ExitStack, sources: dict[str, Bind],
         ready_s: float,
     ) -> Launch:  # fmt: skip
         """`sources` gets what is bound, by the name that bwrap has for it."""
@@ -89,20 +89,20 @@ class LaunchPlans:
         return replace(plan, template=kept.template)
 
     def make_template(
-        self, spec: SandboxSpec, program: Program, sources: dict[str, Bind]
+        self, spec: SandboxSpec, program: Bwrap, sources: dict[str, Bind]
     ) -> SpecTemplate:
         layout = self.layout(spec)
         with ExitStack() as held, ExitStack() as mounted:
             mounted.enter_context(self.hold_etc(spec))
             line = self._line(spec, layout, program, held, sources, template=True)
-            around = self._surroundings(spec, layout, program)
+            around = self._mount_sources(spec, layout, program)
             own = template_arguments(spec, layout, around, root_inside=root_inside(spec))
             template = start_template(line.argv, own, line.inherit, mounted.pop_all().close)
         setup = self._setup(spec, layout, line.checks)
         return SpecTemplate(template, setup, self._verify(spec), time.monotonic())
 
     def _line(
-        self, spec: SandboxSpec, layout: MountPlan, program: Program, held: ExitStack,
+        self, spec: SandboxSpec, layout: MountPlan, program: Bwrap, held: ExitStack,
         sources: dict[str, Bind], *, template: bool,
     ) -> _Line:  # fmt: skip
         for mask in spec.masks:
@@ -166,16 +166,16 @@ class LaunchPlans:
         return [*private, *folders_in_tmp(places)]
 
     def _tokens(
-        self, spec: SandboxSpec, places: MountPlan, program: Program | None, *,
+        self, spec: SandboxSpec, places: MountPlan, program: Bwrap | None, *,
         template: bool = False,
     ) -> list[Token]:  # fmt: skip
-        around = self._surroundings(spec, places, program)
+        around = self._mount_sources(spec, places, program)
         if template:  # each clone covers them in a /proc of its own
             around = replace(around, kernel_files=())
         return arguments(spec, places, around, template=template)
 
-    def _surroundings(
-        self, spec: SandboxSpec, places: MountPlan, program: Program | None
+    def _mount_sources(
+        self, spec: SandboxSpec, places: MountPlan, program: Bwrap | None
     ) -> MountSources:
         state = self._support.state
         etc = ""
@@ -216,7 +216,7 @@ def root_inside(spec: SandboxSpec) -> bool:
 
 
 def _open_binds(
-    tokens: list[Token], program: Program, held: ExitStack, sources: dict[str, Bind]
+    tokens: list[Token], program: Bwrap, held: ExitStack, sources: dict[str, Bind]
 ) -> tuple[list[str], list[int], list[wire.Check]]:
     """Each bind by descriptor, or by name where bwrap cannot; and what the init must find there.
 
