@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
 
 from sandboxd.policy.plan import Protected
-from sandboxd.workspace_guard.interface import Watch
+from sandboxd.workspace_guard.interface import MovedPath, Watch
 
 if sys.platform == "win32":
+    from sandboxd.windows.pinned_parents import pinned
+    from sandboxd.workspace_guard import overtaken_by_name
     from sandboxd.workspace_guard.directory_watch import DirectoryWatch as SystemWatch
+
+    def undo_overtaken(
+        workspace: str, folders: Iterable[str], known: frozenset[str]
+    ) -> Sequence[MovedPath]:
+        return overtaken_by_name.undo(workspace, folders, pinned)
+
 else:
     from sandboxd.workspace_guard.absent_paths_watch import AbsentPathsWatch as SystemWatch
+    from sandboxd.workspace_guard.git.overtaken import undo as undo_overtaken
 
 
 def open_watch(protected: Collection[Protected]) -> Watch:
     return SystemWatch(tuple(protected))
+
+
+__all__ = ["open_watch", "undo_overtaken"]

@@ -46,16 +46,32 @@ class KeptFolder:
         with ExitStack() as held:
             held.enter_context(self._pin(self._root))
             parts = self._enter(parts, held)
-            source = os.path.join(self._root, *parts)
+            return parts, self._move(parts, held)
+
+    def put_back(self, parts: list[str], before: bytes | dict[str, bytes]) -> list[str] | None:
+        """Write a file or a folder of files again; where is now what was there, if it was moved."""
+        with ExitStack() as held:
+            held.enter_context(self._pin(self._root))
+            moved = None
+            # One link after the other in the place of a folder above.
+            while (found := self._enter(parts, held)) != parts:
+                moved = self._move(found, held)
+            with suppress(FileNotFoundError):
+                moved = self._move(parts, held)
+            _write(os.path.join(self._root, *parts), before)
+            return moved
+
+    def _move(self, parts: list[str], held: ExitStack) -> list[str]:
+        source = os.path.join(self._root, *parts)
+        os.lstat(source)
+        try:
+            target = [*self._open(held), self._entry(parts)]
+            os.rename(source, os.path.join(self._root, *target))
+        except OSError:
             os.lstat(source)
-            try:
-                target = [*self._open(held), self._entry(parts)]
-                os.rename(source, os.path.join(self._root, *target))
-            except OSError:
-                os.lstat(source)
-                target = [*parts[:-1], f"{parts[-1]}.sandboxd-{secrets.token_hex(4)}"]
-                os.rename(source, os.path.join(self._root, *target))
-            return parts, target
+            target = [*parts[:-1], f"{parts[-1]}.sandboxd-{secrets.token_hex(4)}"]
+            os.rename(source, os.path.join(self._root, *target))
+        return target
 
     def _enter(self, parts: list[str], held: ExitStack) -> list[str]:
         """Pin the folders above; the parts end at the first of them that is a link."""
@@ -111,3 +127,14 @@ def _write_ignore(path: str) -> None:
         os.replace(draft, path)
     except PermissionError:
         os.unlink(draft)
+
+
+def _write(path: str, content: bytes | dict[str, bytes]) -> None:
+    """Where nothing is; OSError if something is."""
+    if isinstance(content, dict):
+        os.mkdir(path)
+        for name, data in content.items():
+            _write(os.path.join(path, name), data)
+        return
+    with open(path, "xb") as file:
+        file.write(content)

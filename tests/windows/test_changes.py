@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import struct
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ import pytest
 from sandboxd.platform.current import files
 from sandboxd.policy.plan import Protected, Rule
 from sandboxd.windows.change_records import records
+from sandboxd.workspace_guard import overtaken_by_name
 from sandboxd.workspace_guard.kept_folder import KeptFolder, unpinned
 from sandboxd.workspace_guard.sweep_only import SweepOnly
 from sandboxd_client.cli import kept
@@ -62,8 +64,10 @@ def test_what_was_missing_and_appears_is_moved_aside(tmp_path: Path) -> None:
 def test_a_git_dir_gets_only_what_git_makes_every_day(tmp_path: Path) -> None:
     (tmp_path / "config").write_text("")
     watch = SweepOnly([watched(tmp_path, "", "git_dir")])
-    for name in ("HEAD", "index", "index.lock", "hooks", "commondir", "config.worktree"):
+    for name in ("index.lock", "hooks", "commondir", "config.worktree"):
         (tmp_path / name).write_text("")
+    (tmp_path / "HEAD").write_text("ref: refs/heads/main\n")
+    (tmp_path / "index").write_bytes(index())
     found = {one.path.rpartition("/")[2] for one in watch.sweep()}
     assert found == {"hooks", "commondir", "config.worktree"}
     assert (tmp_path / "index").exists()
@@ -78,6 +82,104 @@ def test_a_work_tree_does_not_become_a_git_dir(tmp_path: Path) -> None:
     (tmp_path / "commondir").write_text("x")
     assert watch.sweep()
     assert watch.sweep() == []
+
+
+def repository(path: Path) -> Path:
+    for folder in (path, path / "objects", path / "refs"):
+        folder.mkdir(parents=True)
+    (path / "HEAD").write_bytes(b"ref: refs/heads/main\n")
+    (path / "config").write_bytes(b"[core]\n")
+    return path
+
+
+OID = b"1" * 40 + b"\n"
+
+
+def index(*entries: tuple[int, bytes]) -> bytes:
+    body = struct.pack(">4sII", b"DIRC", 2, len(entries))
+    for mode, name in entries:
+        entry = struct.pack(">10I20sH", *[0] * 6, mode, 0, 0, 0, bytes(20), len(name)) + name
+        body += entry + bytes(8 - len(entry) % 8)
+    return body + hashlib.sha1(body).digest()
+
+
+# A name in the git dir: what is harmless there, and what makes git run or use something else.
+CONTENTS = {
+    "HEAD": (b"ref: refs/heads/other\n", b"nonsense\n"),
+    "MERGE_HEAD": (OID, b"--upload-pack=x\n"),
+    "index": (index((0o100644, b"a")), index((0o160000, b"sub"))),
+    "rebase-merge/git-rebase-todo": (b"pick 1234567 x\n", b"exec evil\n"),
+}
+
+
+@pytest.mark.parametrize("name", list(CONTENTS))
+@pytest.mark.parametrize("harmful", [False, True])
+@pytest.mark.parametrize("where", [".git", ".git/modules/m", ".git/worktrees/w"])
+def test_what_git_acts_upon_is_judged_by_its_content_and_put_back(
+    tmp_path: Path, name: str, harmful: bool, where: str
+) -> None:
+    repository(tmp_path / ".git")
+    git_dir = tmp_path / ".git"
+    if where != ".git":
+        git_dir = repository(tmp_path / where)
+    repository(tmp_path / "sub" / ".git")
+    target = git_dir / name
+    before = target.read_bytes() if target.exists() else None
+    watch = SweepOnly([watched(tmp_path, where, "git_dir")])
+    target.parent.mkdir(exist_ok=True)
+    target.write_bytes(CONTENTS[name][harmful])
+    found = [one.path.rpartition(f"{where}/")[2] for one in watch.sweep()]
+    if not harmful:
+        assert found == []
+        assert target.read_bytes() == CONTENTS[name][0]
+        return
+    assert found == [name.partition("/")[0]]
+    assert (target.read_bytes() if target.exists() else None) == before
+    assert watch.sweep() == []
+    assert len(kept.entries(str(tmp_path))) == 1
+
+
+@pytest.mark.parametrize("change", ["alternates", "no head", "no objects", "large head"])
+def test_a_git_dir_stays_one_and_uses_no_other(tmp_path: Path, change: str) -> None:
+    git = repository(tmp_path / ".git")
+    watch = SweepOnly([watched(tmp_path, ".git", "git_dir")])
+    if change == "alternates":
+        (git / "objects" / "info").mkdir()
+        (git / "objects" / "info" / "alternates").write_text("/elsewhere")
+    elif change == "no head":
+        (git / "HEAD").unlink()
+    elif change == "no objects":
+        (git / "objects").rename(tmp_path / "moved")
+    else:
+        (git / "HEAD").write_bytes(b"ref: refs/heads/x\n" + b" " * (1 << 20) + b"\nnonsense")
+    assert len(watch.sweep()) == 1
+    assert (git / "HEAD").read_bytes() == b"ref: refs/heads/main\n"
+    assert (git / "objects").is_dir()
+    assert not (git / "objects" / "info" / "alternates").exists()
+    assert watch.sweep() == []
+
+
+def test_a_gitlink_to_a_repository_that_the_plan_knows_is_harmless(tmp_path: Path) -> None:
+    git = repository(tmp_path / ".git")
+    repository(git / "modules" / "m")
+    (tmp_path / "m").mkdir()
+    (tmp_path / "m" / ".git").write_text("gitdir: ../.git/modules/m\n")
+    one, other = watched(tmp_path, ".git", "git_dir"), watched(git, "modules/m", "git_dir")
+    watch = SweepOnly([one, other])
+    (git / "index").write_bytes(index((0o160000, b"m"), (0o160000, b"missing")))
+    assert watch.sweep() == []
+    (tmp_path / "m" / ".git").write_text("gitdir: ../elsewhere\n")
+    (git / "index").write_bytes(index((0o160000, b"m")))
+    assert len(watch.sweep()) == 1
+
+
+def test_a_folder_of_the_user_that_became_a_repository_is_none_afterwards(tmp_path: Path) -> None:
+    repository(tmp_path / "sub" / ".git")
+    repository(tmp_path / "bare")
+    root = files.internal(str(tmp_path))
+    moved = overtaken_by_name.undo(root, [f"{root}/sub", f"{root}/bare", f"{root}/no"], unpinned)
+    assert [one.path for one in moved] == [f"{root}/sub/.git", f"{root}/bare/HEAD"]
+    assert {entry.origin for entry in kept.entries(str(tmp_path))} == {"sub/.git", "bare/HEAD"}
 
 
 @pytest.mark.posix  # symlinks; Wine makes none

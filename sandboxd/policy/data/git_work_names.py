@@ -21,6 +21,16 @@ _PATTERNS = re.compile(
     r"(MERGE|BISECT|NOTES_MERGE)_[A-Z_]+|sharedindex[._][0-9A-Za-z]+|index\.stash\.\d+"
     r"|next-index-\d+|shallow_[0-9A-Za-z]+|\.(COMMIT|MERGE|TAG|NOTES)_(EDIT)?MSG\.sw[a-p]"
 )
+# Files of an unfinished operation whose content git acts upon.
+STATE_FILES = (
+    "MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "REBASE_HEAD", "ORIG_HEAD", "AUTO_MERGE",
+    "BISECT_HEAD", "BISECT_EXPECTED_REV", "MERGE_AUTOSTASH", "MERGE_RR", "BISECT_START",
+    "BISECT_TERMS", "BISECT_NAMES", "NOTES_MERGE_REF", "NOTES_MERGE_PARTIAL",
+)  # fmt: skip
+# Without them git looks for another repository.
+NEEDED_FOLDERS = ("objects", "refs")
+# Git asks the repositories that these name for their refs, under settings of their own.
+ALTERNATES = ("objects/info/alternates", "objects/info/http-alternates")
 # Judged by rules of their own: see git_dir.py.
 SEPARATE = frozenset(("modules", "worktrees", "info"))
 # Git looks here for what it runs: once they are there, the next git command may run code.
