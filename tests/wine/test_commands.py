@@ -162,16 +162,6 @@ def test_an_ntstatus_is_the_exit_code(unsandboxed: WindowsDaemon) -> None:
     assert ended.returncode & 0xFFFFFFFF == 0xC0000005, ended.stderr
 
 
-def test_doctor_names_what_an_administrator_has_to_prepare(
-    sandboxing: WindowsDaemon, ctl: Ctl
-) -> None:
-    told = ctl(sandboxing, "doctor")
-    assert told.returncode == 1
-    assert "AppContainers may not look at C:\\" in told.stdout, told.stdout
-    assert "icacls C:\\ /grant" in told.stdout
-    assert "AppContainers may not open NUL" in told.stdout
-
-
 # The signal that Windows' console sends, raised where the console would: Wine has no console here.
 _CONTROL_C = """
 import os, signal, sys, threading, time

@@ -15,7 +15,6 @@ from pathlib import Path
 import anyio
 import pytest
 
-from sandboxd.backends.appcontainer.sandbox import AppContainerSandbox, AppIdentity
 from sandboxd.backends.unsandboxed.windows import JobsOnly
 from sandboxd.backends.windows_context import WindowsSupport
 from sandboxd.platform.windows_loop import new_event_loop
@@ -25,8 +24,7 @@ from sandboxd.types import Command, PtyRequest
 from sandboxd.windows import api, ends, running_jobs, system_launch
 from sandboxd.windows.exits import KILLED
 from sandboxd.windows.jobs import JobPort
-from sandboxd.windows.packages import package_sid
-from sandboxd_proto.errors import ExecFailed, PolicyNotSupported, SandboxUnavailable
+from sandboxd_proto.errors import ExecFailed, PolicyNotSupported
 
 LIMIT_S = 60
 
@@ -118,24 +116,6 @@ def test_it_takes_input_and_a_size_is_taken_or_refused_by_name(
         process.close()
 
     run(tmp_path, work)
-
-
-def test_no_appcontainer_is_made_with_a_console_either(
-    tmp_path: Path, child_env: tuple[tuple[str, str], ...]
-) -> None:
-    """Wine refuses the attribute. Where it is taken the verification is the same as without."""
-
-    async def work(support: WindowsSupport) -> None:
-        sandbox = AppContainerSandbox(
-            support, AppIdentity(package_sid("sandboxd.test"), frozenset()), str(tmp_path)
-        )
-        program = f"open({str(tmp_path / 'ran')!r}, 'w')"
-        with pytest.raises((SandboxUnavailable, ExecFailed)):
-            await sandbox.spawn(command(program, child_env), None)
-        nothing_is_left()
-
-    run(tmp_path, work)
-    assert not (tmp_path / "ran").exists()
 
 
 @pytest.mark.parametrize("step", ["spawn_in_console", "watch", "resume"])

@@ -16,12 +16,14 @@ from pathlib import Path
 
 import anyio
 import pytest
-from wine.conftest import ELEVATED, WindowsDaemon, start
+from wine.conftest import ELEVATED, Ctl, WindowsDaemon, start
 
+from sandboxd.backends.appcontainer.sandbox import AppContainerSandbox, AppIdentity
+from sandboxd.backends.windows_context import WindowsSupport
 from sandboxd.platform.windows_loop import new_event_loop
 from sandboxd.platform.windows_paths import internal
 from sandboxd.policy.plan import Limits, Protected
-from sandboxd.types import Command, Stdio
+from sandboxd.types import Command, PtyRequest, Stdio
 from sandboxd.windows import acls, ends, exits
 from sandboxd.windows.acl_plan import INHERITED, WRITE, AclEntry, AclPlan
 from sandboxd.windows.acls import AclStore
@@ -31,7 +33,7 @@ from sandboxd.windows.directory_changes import Changes, DirectoryChanges
 from sandboxd.windows.granting import GrantError, apply
 from sandboxd.windows.inspector import LiveProcess
 from sandboxd.windows.job_limits import sandbox_limits
-from sandboxd.windows.jobs import Job
+from sandboxd.windows.jobs import Job, JobPort
 from sandboxd.windows.journal import Journal, Owner, read
 from sandboxd.windows.owners import current_owner, is_alive
 from sandboxd.windows.packages import capability_sid, package_sid, profile_name
@@ -45,7 +47,7 @@ from sandboxd.windows.verification import Expected, NotVerifiedError, missing, r
 from sandboxd.workspace_guard.directory_watch import DirectoryWatch
 from sandboxd.workspace_guard.kept_folder import KeptFolder
 from sandboxd_client.client import Client
-from sandboxd_proto.errors import PolicyNotSupported, SandboxUnavailable
+from sandboxd_proto.errors import ExecFailed, PolicyNotSupported, SandboxUnavailable
 
 PACKAGE = package_sid("sandboxd.test")
 
@@ -274,6 +276,39 @@ def test_no_pseudo_console_is_taken_for_a_terminal(unsandboxed: WindowsDaemon) -
     with Client(unsandboxed.pipe) as client, pytest.raises(PolicyNotSupported) as refused:
         client.execute(["cmd.exe"], pty={"rows": 9, "cols": 9}, manifest={"env": unsandboxed.env})
     assert refused.value.field == "pty"
+
+
+def test_no_appcontainer_is_made_with_a_console_either(
+    tmp_path: Path, child_env: tuple[tuple[str, str], ...]
+) -> None:
+    async def work() -> None:
+        support = WindowsSupport(str(tmp_path), terminals=True)
+        support.port = JobPort()
+        sandbox = AppContainerSandbox(support, AppIdentity(PACKAGE, frozenset()), str(tmp_path))
+        program = f"open({str(tmp_path / 'ran')!r}, 'w')"
+        command = Command(
+            argv=(sys.executable, "-c", program), env=child_env, cwd=internal("C:\\"),
+            limits=Limits(), syscall_policy="inherit", pty=PtyRequest(24, 80),
+        )  # fmt: skip
+        try:
+            with pytest.raises((SandboxUnavailable, ExecFailed)):
+                await sandbox.spawn(command, None)
+        finally:
+            support.port.close()
+        assert ends.terminals == {}
+
+    run(work)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_doctor_names_what_an_administrator_has_to_prepare(
+    sandboxing: WindowsDaemon, ctl: Ctl
+) -> None:
+    told = ctl(sandboxing, "doctor")
+    assert told.returncode == 1
+    assert "AppContainers may not look at C:\\" in told.stdout, told.stdout
+    assert "icacls C:\\ /grant" in told.stdout
+    assert "AppContainers may not open NUL" in told.stdout
 
 
 def test_a_folder_above_stays_while_an_entry_is_moved(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import pytest
 from wine.conftest import BOTH_KEYS, ELEVATED, WindowsDaemon, start
 
 from sandboxd.platform.windows_commands import MAX_UNITS
+from sandboxd.regular_file import read_regular
 from sandboxd.windows.exits import KILLED
 from sandboxd_client.client import Client
 from sandboxd_proto.errors import ExecFailed, InvalidParams, PathDenied
@@ -252,6 +253,40 @@ def test_what_git_would_run_at_once_ends_the_command(
     assert (result.outcome, result.exit_code) == ("exited", KILLED)
     assert not (git / "hooks").exists()
     assert (git / "index").exists()
+
+
+def test_what_git_acts_upon_is_put_back_and_no_folder_becomes_a_repository(
+    client: Client, unsandboxed: WindowsDaemon, tmp_path: Path
+) -> None:
+    git, inner = tmp_path / ".git", tmp_path / "sub"
+    for folder in (git, git / "objects", git / "refs", inner):
+        folder.mkdir()
+    (git / "HEAD").write_bytes(b"ref: refs/heads/main\n")
+    (git / "config").write_bytes(b"[core]\n")
+    program = (
+        "import os\n"
+        "open('.git/HEAD', 'wb').write(b'nonsense')\n"
+        "os.makedirs('sub/.git/objects'); os.mkdir('sub/.git/refs')\n"
+        "open('sub/.git/HEAD', 'wb').write(b'ref: refs/heads/x')\n"
+        "open('sub/.git/config', 'w').write('[core]\\n\\tfsmonitor = evil')\n"
+        "print('done')\n"
+    )
+    result = python(
+        client, unsandboxed, program, workspace=str(tmp_path), cwd=str(tmp_path),
+        preset="workspace-write",
+    )  # fmt: skip
+    assert result.stdout.data.strip() == "done", result
+    assert (git / "HEAD").read_bytes() == b"ref: refs/heads/main\n"
+    assert not (inner / ".git").exists()
+    kept = [path.name for path in (tmp_path / ".sandboxd-kept").rglob("*-*")]
+    assert sorted(name.partition("-")[2] for name in kept) == ["%2Egit%2FHEAD", "sub%2F%2Egit"]
+
+
+def test_files_are_read_as_they_are(tmp_path: Path) -> None:
+    """The attack: what follows a Ctrl-Z in git's config is not seen by the policy, but by git."""
+    data = b"[core]\r\n\x1a\r\n\tfsmonitor = evil\n"
+    (tmp_path / "config").write_bytes(data)
+    assert read_regular(str(tmp_path / "config"), 1000) == data
 
 
 def test_a_timeout_in_a_repository_ends_like_any_other(
