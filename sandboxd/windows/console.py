@@ -42,7 +42,7 @@ class ConsoleApi(Protocol):
     def in_thread(self, work: Callable[[], None]) -> None: ...
 
 
-class Terminal:
+class ConsoleTerminal:
     """Made before its process; `attached` after that, `end` when the tree is dead, then `close`."""
 
     def __init__(self, api: ConsoleApi, rows: int, cols: int) -> None:

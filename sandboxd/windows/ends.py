@@ -16,7 +16,7 @@ import anyio
 from sandboxd import event_loop
 from sandboxd.platform.windows_loop import current_proactor
 from sandboxd.windows import api
-from sandboxd.windows.console import Terminal
+from sandboxd.windows.console import ConsoleTerminal
 from sandboxd.windows.handles import Handle
 from sandboxd.windows.security_descriptors import private_attributes
 from sandboxd.windows.structures import SECURITY_ATTRIBUTES
@@ -78,7 +78,7 @@ def close(handle: int) -> None:
 
 
 # The terminals of running commands, by the handle of their output.
-terminals: dict[int, Terminal] = {}
+terminals: dict[int, ConsoleTerminal] = {}
 
 
 def duplicate(handle: int) -> int:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from sandboxd.types import PtyRequest
-from sandboxd.windows.console import ConsoleApi, Terminal
+from sandboxd.windows.console import ConsoleApi, ConsoleTerminal
 from sandboxd.windows.exits import KILLED
 
 
@@ -43,7 +43,7 @@ class LaunchCalls(Protocol[J, S, P]):
     def consoles(self) -> ConsoleApi: ...
     def job(self) -> J: ...
     def spawn(self, job: J, console: int | None) -> S: ...
-    def process(self, job: J, made: S, terminal: Terminal | None) -> P: ...
+    def process(self, job: J, made: S, terminal: ConsoleTerminal | None) -> P: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ def launch(calls: LaunchCalls[J, S, P], pty: PtyRequest | None) -> Launched[J, S
     with ExitStack() as undo:
         job = calls.job()
         undo.callback(job.close)
-        terminal = Terminal(calls.consoles, pty.rows, pty.cols) if pty is not None else None
+        terminal = ConsoleTerminal(calls.consoles, pty.rows, pty.cols) if pty is not None else None
         if terminal is not None:
             undo.callback(terminal.close)
         made = calls.spawn(job, terminal.console if terminal is not None else None)

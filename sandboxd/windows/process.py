@@ -13,7 +13,7 @@ from sandboxd import event_loop
 from sandboxd.platform.windows_loop import current_proactor
 from sandboxd.types import ExitReport, TreeUsage
 from sandboxd.windows import api, ends, exits, running_jobs
-from sandboxd.windows.console import Terminal
+from sandboxd.windows.console import ConsoleTerminal
 from sandboxd.windows.jobs import Job, JobPort
 from sandboxd.windows.spawn import Suspended
 from sandboxd.windows.structures import JOB_OBJECT_MSG_ACTIVE_PROCESS_ZERO
@@ -33,7 +33,7 @@ class JobProcess:
     filter_loaded = False
 
     def __init__(
-        self, made: Suspended, job: Job, port: JobPort, *, terminal: Terminal | None = None,
+        self, made: Suspended, job: Job, port: JobPort, *, terminal: ConsoleTerminal | None = None,
         keep_background: bool = False, sandboxed: bool = False,
     ) -> None:  # fmt: skip
         self.pid = made.pid

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sandboxd.types import Command, Stdio
-from sandboxd.windows.console import Terminal
+from sandboxd.windows.console import ConsoleTerminal
 from sandboxd.windows.console_api import SystemConsoles
 from sandboxd.windows.job_limits import JobLimits
 from sandboxd.windows.jobs import Job, JobPort
@@ -44,7 +44,7 @@ class SystemLaunch:
         assert self.stdio is not None
         return spawn(self.program, self.stdio, job, self.more)
 
-    def process(self, job: Job, made: Suspended, terminal: Terminal | None) -> JobProcess:
+    def process(self, job: Job, made: Suspended, terminal: ConsoleTerminal | None) -> JobProcess:
         return JobProcess(
             made, job, self.port, terminal=terminal, keep_background=self.command.keep_background,
             sandboxed=self.sandboxed,

@@ -13,6 +13,7 @@ import secrets
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 
+from sandboxd.platform.open_flags import PRIVATE
 from sandboxd.workspace_guard.kept_names import entry_name
 from sandboxd_proto.locations import KEPT_FOLDER
 
@@ -121,8 +122,7 @@ def _write_ignore(path: str) -> None:
     One that another run has pinned meanwhile stays as it is.
     """
     draft = f"{path}-{secrets.token_hex(4)}"
-    with open(draft, "x", encoding="ascii") as file:
-        file.write("*\n")
+    _write(draft, b"*\n")
     try:
         os.replace(draft, path)
     except PermissionError:
@@ -136,5 +136,6 @@ def _write(path: str, content: bytes | dict[str, bytes]) -> None:
         for name, data in content.items():
             _write(os.path.join(path, name), data)
         return
-    with open(path, "xb") as file:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | PRIVATE
+    with os.fdopen(os.open(path, flags, 0o600), "wb") as file:
         file.write(content)

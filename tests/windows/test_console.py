@@ -13,7 +13,7 @@ from sandboxd.supervisor.execution.unsupported import refuse_unsupported
 from sandboxd.supervisor.request import ExecuteRequest
 from sandboxd.types import PtyRequest
 from sandboxd.windows import console
-from sandboxd.windows.console import Terminal
+from sandboxd.windows.console import ConsoleTerminal
 from sandboxd.windows.exits import KILLED
 from sandboxd.windows.launch import launch
 from sandboxd_proto.errors import PolicyNotSupported
@@ -98,7 +98,7 @@ class System:
         self.step("spawn", "process")
         return Made(self, "process")
 
-    def process(self, job: Made, made: Made, terminal: Terminal | None) -> Made:
+    def process(self, job: Made, made: Made, terminal: ConsoleTerminal | None) -> Made:
         self.step("process")
         return Made(self, "watched")
 
@@ -154,8 +154,8 @@ def test_the_process_is_ended_before_its_console_and_its_job(step: str) -> None:
     assert after == ["close process", "thread", "close input", "close output", "close job"]
 
 
-def terminal(system: System) -> Terminal:
-    made = Terminal(system, SIZE.rows, SIZE.cols)
+def terminal(system: System) -> ConsoleTerminal:
+    made = ConsoleTerminal(system, SIZE.rows, SIZE.cols)
     made.attached()
     system.done.clear()
     return made
@@ -184,7 +184,7 @@ def test_ending_and_closing_twice_does_nothing_more() -> None:
 
 def test_a_terminal_that_was_never_attached_closes_the_consoles_ends_too() -> None:
     system = System()
-    made = Terminal(system, SIZE.rows, SIZE.cols)
+    made = ConsoleTerminal(system, SIZE.rows, SIZE.cols)
     made.close()
     system.threads.pop()()
     assert system.open == set()
@@ -199,7 +199,7 @@ def test_a_size_is_passed_on_and_one_that_no_coord_holds_is_refused() -> None:
         with pytest.raises(PolicyNotSupported, match="at most 32767"):
             made.resize(rows, cols)
         with pytest.raises(PolicyNotSupported, match="at most 32767"):
-            Terminal(System(), rows, cols)
+            ConsoleTerminal(System(), rows, cols)
     made.end()
     made.resize(9, 9)
     assert system.done == ["resize 50 132", "thread"], "the console is closed already"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         def kbhit(self) -> bool: ...
         def getwch(self) -> str: ...
 
-    class Link(Protocol):
+    class PolledLink(Protocol):
         def is_readable(self, timeout_s: float) -> bool: ...
 
 
@@ -49,7 +49,7 @@ class SingleKeys:
     ) -> None:  # fmt: skip
         """A console of Windows keeps no mode for it."""
 
-    def wait(self, link: Link, timeout_s: float | None) -> tuple[bool, bool]:
+    def wait(self, link: PolledLink, timeout_s: float | None) -> tuple[bool, bool]:
         """Whether a key was pressed, and whether something came from the daemon."""
         end = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
