@@ -182,8 +182,10 @@ def test_half_frames_and_garbage_leave_it_serving(unsandboxed: WindowsDaemon) ->
     try:
         with Client(unsandboxed.pipe) as client:
             assert client.initialize().server.name == "sandboxd"
-            result = client.execute(["cmd.exe", "/c", "echo on"], manifest={"env": unsandboxed.env})
-        assert result.stdout.data.strip() == "on"
+            result = client.execute(
+                ["cmd.exe", "/c", "echo here"], manifest={"env": unsandboxed.env}
+            )
+        assert result.stdout.data.strip() == "here"
     finally:
         for pipe in staying:
             pipe.close()
