@@ -242,7 +242,7 @@ def test_what_git_would_run_at_once_ends_the_command(
     (git / "config").write_text("[core]\n")
     program = (
         "import os, sys, time\n"
-        "open('.git/index', 'w').close(); print('worked', flush=True)\n"
+        "open('.git/COMMIT_EDITMSG', 'w').close(); print('worked', flush=True)\n"
         "os.mkdir('.git/hooks'); time.sleep(60); print('went on')\n"
     )
     result = python(
@@ -252,7 +252,7 @@ def test_what_git_would_run_at_once_ends_the_command(
     assert result.stdout.data.strip() == "worked", result
     assert (result.outcome, result.exit_code) == ("exited", KILLED)
     assert not (git / "hooks").exists()
-    assert (git / "index").exists()
+    assert (git / "COMMIT_EDITMSG").exists()
 
 
 def test_what_git_acts_upon_is_put_back_and_no_folder_becomes_a_repository(
