@@ -12,6 +12,8 @@ import stat
 import sys
 
 _QUIETLY = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOCTTY", 0)
+# Windows would drop carriage returns and end the file at the first Ctrl-Z.
+_QUIETLY |= getattr(os, "O_BINARY", 0)
 
 
 def open_regular(path: str, *, dir_fd: int | None = None, follow: bool = True) -> int:

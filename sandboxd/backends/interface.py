@@ -56,7 +56,8 @@ class Capabilities:
     session can share a /tmp; otherwise each has a fresh one, and session/open says so. `copies`:
     commands may work on copies of the granted folders (CopyingProcess). `remote`: another machine
     makes its sandboxes, so many can be made at once.
-    `inherit_warning`: what a result says where the network is inherited.
+    `inherit_warning`: what a result says where the network is inherited. `terminal_refusal`: why
+    its commands have no terminal, where there is more to say.
     """
 
     isolates: bool = True
@@ -70,6 +71,7 @@ class Capabilities:
     copies: bool = False
     remote: bool = False
     inherit_warning: str = ""
+    terminal_refusal: str = ""
 
 
 @dataclass(frozen=True, slots=True)

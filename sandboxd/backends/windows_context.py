@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from sandboxd.windows import console
 from sandboxd_proto.errors import SandboxUnavailable
 
 if TYPE_CHECKING:
@@ -22,7 +23,8 @@ class WindowsSupport:
     """`folder`: the daemon's own, a host path; journals and private temporary folders lie there.
 
     `port` exists while the daemon serves. `elevated`: the daemon's token is an administrator's.
-    `processes`: the most in one sandbox, where the manifest names no limit.
+    `processes`: the most in one sandbox, where the manifest names no limit. `terminals`: commands
+    can have one.
     """
 
     folder: str
@@ -30,6 +32,7 @@ class WindowsSupport:
     allow_elevated: bool = False
     processes: int = 64
     build: int = 0
+    terminals: bool = console.VERIFIED
     port: JobPort | None = field(default=None)
 
     @property

@@ -43,6 +43,11 @@ def allocated_bytes(found: os.stat_result) -> int:
     return found.st_blocks * 512
 
 
+def changed_ns(found: os.stat_result) -> int:
+    """When it was last changed, which no command can set back; 0 where no such time is kept."""
+    return found.st_ctime_ns
+
+
 def sync(descriptor: int) -> None:
     """Written data is on the disk when it returns."""
     getattr(os, "fdatasync", os.fsync)(descriptor)
@@ -54,7 +59,7 @@ def is_root() -> bool:
 
 __all__ = [
     "NO_FOLLOW", "PATH_SEPARATOR", "PRIVATE", "QUIETLY", "DirEntry", "access", "allocated_bytes",
-    "exists", "expanduser", "internal", "is_root", "isdir", "isfile", "islink", "lexists", "lock",
-    "lstat", "native", "open_regular", "readlink", "realpath", "scandir", "spelling_problem",
-    "stat", "sync",
+    "changed_ns", "exists", "expanduser", "internal", "is_root", "isdir", "isfile", "islink",
+    "lexists", "lock", "lstat", "native", "open_regular", "readlink", "realpath", "scandir",
+    "spelling_problem", "stat", "sync",
 ]  # fmt: skip

@@ -121,6 +121,11 @@ def allocated_bytes(found: os.stat_result) -> int:
     return found.st_size
 
 
+def changed_ns(found: os.stat_result) -> int:
+    """When it was last changed, which no command can set back; 0: Windows lets commands do that."""
+    return 0
+
+
 def sync(descriptor: int) -> None:
     """Written data is on the disk when it returns."""
     os.fsync(descriptor)
@@ -151,7 +156,7 @@ def _on_drive(path: str) -> bool:
 
 __all__ = [
     "NO_FOLLOW", "PATH_SEPARATOR", "PRIVATE", "QUIETLY", "DirEntry", "access", "allocated_bytes",
-    "exists", "expanduser", "internal", "is_root", "isdir", "isfile", "islink", "lexists", "lock",
-    "lstat", "native", "open_regular", "readlink", "realpath", "scandir", "spelling_problem",
-    "stat", "sync",
+    "changed_ns", "exists", "expanduser", "internal", "is_root", "isdir", "isfile", "islink",
+    "lexists", "lock", "lstat", "native", "open_regular", "readlink", "realpath", "scandir",
+    "spelling_problem", "stat", "sync",
 ]  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from ctypes import c_size_t
+from ctypes import c_size_t, c_void_p
 from typing import Any
 
 from sandboxd.windows import api
@@ -32,13 +32,17 @@ class AttributeList:
 
     def add(self, attribute: int, value: Any) -> None:
         self._values.append(value)
+        self._update(attribute, ctypes.addressof(value), ctypes.sizeof(value))
+
+    def add_handle(self, attribute: int, handle: int) -> None:
+        """An attribute whose value is the handle itself, not a pointer to it."""
+        self._update(attribute, handle, ctypes.sizeof(c_void_p))
+
+    def _update(self, attribute: int, address: int, size: int) -> None:
         api.check(
-            api.UpdateProcThreadAttribute(
-                self._buffer, 0, attribute, ctypes.addressof(value), ctypes.sizeof(value), None,
-                None,
-            ),
+            api.UpdateProcThreadAttribute(self._buffer, 0, attribute, address, size, None, None),
             f"UpdateProcThreadAttribute({attribute:#x})",
-        )  # fmt: skip
+        )
 
     def close(self) -> None:
         api.DeleteProcThreadAttributeList(self._buffer)

@@ -16,6 +16,7 @@ import anyio
 from sandboxd import event_loop
 from sandboxd.platform.windows_loop import current_proactor
 from sandboxd.windows import api
+from sandboxd.windows.console import ConsoleTerminal
 from sandboxd.windows.handles import Handle
 from sandboxd.windows.security_descriptors import private_attributes
 from sandboxd.windows.structures import SECURITY_ATTRIBUTES
@@ -76,8 +77,22 @@ def close(handle: int) -> None:
         api.close(handle)
 
 
+# The terminals of running commands, by the handle of their output.
+terminals: dict[int, ConsoleTerminal] = {}
+
+
 def duplicate(handle: int) -> int:
-    raise OSError("there are no terminals on this system yet")
+    """Of a terminal's output: nobody but the terminal itself reads it."""
+    raise OSError("the output of a terminal ends with its command on Windows")
+
+
+def terminal_input(terminal: int) -> int:
+    """A handle to write to, which the caller closes."""
+    return terminals[terminal].input_copy()
+
+
+def resize_terminal(terminal: int, rows: int, cols: int) -> None:
+    terminals[terminal].resize(rows, cols)
 
 
 class ReadEnd:

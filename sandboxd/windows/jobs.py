@@ -119,7 +119,6 @@ class JobPort:
 
     def watch(self, job: Job, told: Told) -> int:
         key = next(self._keys)
-        self._told[key] = told
         place = JOBOBJECT_ASSOCIATE_COMPLETION_PORT(key, self._port)
         api.check(
             api.SetInformationJobObject(
@@ -128,6 +127,7 @@ class JobPort:
             ),
             "the completion port of a job",
         )  # fmt: skip
+        self._told[key] = told  # before any message of it is delivered by the loop
         return key
 
     def forget(self, key: int) -> None:

@@ -8,6 +8,7 @@ file that cannot be read is kept aside for a person.
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -72,9 +73,17 @@ class Journal:
         self._write({"owner": asdict(owner)})
 
     def _write(self, record: dict[str, Any]) -> None:
-        """On the disk when it returns."""
-        os.write(self._fd, json.dumps(record).encode() + b"\n")
-        os.fsync(self._fd)
+        """On the disk when it returns. A line that was written in part is taken back."""
+        line = json.dumps(record).encode() + b"\n"
+        start = os.lseek(self._fd, 0, os.SEEK_CUR)
+        try:
+            if os.write(self._fd, line) != len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.path)
+            os.fsync(self._fd)
+        except OSError:
+            os.ftruncate(self._fd, start)
+            os.lseek(self._fd, start, os.SEEK_SET)
+            raise
 
     def announce(
         self, kind: Literal["acl", "profile"], path: str, *, sid: str = "", file_id: str = "",

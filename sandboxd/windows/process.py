@@ -12,7 +12,8 @@ import anyio
 from sandboxd import event_loop
 from sandboxd.platform.windows_loop import current_proactor
 from sandboxd.types import ExitReport, TreeUsage
-from sandboxd.windows import api, exits, running_jobs
+from sandboxd.windows import api, ends, exits, running_jobs
+from sandboxd.windows.console import ConsoleTerminal
 from sandboxd.windows.jobs import Job, JobPort
 from sandboxd.windows.spawn import Suspended
 from sandboxd.windows.structures import JOB_OBJECT_MSG_ACTIVE_PROCESS_ZERO
@@ -24,20 +25,23 @@ _EMPTY_POLL_S = 0.05
 
 
 class JobProcess:
-    """Owns the process's handle and its job. Its thread must have been resumed by the caller."""
+    """Owns the process's handle, its job and its terminal. Its thread is resumed by the caller.
 
-    pty: int | None = None
+    `keep_background`: what it leaves running goes on; with a terminal everything ends with it.
+    """
+
     filter_loaded = False
 
     def __init__(
-        self, made: Suspended, job: Job, port: JobPort, *, keep_background: bool = False,
-        sandboxed: bool = False,
+        self, made: Suspended, job: Job, port: JobPort, *, terminal: ConsoleTerminal | None = None,
+        keep_background: bool = False, sandboxed: bool = False,
     ) -> None:  # fmt: skip
         self.pid = made.pid
         self._process = made
         self._job = job
         self._port = port
-        self._keep = keep_background
+        self._terminal = terminal
+        self._keep = keep_background and terminal is None
         self._sandboxed = sandboxed
         self._messages: set[int] = set()
         self._exited = anyio.Event()
@@ -46,10 +50,20 @@ class JobProcess:
 
     def start(self) -> None:
         """Watch it. Before its thread is resumed, so that no message is missed."""
-        running_jobs.add(self._job)
         self._key = self._port.watch(self._job, self._told)
-        self._waiting = current_proactor().wait_for_handle(self._process.process)
+        try:
+            self._waiting = current_proactor().wait_for_handle(self._process.process)
+        except OSError:
+            self._port.forget(self._key)
+            raise
         self._waiting.add_done_callback(self._ended)
+        running_jobs.add(self._job)
+        if self._terminal is not None:
+            ends.terminals[self._terminal.output] = self._terminal
+
+    @property
+    def pty(self) -> int | None:
+        return self._terminal.output if self._terminal is not None else None
 
     def _told(self, message: int) -> None:
         self._messages.add(message)
@@ -62,6 +76,8 @@ class JobProcess:
         self._exited.set()
         if not self._keep:  # what the command left behind ends with it
             self._job.terminate(exits.KILLED)
+        if self._terminal is not None:
+            self._terminal.end()
 
     async def started(self) -> None:
         """CreateProcess has said already whether the program can run."""
@@ -109,3 +125,6 @@ class JobProcess:
         running_jobs.remove(self._job)
         self._job.close()
         self._process.close()
+        if self._terminal is not None:
+            ends.terminals.pop(self._terminal.output, None)
+            self._terminal.close()

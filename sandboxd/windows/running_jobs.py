@@ -19,6 +19,10 @@ def remove(job: Job) -> None:
     _running.discard(job)
 
 
+def jobs() -> frozenset[Job]:
+    return frozenset(_running)
+
+
 def in_running_job(process: int) -> bool | None:
     """None where the system does not say it of one of them, and no other one has the process."""
     found = [job.holds_process(process) for job in _running]

@@ -20,6 +20,7 @@ from sandboxd.windows.structures import (
     EXTENDED_STARTUPINFO_PRESENT,
     PROC_THREAD_ATTRIBUTE_HANDLE_LIST,
     PROC_THREAD_ATTRIBUTE_JOB_LIST,
+    PROC_THREAD_ATTRIBUTE_PSEUDOCONSOLE,
     PROCESS_INFORMATION,
     STARTF_USESTDHANDLES,
     STARTUPINFOEXW,
@@ -27,9 +28,7 @@ from sandboxd.windows.structures import (
 
 assert sys.platform == "win32"
 
-_FLAGS = (
-    CREATE_SUSPENDED | EXTENDED_STARTUPINFO_PRESENT | CREATE_UNICODE_ENVIRONMENT | CREATE_NO_WINDOW
-)
+_FLAGS = CREATE_SUSPENDED | EXTENDED_STARTUPINFO_PRESENT | CREATE_UNICODE_ENVIRONMENT
 _DESKTOP = "winsta0\\default"
 
 
@@ -74,35 +73,55 @@ def spawn(
     program: SpawnProgram, stdio: Stdio, job: Job, more: Sequence[tuple[int, Any]] = ()
 ) -> Suspended:
     """`more`: further attributes. OSError with the system's error if it cannot be made."""
-    handles = list(dict.fromkeys((stdio.stdin, stdio.stdout, stdio.stderr)))
+    given = (stdio.stdin, stdio.stdout, stdio.stderr)
+    inherited = list(dict.fromkeys(given))
     attributes = AttributeList(2 + len(more))
     try:
-        attributes.add(PROC_THREAD_ATTRIBUTE_HANDLE_LIST, (c_void_p * len(handles))(*handles))
-        attributes.add(PROC_THREAD_ATTRIBUTE_JOB_LIST, (c_void_p * 1)(job.handle))
-        for attribute, value in more:
-            attributes.add(attribute, value)
-        return _create(program, stdio, attributes)
+        attributes.add(PROC_THREAD_ATTRIBUTE_HANDLE_LIST, (c_void_p * len(inherited))(*inherited))
+        _add(attributes, job, more)
+        return _create(program, attributes, given, _FLAGS | CREATE_NO_WINDOW, inherit=True)
     finally:
         attributes.close()
 
 
-def _create(program: SpawnProgram, stdio: Stdio, attributes: AttributeList) -> Suspended:
+def spawn_in_console(
+    program: SpawnProgram, console: int, job: Job, more: Sequence[tuple[int, Any]] = ()
+) -> Suspended:
+    """The console gives it its standard handles, and it inherits nothing."""
+    attributes = AttributeList(2 + len(more))
+    try:
+        attributes.add_handle(PROC_THREAD_ATTRIBUTE_PSEUDOCONSOLE, console)
+        _add(attributes, job, more)
+        return _create(program, attributes, (api.INVALID_HANDLE,) * 3, _FLAGS, inherit=False)
+    finally:
+        attributes.close()
+
+
+def _add(attributes: AttributeList, job: Job, more: Sequence[tuple[int, Any]]) -> None:
+    attributes.add(PROC_THREAD_ATTRIBUTE_JOB_LIST, (c_void_p * 1)(job.handle))
+    for attribute, value in more:
+        attributes.add(attribute, value)
+
+
+def _create(
+    program: SpawnProgram, attributes: AttributeList, standard: Sequence[int | None], flags: int, *,
+    inherit: bool,
+) -> Suspended:  # fmt: skip
     desktop = ctypes.create_unicode_buffer(_DESKTOP)
     line = ctypes.create_unicode_buffer(program.line)
     block = ctypes.create_string_buffer(program.block, len(program.block))
     startup = STARTUPINFOEXW()
-    startup.StartupInfo.cb = ctypes.sizeof(startup)
-    startup.StartupInfo.lpDesktop = ctypes.addressof(desktop)
-    startup.StartupInfo.dwFlags = STARTF_USESTDHANDLES
-    startup.StartupInfo.hStdInput = stdio.stdin
-    startup.StartupInfo.hStdOutput = stdio.stdout
-    startup.StartupInfo.hStdError = stdio.stderr
+    info = startup.StartupInfo
+    info.cb = ctypes.sizeof(startup)
+    info.lpDesktop = ctypes.addressof(desktop)
+    info.dwFlags = STARTF_USESTDHANDLES
+    info.hStdInput, info.hStdOutput, info.hStdError = standard
     startup.lpAttributeList = attributes.address
     made = PROCESS_INFORMATION()
     api.check(
         api.CreateProcessW(
-            program.image, line, None, None, 1, _FLAGS, ctypes.addressof(block), program.cwd,
-            ctypes.byref(startup), ctypes.byref(made),
+            program.image, line, None, None, int(inherit), flags, ctypes.addressof(block),
+            program.cwd, ctypes.byref(startup), ctypes.byref(made),
         ),
         program.image,
     )  # fmt: skip

@@ -7,7 +7,7 @@ are compared with the headers of a compiler on any machine.
 from __future__ import annotations
 
 import ctypes
-from ctypes import c_int32, c_int64, c_size_t, c_uint16, c_uint32, c_uint64, c_void_p
+from ctypes import c_int16, c_int32, c_int64, c_size_t, c_uint16, c_uint32, c_uint64, c_void_p
 
 
 class IO_COUNTERS(ctypes.Structure):
@@ -98,10 +98,15 @@ class OVERLAPPED(ctypes.Structure):
     )  # fmt: skip
 
 
+class COORD(ctypes.Structure):
+    _fields_ = (("X", c_int16), ("Y", c_int16))
+
+
 # Attributes of a process that is made.
 PROC_THREAD_ATTRIBUTE_HANDLE_LIST = 0x20002
 PROC_THREAD_ATTRIBUTE_SECURITY_CAPABILITIES = 0x20009
 PROC_THREAD_ATTRIBUTE_JOB_LIST = 0x2000D
+PROC_THREAD_ATTRIBUTE_PSEUDOCONSOLE = 0x20016
 
 CREATE_SUSPENDED = 0x4
 CREATE_UNICODE_ENVIRONMENT = 0x400

@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
 
 from sandboxd.policy.plan import Protected
-from sandboxd.workspace_guard.interface import Watch
+from sandboxd.workspace_guard.interface import MovedPath, Watch
 
 if sys.platform == "win32":
+    from sandboxd.windows.pinned_parents import pinned
+    from sandboxd.workspace_guard import overtaken_by_name
     from sandboxd.workspace_guard.directory_watch import DirectoryWatch
 
     def open_watch(protected: Collection[Protected], writable: Collection[str]) -> Watch:
         return DirectoryWatch(tuple(protected))
+
+    def undo_overtaken(
+        workspace: str, folders: Iterable[str], known: frozenset[str]
+    ) -> Sequence[MovedPath]:
+        return overtaken_by_name.undo(workspace, folders, pinned)
+
 else:
     from sandboxd.workspace_guard.absent_paths_watch import AbsentPathsWatch
+    from sandboxd.workspace_guard.git.overtaken import undo as undo_overtaken
 
     def open_watch(protected: Collection[Protected], writable: Collection[str]) -> Watch:
         """`writable`: all folders that may be written, also those inside of protected ones."""
         return AbsentPathsWatch(tuple(protected), tuple(writable))
+
+
+__all__ = ["open_watch", "undo_overtaken"]

@@ -15,7 +15,6 @@ from sandboxd.policy.plan import Protected
 from sandboxd.windows.change_records import ADDED, RENAMED_NEW
 from sandboxd.windows.directory_changes import Changes, DirectoryChanges
 from sandboxd.windows.pinned_parents import pinned
-from sandboxd.windows.renaming import rename_below
 from sandboxd.workspace_guard.sweep_only import SweepOnly
 from sandboxd_proto.errors import SandboxUnavailable
 
@@ -35,7 +34,7 @@ class DirectoryWatch(SweepOnly):
             for root in sorted({one.root for one in listed if not one.present}):
                 told = partial(self._changed, root)
                 self._watches.append(DirectoryChanges(native(root), told))
-            super().__init__(listed)  # watching comes before looking
+            super().__init__(listed, pinned)  # watching comes before looking
         except OSError as error:
             self.close()
             raise SandboxUnavailable(
@@ -83,10 +82,6 @@ class DirectoryWatch(SweepOnly):
         momentary, self._momentary = self._momentary, set()
         maybe, self._maybe = self._maybe, False
         return sorted({*momentary, *(self.there() if maybe else ())})
-
-    def _renamed(self, root: str, path: str, suffix: str) -> str:
-        parts = path[len(root) + 1 :].split("/")
-        return "/".join((root, *rename_below(native(root), parts, suffix, pinned)))
 
     def close(self) -> None:
         for watch in self._watches:

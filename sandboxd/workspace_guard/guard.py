@@ -20,7 +20,7 @@ from sandboxd.policy import plan
 from sandboxd.policy.plan import SandboxSpec
 from sandboxd.policy.protected.nested_git import Repositories
 from sandboxd.policy.shown_names import named
-from sandboxd.workspace_guard.current import open_watch
+from sandboxd.workspace_guard.current import open_watch, undo_overtaken
 from sandboxd.workspace_guard.interface import MovedPath, Watch
 from sandboxd.workspace_guard.run_warnings import RunWarnings
 
@@ -256,10 +256,8 @@ class Guard:
         folders = warnings.overtaken() if warnings is not None else []
         if not folders or warnings is None:
             return ()
-        from sandboxd.workspace_guard.git import overtaken  # POSIX only
-
         known = frozenset(one.path for one in protected if one.rule in plan.GIT_DIR_RULES)
-        work = partial(overtaken.undo, warnings.workspace, folders, known)
+        work = partial(undo_overtaken, warnings.workspace, folders, known)
         moved = await anyio.to_thread.run_sync(work)
         warnings.undone([one.path for one in moved])
         return tuple((one.path, one.moved_to) for one in moved)

@@ -9,15 +9,16 @@ instances.
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections.abc import Iterable
 
 import anyio
 
 from sandboxd import event_loop
+from sandboxd.platform.current import files
 from sandboxd.policy import plan
 from sandboxd.policy.protected.nested_git import Repositories
+from sandboxd.workspace_guard.current import undo_overtaken
 
 log = logging.getLogger(__name__)
 Found = dict[str, str | None]
@@ -102,15 +103,13 @@ class OvertakenWatch:
         self._made = frozenset(filter(_may_be_repository, others))
         if not self._made:
             return {}
-        from sandboxd.workspace_guard.git import overtaken  # POSIX only
-
-        moved = overtaken.undo(self._workspace, sorted(self._made), self._known)
+        moved = undo_overtaken(self._workspace, sorted(self._made), self._known)
         return {one.path: one.moved_to for one in moved}
 
 
 def _has_git(folder: str) -> bool:
-    return os.path.lexists(f"{folder}/.git")
+    return files.lexists(f"{folder}/.git")
 
 
 def _may_be_repository(folder: str) -> bool:
-    return _has_git(folder) or os.path.lexists(f"{folder}/HEAD")
+    return _has_git(folder) or files.lexists(f"{folder}/HEAD")

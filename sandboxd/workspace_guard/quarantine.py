@@ -24,10 +24,10 @@ from sandboxd.policy.paths.within import is_below
 from sandboxd.posix.descriptors import give_to, path_of
 from sandboxd.workspace_guard import snapshot
 from sandboxd.workspace_guard.dirfd import Entry, enter, find, look, make_accessible, nearest
+from sandboxd.workspace_guard.kept_names import entry_name
 from sandboxd.workspace_guard.snapshot import Node
 from sandboxd_proto.locations import KEPT_FOLDER
 
-_LONGEST_NAME = 200
 _RENAME_NOREPLACE = 1
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -119,14 +119,7 @@ class Quarantine:
             os.close(parent)
 
     def _inert(self, entry: Entry) -> str:
-        """The entry's path below the root as one name without a dot in front of any part."""
-        path = os.path.relpath(entry.path, self._root_path)
-        name = path.replace("%", "%25").replace("/", "%2F").replace("%2F.", "%2F%2E")
-        if name.startswith("."):
-            name = f"%2E{name[1:]}"
-        if len(os.fsencode(name)) > _LONGEST_NAME:
-            return entry.name.lstrip(".")[:50] or "entry"
-        return name
+        return entry_name(os.path.relpath(entry.path, self._root_path))
 
 
 def _make(parent: int, name: str, owner: os.stat_result) -> int:

@@ -10,10 +10,11 @@ that commit.
 
 from __future__ import annotations
 
-import os
+import posixpath
 from collections import deque
 from collections.abc import Collection
 
+from sandboxd.platform.current import files
 from sandboxd.policy.protected import nested_git
 from sandboxd.policy.protected.nested_git import Repositories
 from sandboxd.policy.shown_names import named
@@ -38,7 +39,7 @@ class RunWarnings:
         self._states = {path: _time(path) for path in self._main_states()}
 
     def _main_states(self) -> list[str]:
-        return [os.path.join(f, n) for f in self._before.main_checkouts for n in _MAIN_STATE]
+        return [posixpath.join(f, n) for f in self._before.main_checkouts for n in _MAIN_STATE]
 
     def renew(self, before: Repositories) -> bool:
         """For another command, if the folders are the same."""
@@ -60,7 +61,7 @@ class RunWarnings:
         return [one for one in self._made if one in self._known and one != self.workspace]
 
     def undone(self, paths: Collection[str]) -> None:
-        self._made = tuple(one for one in self._made if one not in map(os.path.dirname, paths))
+        self._made = tuple(one for one in self._made if one not in map(posixpath.dirname, paths))
 
     def look(self) -> list[str]:
         """Sentences for the result."""
@@ -68,15 +69,20 @@ class RunWarnings:
         return [*map(_made_repository, self._made), *map(_changed_main, changed)]
 
     def _new(self) -> tuple[str, ...]:
-        """Folders that have become repositories since, at most MOST_NAMED of them."""
-        changed = [f for f, before in self._times.items() if _time(f) != before]
+        """Folders that have become repositories since: all that existed before, and of those that
+        the command made as many as are named."""
+        changed = [f for f, before in self._times.items() if _time(f) != before or not before]
+        overtaken = [f for f in changed if self._is_new_repository(f, _marks(f))]
         found: list[str] = []
         left = _MOST_FOLDERS
         for folder in changed:
             left -= self._walk(folder, found, left)
             if left <= 0 or len(found) >= MOST_NAMED:
                 break
-        return tuple(sorted(set(found))[:MOST_NAMED])
+        return tuple(dict.fromkeys((*sorted(overtaken), *sorted(set(found))[:MOST_NAMED])))
+
+    def _is_new_repository(self, folder: str, names: set[str]) -> bool:
+        return nested_git.is_repository(names) and folder not in self._before.paths
 
     def _walk(self, start: str, found: list[str], most: int) -> int:
         """Into `start` and all below it that was not looked into before. Returns the count."""
@@ -86,7 +92,7 @@ class RunWarnings:
             folder, depth = pending.popleft()
             looked += 1
             names, inner = _entries(folder)
-            if nested_git.is_repository(names) and folder not in self._before.paths:
+            if self._is_new_repository(folder, names):
                 found.append(folder)
             if depth < _DEEPEST:
                 pending += [(path, depth + 1) for path in inner if path not in self._known]
@@ -97,20 +103,24 @@ def _entries(folder: str) -> tuple[set[str], list[str]]:
     """What makes it a repository, by whatever spelling the file system finds it, and folders."""
     inner: list[str] = []
     try:
-        with os.scandir(folder) as entries:
+        with files.scandir(folder) as entries:
             for entry in entries:
                 is_dir = entry.is_dir(follow_symlinks=False)
                 if is_dir and nested_git.is_step(entry.name, is_dir) and entry.name != ".git":
                     inner.append(entry.path)
     except OSError:
         return set(), []
-    names = {one for one in nested_git.MARKS if os.path.lexists(os.path.join(folder, one))}
-    return names, inner
+    return _marks(folder), inner
+
+
+def _marks(folder: str) -> set[str]:
+    return {one for one in nested_git.MARKS if files.lexists(posixpath.join(folder, one))}
 
 
 def _time(folder: str) -> int:
+    """0 where the system does not tell it, or it is gone."""
     try:
-        return os.lstat(folder).st_ctime_ns
+        return files.changed_ns(files.lstat(folder))
     except OSError:
         return 0
 

@@ -1,33 +1,28 @@
-"""Protected paths by their names alone, where files cannot be judged through descriptors.
+"""Protected paths by their names, where files cannot be judged through descriptors.
 
 What did not exist before the command and exists after it is moved aside when the command's tree is
-dead. In a git dir every new name counts that is not one of git's daily work. Paths that exist are
-the backend's: it denies writing them.
+dead. In a git dir every new name counts that is not one of git's daily work; what git acts upon is
+judged by its content then, and put back. Paths that exist are the backend's: it denies writing
+them.
 """
 
 from __future__ import annotations
 
-import os
 import posixpath
 import re
-import secrets
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
 
 from sandboxd.platform.current import files
 from sandboxd.policy.data.git_work_names import RUNS_AT_ONCE, is_info_work, is_transient, is_work
 from sandboxd.policy.paths.within import within
 from sandboxd.policy.plan import FOLDER_RULES, GIT_DIR_RULES, Protected
+from sandboxd.workspace_guard.git_contents import Content, GitContents
+from sandboxd.workspace_guard.kept_folder import KeptFolder, Pin, unpinned
+from sandboxd.workspace_guard.swept import Swept
+from sandboxd_proto.locations import KEPT_FOLDER
 
 _ASIDE = re.compile(r"\.sandboxd-[0-9a-f]{8}$")  # no program looks for such a name
 _PARTS = ("head", "commondir", "objects", "refs")  # what makes a folder a git dir
-
-
-@dataclass(frozen=True, slots=True)
-class Swept:
-    path: str
-    moved_to: str | None
-    error: str = ""
 
 
 class SweepOnly:
@@ -36,7 +31,7 @@ class SweepOnly:
     large = heavy = unread = calm = False
     read_all = True
 
-    def __init__(self, protected: Iterable[Protected]) -> None:
+    def __init__(self, protected: Iterable[Protected], pin: Pin = unpinned) -> None:
         watched = [one for one in protected if not one.present]
         self.missing = [
             one.path
@@ -46,6 +41,9 @@ class SweepOnly:
         folders = [one for one in watched if one.rule in FOLDER_RULES]
         self.folders = {one.path: one.rule for one in folders}
         self.roots = sorted({one.root for one in watched}, key=len, reverse=True)
+        self._kept = {root: KeptFolder(files.native(root), pin) for root in self.roots}
+        known = frozenset(one.path for one in folders if one.rule in GIT_DIR_RULES)
+        self._contents = [GitContents(path, known) for path in sorted(known)]
         self._names = {path: frozenset(_listed(path)) for path in self.folders}
 
     def fileno(self) -> int:
@@ -73,7 +71,7 @@ class SweepOnly:
         return self.there()
 
     def judge_changed(self, *, finished: bool) -> list[str]:
-        """Nothing is judged by its content."""
+        """Contents are judged by the sweep."""
         return []
 
     def ends_command(self, path: str) -> bool:
@@ -89,7 +87,7 @@ class SweepOnly:
 
     def _new(self, folder: str, rule: str) -> list[str]:
         before, now = self._names[folder], _listed(folder)
-        fresh = [name for name in now if name not in before and not _ASIDE.search(name)]
+        fresh = [name for name in now if name not in before and not _is_kept(name)]
         if rule in GIT_DIR_RULES:
             return [name for name in fresh if not is_work(name) and not is_transient(name)]
         if rule == "git_info":
@@ -100,40 +98,53 @@ class SweepOnly:
         return [name for name in fresh if name.lower() in _PARTS][:1] if is_git_dir else []
 
     def sweep(self) -> list[Swept]:
-        return [self._taken(path) for path in self.there()]
+        moved = [self._taken(path) for path in self.there()]
+        for contents in self._contents:
+            moved += [self._put_back(path, before) for path, before in contents.offences()]
+        return moved
+
+    def _put_back(self, path: str, before: Content | None) -> Swept:
+        if before is None:
+            return self._taken(path)
+        root, parts = self._split(path)
+        try:
+            to = self._kept[root].put_back(parts, before)
+        except OSError as error:
+            return Swept(path, None, error.strerror or str(error))
+        return Swept(path, "/".join((root, *to)) if to is not None else None)
+
+    def _split(self, path: str) -> tuple[str, list[str]]:
+        root = next(root for root in self.roots if within(path, root))
+        return root, path[len(root) + 1 :].split("/")
 
     def _taken(self, path: str) -> Swept:
         """The others are moved, too, where one cannot be."""
         try:
-            return Swept(path, self._set_aside(path))
+            return self._set_aside(path)
         except OSError as error:
             return Swept(path, None, error.strerror or str(error))
 
     def sweep_only(self, paths: Collection[str], *, finished: bool = False) -> list[Swept]:
-        return [Swept(path, self._set_aside(path)) for path in self.there() if path in paths]
+        return [self._set_aside(path) for path in self.there() if path in paths]
 
-    def _set_aside(self, path: str) -> str | None:
-        """Renamed in its folder: no program looks for it under that name. None: it is gone.
-
-        OSError fails closed.
-        """
-        root = next(root for root in self.roots if within(path, root))
-        suffix = f".sandboxd-{secrets.token_hex(4)}"
+    def _set_aside(self, path: str) -> Swept:
+        """Moved into the kept folder of its root. OSError fails closed."""
+        root, parts = self._split(path)
         try:
-            return f"{self._renamed(root, path, suffix)}{suffix}"
+            moved, to = self._kept[root].take(parts)
         except FileNotFoundError:
-            return None
-
-    def _renamed(self, root: str, path: str, suffix: str) -> str:
-        """What was renamed: the path, or a link in the place of a folder above it."""
-        os.rename(files.native(path), files.native(path + suffix))
-        return path
+            return Swept(path, None)
+        return Swept("/".join((root, *moved)), "/".join((root, *to)))
 
     def settle(self) -> None:
         """Nothing is remembered between two sweeps."""
 
     def close(self) -> None:
         """Nothing is held."""
+
+
+def _is_kept(name: str) -> bool:
+    return name.startswith(KEPT_FOLDER) or _ASIDE.search(name) is not None
 
 
 def _listed(folder: str) -> list[str]:

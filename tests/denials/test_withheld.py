@@ -26,7 +26,7 @@ from sandboxd.denials.context import HostFile
 from sandboxd.denials.host import _homes, host_view
 from sandboxd.denials.remedies import Remedy
 from sandboxd.denials.withheld import refusal, withheld
-from sandboxd.platform.current import system
+from sandboxd.platform.current import files, system
 from sandboxd.policy.data import protected_names, secrets
 from sandboxd.policy.plan import Access, Limits, NetworkRule, RunAs
 from sandboxd.traffic import GateRefusal
@@ -365,10 +365,10 @@ def test_a_file_with_another_name_is_not_proposed_by_the_command_s_word() -> Non
 def test_the_host_knows_which_files_have_another_name(tmp_path: Path) -> None:
     one = tmp_path / "one"
     one.write_text("x")
-    look = host_view().file
-    alone = look(str(one))
+    look, path = host_view().file, files.internal(str(one))
+    alone = look(path)
     os.link(one, tmp_path / "other")
-    both = look(str(one))
+    both = look(path)
     assert alone is not None
     assert both is not None
     assert (alone.linked, both.linked) == (False, True)

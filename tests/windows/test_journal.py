@@ -252,3 +252,23 @@ def test_changes_of_many_threads_have_numbers_of_their_own(tmp_path: Path) -> No
         made = list(threads.map(lambda n: journal.announce("profile", f"p{n}"), range(200)))
     assert len({change.number for change in made}) == 200
     assert len(read(journal.path)[1]) == 200
+
+
+@pytest.mark.parametrize("written", [0, 1, 20])
+def test_a_full_disk_leaves_a_journal_that_can_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: int
+) -> None:
+    """A line that is cut off must not make the next one unreadable: nothing would be taken back."""
+    journal = Journal(str(tmp_path), ME)
+    journal.announce("profile", "first")
+    write = os.write
+
+    def full(fd: int, data: bytes) -> int:
+        return write(fd, data[:written])
+
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(OSError, match=r"."):
+        journal.announce("profile", "not written")
+    monkeypatch.undo()
+    journal.announce("profile", "last")
+    assert [change.path for change in read(journal.path)[1]] == ["first", "last"]

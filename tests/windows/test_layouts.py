@@ -55,6 +55,32 @@ def test_layouts_are_the_compilers(tmp_path: Path) -> None:
     assert built.returncode == 0, built.stderr
 
 
+# As `console_api` calls them, and the attribute that must exist for it.
+CONSOLES = """
+#define _WIN32_WINNT 0x0A00
+#define NTDDI_VERSION 0x0A000006
+#include <windows.h>
+#define SAME(name, type) _Static_assert(__builtin_types_compatible_p(__typeof__(&name), type), "")
+SAME(CreatePseudoConsole, HRESULT (WINAPI *)(COORD, HANDLE, HANDLE, DWORD, HPCON *));
+SAME(ResizePseudoConsole, HRESULT (WINAPI *)(HPCON, COORD));
+SAME(ClosePseudoConsole, void (WINAPI *)(HPCON));
+_Static_assert(sizeof(HPCON) == sizeof(void *), "");
+_Static_assert(PROC_THREAD_ATTRIBUTE_PSEUDOCONSOLE == 0x20016, "");
+"""
+
+
+@pytest.mark.requires(COMPILER)
+@pytest.mark.parametrize(("text", "code"), [(CONSOLES, 0), (CONSOLES.replace("DWORD, ", ""), 1)])
+def test_the_calls_of_a_pseudo_console_are_the_compilers(
+    tmp_path: Path, text: str, code: int
+) -> None:
+    source = tmp_path / "console.c"
+    source.write_text(text)
+    built = subprocess.run([COMPILER, "-fsyntax-only", str(source)], capture_output=True)
+    assert built.returncode == code, built.stderr
+    assert structures.PROC_THREAD_ATTRIBUTE_PSEUDOCONSOLE == 0x20016
+
+
 @pytest.mark.requires(COMPILER)
 def test_a_wrong_size_is_noticed(tmp_path: Path) -> None:
     source = tmp_path / "layout.c"

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+
 import anyio
+import anyio.abc
+import anyio.lowlevel
 import pytest
 
 from sandboxd.backends.appcontainer.probe import CachedProbe
@@ -144,3 +148,86 @@ def test_a_late_failure_never_takes_a_success_back(late: Probe | Exception) -> N
         assert await probe() == UP
 
     run(work)
+
+
+class Machine:
+    """Asks, ends and cancels in any order, and holds the probe to its rules after each step."""
+
+    def __init__(self, tasks: anyio.abc.TaskGroup) -> None:
+        self.tasks = tasks
+        self.probe = CachedProbe(self.attempt)
+        self.spawned = self.running = self.succeeded = 0
+        self.results: list[Probe | Exception] = []
+        self.ended = anyio.Event()
+        self.callers: list[anyio.CancelScope] = []
+        self.answers: list[Probe] = []
+
+    async def attempt(self) -> Probe:
+        assert not self.succeeded, "tried again after a success"
+        self.spawned += 1
+        self.running += 1
+        assert self.running == 1, "two attempts at once"
+        try:
+            await self.ended.wait()
+            result = self.results.pop()
+        finally:
+            self.running -= 1
+            self.ended = anyio.Event()
+        if isinstance(result, Exception):
+            raise result
+        self.succeeded += result == UP
+        return result
+
+    async def ask(self) -> None:
+        with anyio.CancelScope() as scope:
+            self.callers.append(scope)
+            self.answers.append(await self.probe())
+        self.callers.remove(scope)
+
+    def act(self, action: str) -> None:
+        before = self.spawned
+        if action == "ask":
+            self.tasks.start_soon(self.ask)
+        elif action == "cancel" and self.callers:
+            self.callers[0].cancel()  # the one whose attempt it is
+        elif action in ("up", "down", "crash") and self.running:
+            end: dict[str, Probe | Exception] = {"up": UP, "down": DOWN, "crash": OSError("no")}
+            self.results.append(end[action])
+            self.ended.set()
+        assert self.spawned == before
+
+    def check(self, action: str, asked: int, spawned: int) -> None:
+        """`asked`, `spawned`: how many callers waited and attempts were made before the action."""
+        made = self.spawned - spawned
+        if self.succeeded:
+            assert (made, self.callers) == (0, [])
+            assert isinstance(self.answers[-1], Available)
+        elif action == "ask":
+            assert made == (1 if asked == 0 else 0), "a failure is not kept, and callers share"
+        elif action == "cancel":
+            assert made == (1 if asked > 1 else 0), "the next caller tries itself"
+        else:
+            assert made == 0
+            assert not asked or self.callers == [], "all callers have the answer"
+
+
+@pytest.mark.parametrize("first", ["ask", "ask ask"])
+def test_every_order_of_callers_and_endings_counts_its_spawns(first: str) -> None:
+    actions = ("ask", "up", "down", "crash", "cancel")
+
+    async def work(order: tuple[str, ...]) -> None:
+        async with anyio.create_task_group() as tasks:
+            machine = Machine(tasks)
+            for action in order:
+                asked, spawned = len(machine.callers), machine.spawned
+                machine.act(action)
+                for _ in range(20):  # more than any task needs until it waits again
+                    await anyio.lowlevel.checkpoint()
+                machine.check(action, asked, spawned)
+            tasks.cancel_scope.cancel()
+
+    async def all_orders() -> None:
+        for rest in itertools.product(actions, repeat=4):
+            await work((*first.split(), *rest))
+
+    run(all_orders)

@@ -13,6 +13,7 @@ from wine.conftest import WindowsDaemon
 
 from sandboxd.backends.appcontainer.backend import AppContainer
 from sandboxd.backends.appcontainer.sandbox import AppContainerSandbox, AppIdentity
+from sandboxd.backends.windows_context import WindowsSupport
 from sandboxd.policy.plan import Limits
 from sandboxd.supervisor.sandboxes.persistent import PersistentSandbox
 from sandboxd.types import Command
@@ -61,8 +62,7 @@ def test_appcontainer_is_named_in_the_refusal() -> None:
 
 
 def test_appcontainer_has_no_terminal() -> None:
-    support: Any = None
-    sandbox = AppContainerSandbox(support, AppIdentity("S-1", frozenset()), "")
+    sandbox = AppContainerSandbox(WindowsSupport(""), AppIdentity("S-1", frozenset()), "")
     command = Command(argv=("x",), env=(), cwd="/", limits=Limits(), syscall_policy="inherit")
 
     async def work() -> None:

@@ -9,14 +9,14 @@ import sys
 from pathlib import Path
 
 import anyio
-from wine.conftest import WindowsDaemon
+from wine.conftest import Ctl, WindowsDaemon
 
 from sandboxd_client import AsyncClient, transport
 
 LIMIT_S = 100
 
 
-def ctl(
+def process(
     *arguments: str, pipe: str, stdin: bytes | None = None, env: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
@@ -32,7 +32,7 @@ def test_run_behaves_like_the_command(unsandboxed: WindowsDaemon, tmp_path: Path
         "sys.exit(5)"
     )
     path = f"PATH={os.environ['PATH']}"
-    ended = ctl(
+    ended = process(
         "run", "--env", path, "--", sys.executable, "-c", program, pipe=unsandboxed.pipe,
         stdin=b"abc",
     )  # fmt: skip
@@ -42,7 +42,7 @@ def test_run_behaves_like_the_command(unsandboxed: WindowsDaemon, tmp_path: Path
 
 
 def test_run_json_has_the_result(unsandboxed: WindowsDaemon) -> None:
-    ended = ctl(
+    ended = process(
         "run", "--json", "--", sys.executable, "-c", "print('hi')", pipe=unsandboxed.pipe
     )  # fmt: skip
     assert ended.returncode == 0, ended.stderr
@@ -51,34 +51,33 @@ def test_run_json_has_the_result(unsandboxed: WindowsDaemon) -> None:
 
 def test_a_detached_command_is_left_running_and_read(unsandboxed: WindowsDaemon) -> None:
     program = "print('left'); raise SystemExit(3)"
-    made = ctl(
+    made = process(
         "run", "--detach", "--name", "job", "--", sys.executable, "-c", program,
         pipe=unsandboxed.pipe,
     )  # fmt: skip
     assert (made.stdout.strip(), made.returncode) == (b"job", 0), made.stderr
-    read = ctl("logs", "--follow", "job", pipe=unsandboxed.pipe)
+    read = process("logs", "--follow", "job", pipe=unsandboxed.pipe)
     assert (read.stdout.strip(), read.returncode) == (b"left", 3), read.stderr
-    refused = ctl("run", "--ask", "--", sys.executable, pipe=unsandboxed.pipe)
+    refused = process("run", "--ask", "--", sys.executable, pipe=unsandboxed.pipe)
     assert refused.returncode == 125
     assert b"leave --ask out" in refused.stderr
 
 
-def test_status_ps_and_doctor_answer(unsandboxed: WindowsDaemon) -> None:
-    assert b"none" in ctl("status", pipe=unsandboxed.pipe).stdout
-    assert ctl("ps", pipe=unsandboxed.pipe).returncode == 0
-    told = ctl("doctor", pipe=unsandboxed.pipe)
-    assert b"appcontainer" in told.stdout
+def test_status_ps_and_doctor_answer(unsandboxed: WindowsDaemon, ctl: Ctl) -> None:
+    assert "none" in ctl(unsandboxed, "status").stdout
+    assert ctl(unsandboxed, "ps").returncode == 0
+    assert "appcontainer" in ctl(unsandboxed, "doctor").stdout
 
 
-def test_check_names_the_backend(unsandboxed: WindowsDaemon, tmp_path: Path) -> None:
-    told = ctl("check", "--workspace", str(tmp_path), pipe=unsandboxed.pipe)
-    assert b"none" in told.stdout, (told.stdout, told.stderr)
+def test_check_names_the_backend(unsandboxed: WindowsDaemon, ctl: Ctl, tmp_path: Path) -> None:
+    told = ctl(unsandboxed, "check", "--workspace", str(tmp_path))
+    assert "none" in told.stdout, (told.stdout, told.stderr)
 
 
-def test_kill_names_what_it_did_not_find(unsandboxed: WindowsDaemon) -> None:
-    ended = ctl("kill", "no-such-execution", pipe=unsandboxed.pipe)
+def test_kill_names_what_it_did_not_find(unsandboxed: WindowsDaemon, ctl: Ctl) -> None:
+    ended = ctl(unsandboxed, "kill", "no-such-execution")
     assert ended.returncode == 125
-    assert b"there is no execution" in ended.stderr
+    assert "there is no execution" in ended.stderr
 
 
 def test_a_daemon_is_started_when_there_is_none(tmp_path: Path) -> None:
@@ -96,7 +95,7 @@ def test_a_daemon_is_started_when_there_is_none(tmp_path: Path) -> None:
     assert [process.returncode for process in running] == [0, 0, 0], answers
     pids = {json.loads(out).get("pid") for out, _ in answers}
     assert len(pids) == 1
-    assert ctl("shutdown", pipe=pipe, env=own).returncode == 0
+    assert process("shutdown", pipe=pipe, env=own).returncode == 0
 
 
 def test_the_asynchronous_client(unsandboxed: WindowsDaemon) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import time
@@ -12,22 +11,17 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from wine.conftest import WindowsDaemon
+from wine.conftest import Ctl, Ended, WindowsDaemon
 
 LIMIT_S = 100
 FOREVER = "import time; print('up', flush=True); time.sleep(300)"
 CTL = [sys.executable, "-m", "sandboxd_client.cli"]
-Ended = subprocess.CompletedProcess[str]
 
 
-def _env(daemon: WindowsDaemon) -> dict[str, str]:
-    own = {"LOCALAPPDATA": str(daemon.folder), "APPDATA": str(daemon.folder)}
-    return {**os.environ, "SANDBOXD_SOCKET": daemon.pipe, **own}
-
-
-def ctl(daemon: WindowsDaemon, *words: str) -> Ended:
+def process(daemon: WindowsDaemon, *words: str) -> Ended:
+    """`sandboxctl` as its user starts it."""
     return subprocess.run(
-        [*CTL, *words], env=_env(daemon), stdin=subprocess.DEVNULL, capture_output=True,
+        [*CTL, *words], env=daemon.client_env, stdin=subprocess.DEVNULL, capture_output=True,
         timeout=LIMIT_S, encoding="utf-8",
     )  # fmt: skip
 
@@ -36,7 +30,7 @@ def ctl(daemon: WindowsDaemon, *words: str) -> Ended:
 def running(daemon: WindowsDaemon, *words: str) -> Iterator[subprocess.Popen[bytes]]:
     """`sandboxctl` in the background, once its command has printed its first line."""
     process = subprocess.Popen(
-        [*CTL, *words], env=_env(daemon), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        [*CTL, *words], env=daemon.client_env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
     )  # fmt: skip
     try:
@@ -49,7 +43,7 @@ def running(daemon: WindowsDaemon, *words: str) -> Iterator[subprocess.Popen[byt
         process.communicate(timeout=20)
 
 
-def test_kill_ends_what_another_connection_runs(unsandboxed: WindowsDaemon) -> None:
+def test_kill_ends_what_another_connection_runs(unsandboxed: WindowsDaemon, ctl: Ctl) -> None:
     with running(unsandboxed, "run", "--", sys.executable, "-c", FOREVER) as process:
         listed = json.loads(ctl(unsandboxed, "ps", "--json").stdout)["executions"]
         (found,) = [one for one in listed if FOREVER in one["argv"]]
@@ -59,7 +53,7 @@ def test_kill_ends_what_another_connection_runs(unsandboxed: WindowsDaemon) -> N
 
 
 def test_a_detached_command_is_followed_signalled_and_remembered(
-    unsandboxed: WindowsDaemon,
+    unsandboxed: WindowsDaemon, ctl: Ctl
 ) -> None:
     started = ctl(
         unsandboxed, "run", "--detach", "--name", "back", "--", sys.executable, "-c", FOREVER
@@ -89,17 +83,21 @@ def test_a_detached_command_is_followed_signalled_and_remembered(
         (["plan", "off"], ""),
     ],
 )
-def test_what_an_approver_does(unsandboxed: WindowsDaemon, words: list[str], said: str) -> None:
+def test_what_an_approver_does(
+    unsandboxed: WindowsDaemon, ctl: Ctl, words: list[str], said: str
+) -> None:
     done = ctl(unsandboxed, *words)
     assert done.returncode == 0, done.stderr
     assert said in done.stdout
 
 
-def test_an_approval_is_decided_from_elsewhere(unsandboxed: WindowsDaemon, tmp_path: Path) -> None:
+def test_an_approval_is_decided_from_elsewhere(
+    unsandboxed: WindowsDaemon, ctl: Ctl, tmp_path: Path
+) -> None:
     made = tmp_path / "made"
     words = ["run", "--mode", "default", "--workspace", str(tmp_path), "--", sys.executable, "-c"]
     process = subprocess.Popen(
-        [*CTL, *words, f"open({str(made)!r}, 'w')"], env=_env(unsandboxed),
+        [*CTL, *words, f"open({str(made)!r}, 'w')"], env=unsandboxed.client_env,
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
     try:
@@ -124,7 +122,7 @@ def test_an_approval_is_decided_from_elsewhere(unsandboxed: WindowsDaemon, tmp_p
     [
         (["shell"], "needs a terminal"),
         (["explain", "--", "cmd"], "does not record refused accesses"),
-        (["approve"], "reads no single keys on Windows"),
+        (["approve"], "reads single keys of a console, and stdin is none"),
         (["run", "--pty", "--", "cmd"], "terminals are not supported on Windows"),
         (["run", "--ask", "--", "cmd"], "not supported on Windows"),
         (["sandbox", "forward", "x", "80"], "connect into an AppContainer"),
@@ -132,25 +130,36 @@ def test_an_approval_is_decided_from_elsewhere(unsandboxed: WindowsDaemon, tmp_p
     ],
 )
 def test_what_does_not_work_is_refused_by_name(
-    unsandboxed: WindowsDaemon, words: list[str], reason: str
+    unsandboxed: WindowsDaemon, ctl: Ctl, words: list[str], reason: str
 ) -> None:
     refused = ctl(unsandboxed, *words)
     assert refused.returncode in (2, 125), refused
     assert reason in refused.stderr
 
 
+def test_kept_lists_shows_and_puts_back_what_was_moved_aside(
+    unsandboxed: WindowsDaemon, ctl: Ctl, tmp_path: Path
+) -> None:
+    program = "import os; os.mkdir('.vscode'); open('.vscode/tasks.json', 'w').write('made')"
+    where = ["--workspace", str(tmp_path)]
+    ran = ctl(
+        unsandboxed, "run", *where, "--cwd", str(tmp_path), "--", sys.executable, "-c", program
+    )
+    assert ran.returncode == 0, ran
+    assert not (tmp_path / ".vscode" / "tasks.json").exists()
+    (found,) = json.loads(ctl(unsandboxed, "kept", "list", "--json", *where).stdout)["kept"]
+    assert found["origin"].startswith(".vscode")
+    assert "+made" in ctl(unsandboxed, "kept", "diff", *where, found["id"]).stdout
+    back = ctl(unsandboxed, "kept", "accept", *where, found["id"])
+    assert back.returncode == 0, back.stderr
+    assert (tmp_path / ".vscode" / "tasks.json").read_text() == "made"
+    assert json.loads(ctl(unsandboxed, "kept", "list", "--json", *where).stdout)["kept"] == []
+
+
 def test_an_ntstatus_is_the_exit_code(unsandboxed: WindowsDaemon) -> None:
     program = "import ctypes; ctypes.windll.kernel32.ExitProcess(0xC0000005)"
-    ended = ctl(unsandboxed, "run", "--", sys.executable, "-c", program)
+    ended = process(unsandboxed, "run", "--", sys.executable, "-c", program)
     assert ended.returncode & 0xFFFFFFFF == 0xC0000005, ended.stderr
-
-
-def test_doctor_names_what_an_administrator_has_to_prepare(sandboxing: WindowsDaemon) -> None:
-    told = ctl(sandboxing, "doctor")
-    assert told.returncode == 1
-    assert "AppContainers may not look at C:\\" in told.stdout, told.stdout
-    assert "icacls C:\\ /grant" in told.stdout
-    assert "AppContainers may not open NUL" in told.stdout
 
 
 # The signal that Windows' console sends, raised where the console would: Wine has no console here.
@@ -179,7 +188,7 @@ def test_control_c_ends_the_command_and_the_result_still_comes(
     )
     words = ["run", "--", sys.executable, "-c", program, str(note)]
     ended = subprocess.run(
-        [sys.executable, "-c", _CONTROL_C, str(note), *words], env=_env(unsandboxed),
+        [sys.executable, "-c", _CONTROL_C, str(note), *words], env=unsandboxed.client_env,
         stdin=subprocess.DEVNULL, capture_output=True, timeout=LIMIT_S,
     )  # fmt: skip
     assert ended.returncode == 130, ended.stderr

@@ -16,12 +16,14 @@ from pathlib import Path
 
 import anyio
 import pytest
-from wine.conftest import WindowsDaemon
+from wine.conftest import ELEVATED, Ctl, WindowsDaemon, start
 
+from sandboxd.backends.appcontainer.sandbox import AppContainerSandbox, AppIdentity
+from sandboxd.backends.windows_context import WindowsSupport
 from sandboxd.platform.windows_loop import new_event_loop
 from sandboxd.platform.windows_paths import internal
 from sandboxd.policy.plan import Limits, Protected
-from sandboxd.types import Command, Stdio
+from sandboxd.types import Command, PtyRequest, Stdio
 from sandboxd.windows import acls, ends, exits
 from sandboxd.windows.acl_plan import INHERITED, WRITE, AclEntry, AclPlan
 from sandboxd.windows.acls import AclStore
@@ -31,21 +33,21 @@ from sandboxd.windows.directory_changes import Changes, DirectoryChanges
 from sandboxd.windows.granting import GrantError, apply
 from sandboxd.windows.inspector import LiveProcess
 from sandboxd.windows.job_limits import sandbox_limits
-from sandboxd.windows.jobs import Job
+from sandboxd.windows.jobs import Job, JobPort
 from sandboxd.windows.journal import Journal, Owner, read
 from sandboxd.windows.owners import current_owner, is_alive
 from sandboxd.windows.packages import capability_sid, package_sid, profile_name
 from sandboxd.windows.pinned_parents import pinned
 from sandboxd.windows.profiles import ProfileError, create_profile
 from sandboxd.windows.program import program_for
-from sandboxd.windows.renaming import rename_below
 from sandboxd.windows.spawn import Suspended, spawn
 from sandboxd.windows.structures import PROC_THREAD_ATTRIBUTE_SECURITY_CAPABILITIES
 from sandboxd.windows.tokens import current_user
 from sandboxd.windows.verification import Expected, NotVerifiedError, missing, resume_verified
 from sandboxd.workspace_guard.directory_watch import DirectoryWatch
+from sandboxd.workspace_guard.kept_folder import KeptFolder
 from sandboxd_client.client import Client
-from sandboxd_proto.errors import PolicyNotSupported, SandboxUnavailable
+from sandboxd_proto.errors import ExecFailed, PolicyNotSupported, SandboxUnavailable
 
 PACKAGE = package_sid("sandboxd.test")
 
@@ -60,6 +62,28 @@ def test_execute_is_refused_and_nothing_runs(sandboxing: WindowsDaemon, tmp_path
     with Client(sandboxing.pipe) as client, pytest.raises(SandboxUnavailable, match="AppContainer"):
         client.execute([sys.executable, "-c", program], manifest={"env": sandboxing.env})
     assert not made.exists()
+
+
+def test_what_a_refused_command_left_in_the_journal_does_not_keep_the_next_daemon_from_starting(
+    tmp_path: Path,
+) -> None:
+    """A profile is announced before it is made, and the daemon is killed."""
+    pipe = rf"\\.\pipe\sandboxd-again-{os.getpid()}"
+    journals = tmp_path / "sandboxd" / "journals"
+    journal = Journal(str(journals), Owner(999_998, 1))
+    journal.announce("profile", profile_name("1" * 32))
+    journal.announce("acl", internal(str(tmp_path / "gone")), sid="S-1-15-3-1", file_id="1:2")
+    os.close(journal._fd)
+    (journals / "7-7.journal").write_bytes(b"\x00 no journal\n")
+    daemon = start(pipe, tmp_path, {"SANDBOXD_BACKEND": "auto"}, *ELEVATED)
+    try:
+        with Client(pipe) as client, pytest.raises(SandboxUnavailable, match="AppContainer"):
+            client.execute(["cmd.exe"], manifest={"env": daemon.env})
+        left = {path.name for path in journals.iterdir()}
+        assert os.path.basename(journal.path) not in left
+        assert "7-7.journal.unreadable" in left
+    finally:
+        daemon.kill()
 
 
 def test_status_says_why(sandboxing: WindowsDaemon) -> None:
@@ -254,6 +278,40 @@ def test_no_pseudo_console_is_taken_for_a_terminal(unsandboxed: WindowsDaemon) -
     assert refused.value.field == "pty"
 
 
+def test_no_appcontainer_is_made_with_a_console_either(
+    tmp_path: Path, child_env: tuple[tuple[str, str], ...]
+) -> None:
+    async def work() -> None:
+        support = WindowsSupport(str(tmp_path), terminals=True)
+        support.port = JobPort()
+        sandbox = AppContainerSandbox(support, AppIdentity(PACKAGE, frozenset()), str(tmp_path))
+        program = f"open({str(tmp_path / 'ran')!r}, 'w')"
+        command = Command(
+            argv=(sys.executable, "-c", program), env=child_env, cwd=internal("C:\\"),
+            limits=Limits(), syscall_policy="inherit", pty=PtyRequest(24, 80),
+        )  # fmt: skip
+        try:
+            with pytest.raises((SandboxUnavailable, ExecFailed)):
+                await sandbox.spawn(command, None)
+        finally:
+            support.port.close()
+        assert ends.terminals == {}
+
+    run(work)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_doctor_names_what_an_administrator_has_to_prepare(
+    sandboxing: WindowsDaemon, ctl: Ctl
+) -> None:
+    told = ctl(sandboxing, "doctor")
+    assert told.returncode == 1
+    said = " ".join(told.stdout.split())  # long lines are broken
+    assert "AppContainers may not look at C:\\" in said
+    assert "icacls C:\\ /grant" in said
+    assert "AppContainers may not open NUL" in said
+
+
 def test_a_folder_above_stays_while_an_entry_is_moved(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "b").write_text("x")
@@ -261,5 +319,7 @@ def test_a_folder_above_stays_while_an_entry_is_moved(tmp_path: Path) -> None:
         assert not is_link
         with pytest.raises(OSError, match=r"."):
             (tmp_path / "a").rename(tmp_path / "c")
-    assert rename_below(str(tmp_path), ["a", "b"], ".x", pinned) == ["a", "b"]
-    assert os.listdir(tmp_path / "a") == ["b.x"]
+    moved, to = KeptFolder(str(tmp_path), pinned).take(["a", "b"])
+    assert moved == ["a", "b"]
+    assert os.listdir(tmp_path / "a") == []
+    assert (tmp_path.joinpath(*to)).read_text() == "x"

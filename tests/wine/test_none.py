@@ -12,9 +12,10 @@ from subprocess import list2cmdline
 from typing import Any
 
 import pytest
-from wine.conftest import WindowsDaemon
+from wine.conftest import BOTH_KEYS, ELEVATED, WindowsDaemon, start
 
 from sandboxd.platform.windows_commands import MAX_UNITS
+from sandboxd.regular_file import read_regular
 from sandboxd.windows.exits import KILLED
 from sandboxd_client.client import Client
 from sandboxd_proto.errors import ExecFailed, InvalidParams, PathDenied
@@ -241,7 +242,7 @@ def test_what_git_would_run_at_once_ends_the_command(
     (git / "config").write_text("[core]\n")
     program = (
         "import os, sys, time\n"
-        "open('.git/index', 'w').close(); print('worked', flush=True)\n"
+        "open('.git/COMMIT_EDITMSG', 'w').close(); print('worked', flush=True)\n"
         "os.mkdir('.git/hooks'); time.sleep(60); print('went on')\n"
     )
     result = python(
@@ -251,7 +252,41 @@ def test_what_git_would_run_at_once_ends_the_command(
     assert result.stdout.data.strip() == "worked", result
     assert (result.outcome, result.exit_code) == ("exited", KILLED)
     assert not (git / "hooks").exists()
-    assert (git / "index").exists()
+    assert (git / "COMMIT_EDITMSG").exists()
+
+
+def test_what_git_acts_upon_is_put_back_and_no_folder_becomes_a_repository(
+    client: Client, unsandboxed: WindowsDaemon, tmp_path: Path
+) -> None:
+    git, inner = tmp_path / ".git", tmp_path / "sub"
+    for folder in (git, git / "objects", git / "refs", inner):
+        folder.mkdir()
+    (git / "HEAD").write_bytes(b"ref: refs/heads/main\n")
+    (git / "config").write_bytes(b"[core]\n")
+    program = (
+        "import os\n"
+        "open('.git/HEAD', 'wb').write(b'nonsense')\n"
+        "os.makedirs('sub/.git/objects'); os.mkdir('sub/.git/refs')\n"
+        "open('sub/.git/HEAD', 'wb').write(b'ref: refs/heads/x')\n"
+        "open('sub/.git/config', 'w').write('[core]\\n\\tfsmonitor = evil')\n"
+        "print('done')\n"
+    )
+    result = python(
+        client, unsandboxed, program, workspace=str(tmp_path), cwd=str(tmp_path),
+        preset="workspace-write",
+    )  # fmt: skip
+    assert result.stdout.data.strip() == "done", result
+    assert (git / "HEAD").read_bytes() == b"ref: refs/heads/main\n"
+    assert not (inner / ".git").exists()
+    kept = [path.name for path in (tmp_path / ".sandboxd-kept").rglob("*-*")]
+    assert sorted(name.partition("-")[2] for name in kept) == ["%2Egit%2FHEAD", "sub%2F%2Egit"]
+
+
+def test_files_are_read_as_they_are(tmp_path: Path) -> None:
+    """The attack: what follows a Ctrl-Z in git's config is not seen by the policy, but by git."""
+    data = b"[core]\r\n\x1a\r\n\tfsmonitor = evil\n"
+    (tmp_path / "config").write_bytes(data)
+    assert read_regular(str(tmp_path / "config"), 1000) == data
 
 
 def test_a_timeout_in_a_repository_ends_like_any_other(
@@ -264,3 +299,31 @@ def test_a_timeout_in_a_repository_ends_like_any_other(
         preset="workspace-write", manifest={"timeout": 2},
     )  # fmt: skip
     assert result.outcome == "timeout"
+
+
+# What the backend appcontainer says, with a backend that runs commands here.
+_WARNS = """
+import sys
+from dataclasses import replace
+from sandboxd.backends.appcontainer.backend import AppContainer
+from sandboxd.backends.unsandboxed.windows import UnsandboxedWindows
+from sandboxd.cli import main
+
+said = AppContainer.capabilities.inherit_warning
+UnsandboxedWindows.capabilities = replace(UnsandboxedWindows.capabilities, inherit_warning=said)
+sys.exit(main())
+"""
+
+
+def test_an_inherited_network_comes_with_a_warning_about_the_loopback(tmp_path: Path) -> None:
+    pipe = rf"\\.\pipe\sandboxd-warns-{os.getpid()}"
+    daemon = start(pipe, tmp_path, BOTH_KEYS, *ELEVATED, program=("-c", _WARNS))
+    try:
+        with Client(pipe) as client:
+            for network, warned in (("inherit", True), ("deny", False)):
+                result = client.execute(
+                    ["cmd.exe", "/c", "exit"], manifest={"env": daemon.env, "network": network}
+                )
+                assert any("loopback" in text for text in result.warnings) is warned, result
+    finally:
+        daemon.kill()

@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -154,3 +154,38 @@ def test_clients_that_come_and_go_at_once_leave_it_serving(unsandboxed: WindowsD
     assert errors == []
     with Client(unsandboxed.pipe) as client:
         assert client.initialize().server.name == "sandboxd"
+
+
+HALVES = [
+    b'{"jsonrpc": "2.0", "id": 1, "meth',
+    b"Content-Length: 100\r\n\r\n{",
+    b"Content-Length: 99999999999\r\n\r\n{}",
+    b"Content-Length: -1\r\n\r\n",
+    b"\0" * 4096,
+    b"\xff\xfe\n",
+    b"[" * 50_000 + b"\n",
+]
+
+
+def test_half_frames_and_garbage_leave_it_serving(unsandboxed: WindowsDaemon) -> None:
+    """Some hang up at once, others stay connected and say nothing more."""
+    staying = []
+    for body in HALVES:
+        for stays in (False, True):
+            pipe = open_pipe(unsandboxed.pipe)
+            with suppress(OSError):  # the daemon may have closed it already
+                pipe.sendall(body)
+            if stays:
+                staying.append(pipe)
+            else:
+                pipe.close()
+    try:
+        with Client(unsandboxed.pipe) as client:
+            assert client.initialize().server.name == "sandboxd"
+            result = client.execute(
+                ["cmd.exe", "/c", "echo here"], manifest={"env": unsandboxed.env}
+            )
+        assert result.stdout.data.strip() == "here"
+    finally:
+        for pipe in staying:
+            pipe.close()

@@ -7,8 +7,6 @@ connection decide nothing.
 
 from __future__ import annotations
 
-import os
-import select
 import sys
 import time
 from typing import Any
@@ -27,6 +25,7 @@ else:
 
 Message = dict[str, Any]
 DEAF_S = 0.4
+ENDS = ("", "\x03", "\x04")  # the end of the input, Ctrl-C, Ctrl-D
 _FLAGS = {"--once": "once", "--session": "session", "--always": "always"}
 _KEYS = {"y": "once", "s": "session", "a": "always", "n": "deny"}
 _ALWAYS_OFFERED = ("m no, with a message", "d details", "q quit")
@@ -124,11 +123,11 @@ class Queue:
 
     def _wait(self) -> bool:
         """False if the user ends it."""
-        with SingleKeys():
-            readable, _, _ = select.select([0, self._link.fileno()], [], [], None)
-            if self._link.fileno() in readable:
+        with SingleKeys() as keys:
+            is_typed, is_told = keys.wait(self._link, None)
+            if is_told:
                 self._link.receive(0)
-            return 0 not in readable or os.read(0, 64) not in (b"q", b"", b"\x03", b"\x04")
+            return not is_typed or keys.read(64) not in ("q", *ENDS)
 
     def ask(self, approval: Message) -> bool:
         """One alone, for `run --ask`."""
@@ -164,21 +163,21 @@ class Queue:
     def _key(self, approval_id: str) -> str | None:
         """A listed key; "" at the end of input; None if the approval is no longer pending."""
         deaf_until = time.monotonic() + DEAF_S
-        with SingleKeys():
+        with SingleKeys() as keys:
             while True:
                 left = deaf_until - time.monotonic()
                 if left > 0:
                     # Whatever was typed before the prompt could be read decides nothing.
                     time.sleep(left)
                     drop_typed()
-                readable, _, _ = select.select([0, self._link.fileno()], [], [], None)
-                if self._link.fileno() in readable:
+                is_typed, is_told = keys.wait(self._link, None)
+                if is_told:
                     self._link.receive(0)
                     if self._is_resolved(approval_id):
                         return None
-                if 0 in readable:
-                    typed = os.read(0, 1).decode("ascii", "replace")
-                    if typed in ("", "\x03", "\x04"):
+                if is_typed:
+                    typed = keys.read()
+                    if typed in ENDS:
                         return ""
                     if typed in (*_KEYS, "m", "d", "q"):
                         return typed

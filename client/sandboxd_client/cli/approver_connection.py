@@ -61,9 +61,12 @@ class ApproverConnection:
         result: Message = unwrap(self._answers.pop(number))
         return result
 
+    def is_readable(self, timeout_s: float | None) -> bool:
+        return transport.is_readable(self._sock, timeout_s)
+
     def receive(self, timeout_s: float | None) -> bool:
         """Take in what has come; False if nothing comes in time."""
-        if not transport.is_readable(self._sock, timeout_s):
+        if not self.is_readable(timeout_s):
             return False
         data = self._sock.recv(1 << 18)
         if not data:

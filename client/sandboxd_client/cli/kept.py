@@ -25,6 +25,7 @@ from sandboxd_client.cli.status import age
 from sandboxd_proto.locations import KEPT_FOLDER
 
 _DIFF_BYTES = 1 << 20
+_JUNCTION = 0xA0000003
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ def drop(options: Options) -> int:
 
 
 def _delete(folder: str, entry: Kept) -> None:
-    if os.path.isdir(entry.path) and not os.path.islink(entry.path):
+    if os.path.isdir(entry.path) and not _is_link(entry.path):
         shutil.rmtree(entry.path, ignore_errors=True)
     else:
         os.unlink(entry.path)
@@ -135,11 +136,11 @@ def entries(folder: str) -> Sequence[Kept]:
 def _runs(folder: str) -> Iterator[str]:
     shared = os.path.join(folder, KEPT_FOLDER)
     for parent, wanted in ((shared, ""), (folder, f"{KEPT_FOLDER}-")):
-        if os.path.islink(parent):
+        if _is_link(parent):
             continue
         for name in _names(parent):
             path = os.path.join(parent, name)
-            if name.startswith(wanted) and os.path.isdir(path) and not os.path.islink(path):
+            if name.startswith(wanted) and os.path.isdir(path) and not _is_link(path):
                 yield path
 
 
@@ -161,6 +162,15 @@ def _names(folder: str) -> Sequence[str]:
         return []
 
 
+def _is_link(path: str) -> bool:
+    """A junction of Windows leads elsewhere as a link does."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return False
+    return stat.S_ISLNK(found.st_mode) or getattr(found, "st_reparse_tag", 0) == _JUNCTION
+
+
 def _workspace(options: Options) -> str:
     return find_workspace(options.one("--workspace")) or here()
 
@@ -168,12 +178,17 @@ def _workspace(options: Options) -> str:
 def _chosen(folder: str, names: Sequence[str]) -> Sequence[Kept]:
     known = entries(folder)
     chosen = []
-    for name in names:
+    for given in names:
+        name = given.replace(os.sep, "/")
         found = [
-            entry for entry in known if name in (entry.id, entry.origin.rstrip("/"), entry.path)
+            entry
+            for entry in known
+            if name in (entry.id, entry.origin.rstrip("/"), entry.path.replace(os.sep, "/"))
         ]
         if not found:
-            raise UsageError(f"nothing that is kept is called {name!r}", "see sandboxctl kept list")
+            raise UsageError(
+                f"nothing that is kept is called {given!r}", "see sandboxctl kept list"
+            )
         chosen.append(found[-1])
     return chosen
 
@@ -196,12 +211,12 @@ def _tidy(folder: str, entry: Kept) -> None:
     if not set(_names(run)) - {".gitignore"}:
         shutil.rmtree(run, ignore_errors=True)
     shared = os.path.join(folder, KEPT_FOLDER)
-    if not os.path.islink(shared) and not set(_names(shared)) - {".gitignore"}:
+    if not _is_link(shared) and not set(_names(shared)) - {".gitignore"}:
         shutil.rmtree(shared, ignore_errors=True)
 
 
 def _difference(now: str, kept: str, name: str) -> Iterator[str]:
-    if os.path.isdir(kept) and not os.path.islink(kept):
+    if os.path.isdir(kept) and not _is_link(kept):
         for base, _, files in os.walk(kept):
             for file in sorted(files):
                 below = os.path.relpath(os.path.join(base, file), kept)

@@ -7,6 +7,7 @@ when we are in the foreground, and again after each SIGCONT.
 from __future__ import annotations
 
 import os
+import select
 import sys
 
 assert sys.platform != "win32"
@@ -16,6 +17,8 @@ import termios  # noqa: E402 - after the platform is known
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+    from sandboxd_client.cli.approver_connection import ApproverConnection
 
 _IFLAG, _OFLAG, _CFLAG, _LFLAG, _CC = 0, 1, 2, 3, 6
 
@@ -80,14 +83,24 @@ def _raw(mode: list[Any]) -> list[Any]:
 class SingleKeys:
     """`with SingleKeys():` keys are read one by one, without echo; Ctrl-C is one of them."""
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> SingleKeys:
         self._before = termios.tcgetattr(0)
         mode = termios.tcgetattr(0)
         mode[_LFLAG] &= ~(termios.ICANON | termios.ECHO | termios.ISIG)
         termios.tcsetattr(0, termios.TCSANOW, mode)
+        return self
 
     def __exit__(self, *error: object) -> None:
         termios.tcsetattr(0, termios.TCSANOW, self._before)
+
+    def wait(self, link: ApproverConnection, timeout_s: float | None) -> tuple[bool, bool]:
+        """Whether a key was pressed, and whether something came from the daemon."""
+        readable, _, _ = select.select([0, link.fileno()], [], [], timeout_s)
+        return 0 in readable, link.fileno() in readable
+
+    def read(self, most: int = 1) -> str:
+        """What was typed; "" at the end of the input."""
+        return os.read(0, most).decode("ascii", "replace")
 
 
 def drop_typed() -> None:

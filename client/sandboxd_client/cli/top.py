@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import select
 import sys
 import time
 from typing import Any
 
+from sandboxd_client.cli.approve import ENDS
 from sandboxd_client.cli.approver_connection import ApproverConnection, approver
 from sandboxd_client.cli.connect import print_json
 from sandboxd_client.cli.parse import Options
@@ -31,8 +30,8 @@ def main(options: Options) -> int:
         if options.has("--once") or not (is_terminal(0) and is_terminal(1)):
             print("\n".join(lines(state(link))))
             return 0
-        with SingleKeys():
-            return _live(link)
+        with SingleKeys() as keys:
+            return _live(link, keys)
 
 
 def state(link: ApproverConnection) -> dict[str, Any]:
@@ -57,17 +56,17 @@ def lines(found: dict[str, Any]) -> list[str]:
     return rows
 
 
-def _live(link: ApproverConnection) -> int:
+def _live(link: ApproverConnection, keys: SingleKeys) -> int:
     while True:
         height, width = size()
         rows = [row[:width] for row in lines(state(link))][: height - 2]
         clock = time.strftime("%H:%M:%S")
         print("\x1b[H\x1b[J" + "\n".join([*rows, "", f"{clock}  q ends"]), end="", flush=True)
         link.notifications.clear()
-        readable, _, _ = select.select([0, link.fileno()], [], [], REFRESH_S)
-        if 0 in readable and os.read(0, 64) in (b"q", b"", b"\x03", b"\x04"):
+        is_typed, is_told = keys.wait(link, REFRESH_S)
+        if is_typed and keys.read(64) in ("q", *ENDS):
             print()
             return 0
-        if link.fileno() in readable:
+        if is_told:
             link.receive(0)
             time.sleep(0.1)

@@ -18,7 +18,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 import anyio
 
 from sandboxd.backends.appcontainer.attempt import attempt
-from sandboxd.backends.appcontainer.enforcement import tiers
+from sandboxd.backends.appcontainer.enforcement import LOOPBACK, tiers
 from sandboxd.backends.appcontainer.probe import CachedProbe, prepared
 from sandboxd.backends.appcontainer.sandbox import AppContainerSandbox, AppIdentity
 from sandboxd.backends.interface import Capabilities, Enforcement, Probe, Unavailable
@@ -26,6 +26,7 @@ from sandboxd.backends.windows_context import ELEVATED, WindowsSupport
 from sandboxd.platform.windows_paths import internal
 from sandboxd.policy.plan import Plan, SandboxSpec
 from sandboxd.types import Sandbox
+from sandboxd.windows import console
 from sandboxd.windows.acl_plan import INHERITED, WRITE, AclEntry, AclPlan, acl_plan
 from sandboxd.windows.acls import AclStore
 from sandboxd.windows.granting import GrantError, apply
@@ -44,7 +45,9 @@ log = logging.getLogger(__name__)
 class AppContainer:
     name = "appcontainer"
     capabilities = Capabilities(
-        inherit_warning="services on the host's loopback stay out of an AppContainer's reach"
+        inherit_warning=LOOPBACK,
+        terminals=console.VERIFIED,
+        terminal_refusal=console.REFUSAL,
     )
 
     def __init__(self, support: WindowsSupport) -> None:
@@ -104,7 +107,7 @@ class AppContainer:
         finally:
             with anyio.CancelScope(shield=True):
                 await anyio.to_thread.run_sync(lambda: shutil.rmtree(temporary, True))
-                with suppress(OSError, ProfileError):
+                with suppress(OSError):
                     await anyio.to_thread.run_sync(journal.undo, profile, self._store)
 
     def _prepare(

@@ -6,6 +6,7 @@ from sandboxd.policy.plan import Plan
 from sandboxd_proto.errors import PolicyNotSupported
 from sandboxd_proto.messages.execute import Tier
 
+LOOPBACK = "services on the host's loopback stay out of an AppContainer's reach"
 _TIERS: dict[str, Tier] = {
     "fs_read_allow": "enforced",
     "fs_write_allow": "enforced",

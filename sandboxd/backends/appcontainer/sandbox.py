@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from dataclasses import dataclass
 
@@ -13,13 +12,14 @@ from sandboxd.windows.console import refuse_terminal
 from sandboxd.windows.inspector import LiveProcess
 from sandboxd.windows.job_limits import sandbox_limits
 from sandboxd.windows.jobs import Job
+from sandboxd.windows.launch import Launched
 from sandboxd.windows.process import JobProcess
-from sandboxd.windows.program import exec_failed, program_for
-from sandboxd.windows.spawn import SpawnProgram, Suspended, spawn
+from sandboxd.windows.spawn import Suspended
 from sandboxd.windows.structures import PROC_THREAD_ATTRIBUTE_SECURITY_CAPABILITIES
+from sandboxd.windows.system_launch import launch_command
 from sandboxd.windows.tokens import current_user
 from sandboxd.windows.verification import Expected, NotVerifiedError, resume_verified
-from sandboxd_proto.errors import SandboxUnavailable
+from sandboxd_proto.errors import ExecFailed, SandboxUnavailable
 
 assert sys.platform == "win32"
 
@@ -50,42 +50,35 @@ class AppContainerSandbox:
 
     async def spawn(self, command: Command, stdio: Stdio | None) -> Process:
         """The thread runs only when every property was read back."""
-        if stdio is None:
+        if stdio is None and not self._support.terminals:
             raise refuse_terminal()
-        if self._support.port is None:
-            raise SandboxUnavailable("the daemon does not serve any more")
-        program = program_for(command, self._temporary, os.path.isfile)
-        job = Job(sandbox_limits(command.limits, self._support.build, self._support.processes))
-        try:
-            made = self._create(command, program, stdio, job)
-            process = JobProcess(
-                made, job, self._support.port, keep_background=command.keep_background,
-                sandboxed=True,
-            )  # fmt: skip
-            process.start()
-        except BaseException:
-            job.close()
-            raise
+        made = self._launch(command, stdio)
         expected = Expected(current_user(), self._identity.package, self._identity.capabilities)
         try:
-            resume_verified(LiveProcess(made, job), expected)
+            resume_verified(LiveProcess(made.made, made.job), expected)
         except BaseException as error:
-            process.close()
+            made.process.close()
             if isinstance(error, NotVerifiedError):
                 raise SandboxUnavailable(
                     f"Windows did not sandbox the command, so it was not run: {error}"
                 ) from None
             raise
-        return process
+        return made.process
 
-    def _create(self, command: Command, program: SpawnProgram, stdio: Stdio, job: Job) -> Suspended:
+    def _launch(
+        self, command: Command, stdio: Stdio | None
+    ) -> Launched[Job, Suspended, JobProcess]:
+        support = self._support
+        limits = sandbox_limits(command.limits, support.build, support.processes)
         held = SecurityCapabilities(self._identity.package, self._identity.capabilities)
+        more = [(PROC_THREAD_ATTRIBUTE_SECURITY_CAPABILITIES, held.value)]
         try:
-            more = [(PROC_THREAD_ATTRIBUTE_SECURITY_CAPABILITIES, held.value)]
-            return spawn(program, stdio, job, more)
-        except OSError as error:
-            if error.winerror == _NO_CAPABILITIES:
+            return launch_command(
+                command, stdio, limits, support.port, self._temporary, more=more, sandboxed=True
+            )
+        except ExecFailed as error:
+            if getattr(error.__cause__, "winerror", None) == _NO_CAPABILITIES:
                 raise SandboxUnavailable("this Windows takes no AppContainer attribute") from None
-            raise exec_failed(command.argv[0], error) from None
+            raise
         finally:
             held.close()

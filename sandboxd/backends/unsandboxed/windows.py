@@ -5,7 +5,6 @@ A job object alone is no sandbox.
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 import tempfile
@@ -26,13 +25,10 @@ from sandboxd.backends.unsandboxed_keys import both_keys
 from sandboxd.backends.windows_context import ELEVATED, WindowsSupport
 from sandboxd.policy.plan import Plan, SandboxSpec
 from sandboxd.types import Command, Process, Sandbox, Stdio
+from sandboxd.windows import console
 from sandboxd.windows.console import refuse_terminal
 from sandboxd.windows.job_limits import bare_limits
-from sandboxd.windows.jobs import Job
-from sandboxd.windows.process import JobProcess
-from sandboxd.windows.program import exec_failed, program_for
-from sandboxd.windows.spawn import spawn
-from sandboxd_proto.errors import SandboxUnavailable
+from sandboxd.windows.system_launch import launch_command
 
 assert sys.platform == "win32"
 
@@ -45,7 +41,9 @@ def make(context: BackendContext) -> UnsandboxedWindows:
 
 
 class UnsandboxedWindows(Unsandboxed):
-    capabilities = Capabilities(isolates=False)
+    capabilities = Capabilities(
+        isolates=False, terminals=console.VERIFIED, terminal_refusal=console.REFUSAL
+    )
 
     def __init__(self, support: WindowsSupport, *, permitted: bool) -> None:
         super().__init__(permitted=permitted)
@@ -94,18 +92,13 @@ class JobsOnly:
         return None
 
     async def spawn(self, command: Command, stdio: Stdio | None) -> Process:
-        if stdio is None:
+        if stdio is None and not self._support.terminals:
             raise refuse_terminal()
-        if self._support.port is None:
-            raise SandboxUnavailable("the daemon does not serve any more")
-        program = program_for(command, self._temporary, os.path.isfile)
-        job = Job(bare_limits(command.limits))
+        limits = bare_limits(command.limits)
+        made = launch_command(command, stdio, limits, self._support.port, self._temporary)
         try:
-            made = spawn(program, stdio, job)
-        except OSError as error:
-            job.close()
-            raise exec_failed(command.argv[0], error) from None
-        process = JobProcess(made, job, self._support.port, keep_background=command.keep_background)
-        process.start()
-        made.resume()
-        return process
+            made.made.resume()
+        except OSError:
+            made.process.close()
+            raise
+        return made.process

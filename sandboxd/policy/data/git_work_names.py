@@ -31,6 +31,16 @@ _PATTERNS = re.compile(
     r"|next-index-\d+|shallow_[0-9A-Za-z]+"
     r"|4913"  # vim tries whether it may make a file
 )
+# Files of an unfinished operation whose content git acts upon.
+STATE_FILES = (
+    "MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "REBASE_HEAD", "ORIG_HEAD", "AUTO_MERGE",
+    "BISECT_HEAD", "BISECT_EXPECTED_REV", "MERGE_AUTOSTASH", "MERGE_RR", "BISECT_START",
+    "BISECT_TERMS", "BISECT_NAMES", "NOTES_MERGE_REF", "NOTES_MERGE_PARTIAL",
+)  # fmt: skip
+# Without them git looks for another repository.
+NEEDED_FOLDERS = ("objects", "refs")
+# Git asks the repositories that these name for their refs, under settings of their own.
+ALTERNATES = ("objects/info/alternates", "objects/info/http-alternates")
 # Judged by rules of their own: see git_dir.py.
 SEPARATE = frozenset(("modules", "worktrees", "info"))
 # Git looks here for what it runs: once they are there, the next git command may run code.

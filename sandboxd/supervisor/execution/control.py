@@ -7,9 +7,9 @@ from contextlib import suppress
 
 import anyio
 
-from sandboxd.platform.window_size import set_window_size
 from sandboxd.supervisor.execution.result import Ended
 from sandboxd.supervisor.execution.stdio.command_io import CommandIo
+from sandboxd.supervisor.execution.stdio.ends.current import ends
 from sandboxd.supervisor.request import ExecuteRequest
 from sandboxd.types import Process
 from sandboxd_proto.errors import InvalidParams, PolicyNotSupported
@@ -73,7 +73,7 @@ class ExecutionControl:
         self._size = (rows, cols)
         master = self._process.pty if self._process is not None else None
         if master is not None:
-            set_window_size(master, rows, cols)
+            ends.resize_terminal(master, rows, cols)
 
     def cancel(self) -> None:
         self.end("cancelled")
@@ -107,7 +107,8 @@ class ExecutionControl:
             with suppress(PolicyNotSupported):  # the sender of the signal was answered already
                 process.signal(number)
         if self._size is not None:
-            self.resize(*self._size)
+            with suppress(PolicyNotSupported):  # so was the one who resized it
+                self.resize(*self._size)
 
     def detach(self) -> None:
         self._process = None

@@ -15,7 +15,8 @@ def refuse_unsupported(request: ExecuteRequest, able: Capabilities, backend: str
         )  # fmt: skip
     if request.pty is not None and not able.terminals:
         raise PolicyNotSupported(
-            f"commands of the backend {backend} have no terminal", field="pty",
+            able.terminal_refusal or f"commands of the backend {backend} have no terminal",
+            field="pty",
             remedy="run it without a terminal (sandboxctl run … </dev/null | cat)",
         )  # fmt: skip
     has_input = request.stdin or request.stdin_open or request.passed.stdin is not None

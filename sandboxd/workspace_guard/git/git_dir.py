@@ -48,16 +48,6 @@ from sandboxd_proto.errors import PathDenied
 from sandboxd_proto.locations import KEPT_FOLDER
 
 _SMALL = 64 << 10
-# Files of an unfinished operation whose content git acts upon.
-_STATE_FILES = (
-    "MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "REBASE_HEAD", "ORIG_HEAD", "AUTO_MERGE",
-    "BISECT_HEAD", "BISECT_EXPECTED_REV", "MERGE_AUTOSTASH", "MERGE_RR", "BISECT_START",
-    "BISECT_TERMS", "BISECT_NAMES", "NOTES_MERGE_REF", "NOTES_MERGE_PARTIAL",
-)  # fmt: skip
-_FOLDERS = ("objects", "refs")
-# Git asks the repositories that these name for their refs, under settings of their own.
-_ALTERNATES = ("objects/info/alternates", "objects/info/http-alternates")
-
 
 # Git dirs with a running command, by device and inode, in the order of their starts.
 _running: dict[tuple[int, int], list[GitDir]] = {}
@@ -98,16 +88,16 @@ class GitDir:
         self._stored = StoredLinks(self._folder, self.path)
         self._symbolic = SymbolicRefs(self._folder, self.path)
         budget = SnapshotBudget(entries=2000, bytes=4 << 20)
-        kept = (*REBASE_STATE, *_STATE_FILES)
+        kept = (*REBASE_STATE, *git_work_names.STATE_FILES)
         self._before: dict[str, Node] = {
             name: snapshot.keep(self._folder, name, budget) for name in kept if name in self._names
         }
-        for name in _FOLDERS:
+        for name in git_work_names.NEEDED_FOLDERS:
             fd = enter(self._folder, name) if name in self._names else None
             if fd is not None:
                 self._held[name] = fd
         self._index = GitIndexFile(self._folder, self.path, self._known)
-        self._alternates = {name: self._kept_small(name) for name in _ALTERNATES}
+        self._alternates = {name: self._kept_small(name) for name in git_work_names.ALTERNATES}
         for elder in _running.get(self._identity, ())[:1]:
             self._names, self._before = elder._names, elder._before
             self._alternates = elder._alternates
@@ -131,7 +121,7 @@ class GitDir:
             and self._head.unchanged
             and self._stored.unchanged
             and self._symbolic.unchanged
-            and all(map(self._is_same_alternate, _ALTERNATES))
+            and all(map(self._is_same_alternate, git_work_names.ALTERNATES))
         )
 
     def _kept_small(self, name: str) -> Node | None:
@@ -273,7 +263,7 @@ class GitDir:
         ]
 
     def _changed_alternates(self) -> Iterator[Offence]:
-        for name in _ALTERNATES:
+        for name in git_work_names.ALTERNATES:
             if not self._is_same_alternate(name):
                 path = os.path.join(self.path, name)
                 undo = put_back_below(self._folder, self.path, path, self._alternates[name])
@@ -281,7 +271,7 @@ class GitDir:
 
     def _operations(self, names: list[str]) -> Iterator[Offence]:
         for name in names:
-            if name not in REBASE_STATE and name not in _STATE_FILES:
+            if name not in REBASE_STATE and name not in git_work_names.STATE_FILES:
                 continue
             before = self._before.get(name)
             if before is not None and snapshot.same(self._folder, name, before):

@@ -65,7 +65,7 @@ class CommandIo:
         """Close our copies of the child's ends."""
         if process.pty is not None and self.pty_ready and not self.pty_ready.is_set():
             self.stdin.close()
-            self.stdin = StdinFeed(ends.duplicate(process.pty), is_pty=True)
+            self.stdin = StdinFeed(ends.terminal_input(process.pty), is_pty=True)
             self.pty_ready.set()
             self._pipes.close()
         self._pipes.close_child_ends()

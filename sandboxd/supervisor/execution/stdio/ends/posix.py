@@ -10,6 +10,7 @@ from collections.abc import Callable
 import anyio
 
 from sandboxd import event_loop
+from sandboxd.platform.window_size import set_window_size
 
 assert sys.platform != "win32"
 
@@ -36,6 +37,15 @@ def close(fd: int) -> None:
 
 def duplicate(fd: int) -> int:
     return os.dup(fd)
+
+
+def terminal_input(master: int) -> int:
+    """A descriptor to write to, which the caller closes."""
+    return os.dup(master)
+
+
+def resize_terminal(master: int, rows: int, cols: int) -> None:
+    set_window_size(master, rows, cols)
 
 
 def read_now(fd: int) -> bytes | None:
