@@ -14,6 +14,7 @@ from sandboxd.logs import LEVELS, configure
 from sandboxd.platform.current import system
 from sandboxd.policy.network.exfil_switch import exfil_switch
 from sandboxd.policy.network.rules import check_config as check_network
+from sandboxd.policy.presets import check_presets
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -25,9 +26,11 @@ def main(argv: list[str] | None = None) -> int:
         path = options.config or config_loading.default_path(os.environ)
         required = bool(options.config or os.environ.get("SANDBOXD_CONFIG"))
         config = config_loading.load(path, os.environ, flags, required=required)
-        check_network(config)
-        if not options.show_config:
-            check_names(config)
+        with config_loading.naming_source(path, os.environ, flags):
+            check_network(config)
+            if not options.show_config:
+                check_names(config)
+                check_presets(config)
         if options.check_config:
             print(f"{path}: {'no problem found' if os.path.exists(path) else 'does not exist'}")
             return 0

@@ -5,15 +5,36 @@ The string below a key is its reason, from which docs/config.md is generated.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from difflib import get_close_matches
 from typing import Literal
 
 import msgspec
 
 from sandboxd_proto.manifest import NetworkKind
 
+# Less is a forgotten unit: a shell alone takes more memory, and a file system in memory a page for
+# each file.
+LEAST_BYTES = {"max_memory_bytes": 1 << 20, "tmp_bytes": 1 << 16, "shm_bytes": 1 << 16}
+
 
 class ConfigError(Exception):
-    """The config cannot be used; the message names file, key and what is accepted."""
+    """The config cannot be used; the message names the key and what is accepted.
+
+    `key`: whoever knows where the value was read (file, variable or flag) puts that in front.
+    """
+
+    def __init__(self, message: str, *, key: str | None = None) -> None:
+        super().__init__(message)
+        self.key = key
+
+
+def check_known(name: str, known: Collection[str], key: str, what: str) -> None:
+    """ConfigError where a key names something that does not exist."""
+    if name not in known:
+        near = get_close_matches(name, known, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"the {what}s are {', '.join(known)}"
+        raise ConfigError(f"{key}: there is no {what} {name!r}; {hint}", key=key)
 
 
 class _Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -103,7 +124,7 @@ class Egress(_Table, frozen=True, kw_only=True):
     max_received_bytes: int | None = None
     """The most bytes that one execution may receive."""
     ask_secs: float = 60.0
-    """How long a connection to a host that nobody named waits for an approver."""
+    """How long a connection to a host that the manifest does not name waits for an approver."""
 
 
 class DockerConfig(_Table, frozen=True, kw_only=True):
@@ -209,6 +230,10 @@ class OpenSandboxConfig(_Table, frozen=True, kw_only=True):
     """Certificates (PEM) to verify the server with; empty: the system's."""
     image: str = ""
     """The image of sandboxes; empty: each manifest names one."""
+    way: Literal["auto", "init", "execd"] = "auto"
+    """How commands run in a sandbox. `init`: below sandboxd's own init, which is uploaded into it:
+    stdin, terminals, exact output and signals. `execd`: by the server's agent alone. `auto`: `init`
+    on Linux."""
     via_server: bool = True
     """Reach sandboxes through the server. Off: at the addresses that it names."""
     host_volumes: bool = False

@@ -9,14 +9,16 @@ from __future__ import annotations
 import math
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import Any
 
 import msgspec
 
-from sandboxd.config import Config, ConfigError, all_keys
+from sandboxd.config import LEAST_BYTES, Config, ConfigError, all_keys
 from sandboxd.platform.current import system
+from sandboxd_proto.amounts import shown_bytes
 from sandboxd_proto.errors import InvalidParams
 from sandboxd_proto.lenient import understood_amounts
 from sandboxd_proto.wire import convert
@@ -78,7 +80,22 @@ def load(path: str, env: Mapping[str, str], flags: Mapping[str, str], *, require
         _put(merged, key, _typed(key, value), source)
     for key, value in flags.items():
         _put(merged, key, _typed(key, value), f"--set {key}")
-    return _checked(merged, path)
+    with naming_source(path, env, flags):
+        return _checked(merged)
+
+
+@contextmanager
+def naming_source(path: str, env: Mapping[str, str], flags: Mapping[str, str]) -> Iterator[None]:
+    """An error about a value says where the value was read: a flag, a variable or the file."""
+    try:
+        yield
+    except ConfigError as error:
+        if error.key is None:
+            raise
+        named = [source for key, _, source in _from_env(env) if key == error.key]
+        flag = "--backend" if error.key == "backend" else f"--set {error.key}"
+        source = flag if error.key in flags else named[-1] if named else path
+        raise ConfigError(f"{source}: {error}") from None
 
 
 def _from_file(path: str, *, required: bool) -> list[tuple[str, Any]]:
@@ -152,16 +169,16 @@ def _put(merged: dict[str, Any], key: str, value: Any, source: str) -> None:
     inner[name] = value
 
 
-def _checked(merged: dict[str, Any], path: str) -> Config:
+def _checked(merged: dict[str, Any]) -> Config:
     try:
         config = _converted(merged)
     except InvalidParams as error:
         field = (error.field or "").removesuffix("[...]")
         where = f"[{table}] " if (table := field.rpartition(".")[0]) else ""
         hint = f"; {error.remedy}" if error.remedy else ""
-        raise ConfigError(f"{path}: {where}{error.message}{hint}") from None
-    _check_amounts(msgspec.to_builtins(config), path)
-    _check_paths(config, path)
+        raise ConfigError(f"{where}{error.message}{hint}", key=field) from None
+    _check_amounts(msgspec.to_builtins(config))
+    _check_paths(config)
     return config
 
 
@@ -172,7 +189,7 @@ def _converted(merged: dict[str, Any]) -> Config:
         return convert(understood_amounts(merged), Config)
 
 
-def _check_amounts(config: dict[str, Any], path: str) -> None:
+def _check_amounts(config: dict[str, Any]) -> None:
     """No amount may be negative; limits and times of 0 would allow nothing."""
     for key in all_keys():
         table, _, name = key.rpartition(".")
@@ -181,20 +198,29 @@ def _check_amounts(config: dict[str, Any], path: str) -> None:
         least = 0 if key in _ZERO_MEANS_NONE else 1e-9
         if is_number and not least <= value < math.inf:
             raise ConfigError(
-                f"{path}: {key} is {value}, which does nothing; "
-                f"it is a number above 0{', or 0' if least == 0 else ''}"
+                f"{key} is {value}, which does nothing; "
+                f"it is a number above 0{', or 0' if least == 0 else ''}",
+                key=key,
+            )
+        needed = LEAST_BYTES.get(name, 0) if value else 0
+        if is_number and value < needed:
+            raise ConfigError(
+                f"{key} is {value} bytes, too little for any program; "
+                f'write "{shown_bytes(needed)}" or more',
+                key=key,
             )
 
 
-def _check_paths(config: Config, path: str) -> None:
+def _check_paths(config: Config) -> None:
     """A relative path names nothing: the daemon has no folder of the user's to start from."""
     named = [("masks.add", item) for item in config.masks.add]
     named += [("ceiling.roots", item) for item in config.ceiling.roots or ()]
     for key, item in named:
         if not item.startswith(("/", "~")):
             raise ConfigError(
-                f"{path}: {key} has {item!r}, which does nothing; write the whole path, "
-                f"for example {os.path.join('~', item)!r}"
+                f"{key} has {item!r}, which does nothing; write the whole path, "
+                f"for example {os.path.join('~', item)!r}",
+                key=key,
             )
 
 
@@ -212,7 +238,7 @@ def shown(config: Config, path: str, *, as_json: bool) -> str:
         return msgspec.json.encode({"path": path, "config": {k: v for k, v, _ in rows}}).decode()
     width = max(len(key) for key, _, _ in rows)
     note = "" if os.path.exists(path) else " (does not exist)"
-    lines = [f"# {path}{note}; * marks what differs from the default\n"]
+    lines = [f"# {path}{note}\n", "# * marks what differs from the default\n"]
     for key, value, changed in rows:
         text = "(unset)" if value is None else msgspec.json.encode(value).decode()
         lines.append(f"{'*' if changed else ' '} {key:<{width}}  {text}\n")

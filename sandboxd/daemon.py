@@ -134,7 +134,7 @@ def _parts(start: Start, listener: Listener) -> Iterator[Parts]:
     with ExitStack() as held:
         home = system.home_folder()
         host = Host.current(home)
-        around = assembly.surroundings(start.config, host, listener, held)
+        around = assembly.system_parts(start.config, host, listener, held)
         own = OwnPaths.current(_hidden(start, listener, around.hidden), programs())
         backends = registry(around.context(start.config, listener.path, own))
         machine = Machine(

@@ -18,7 +18,7 @@ from sandboxd.rpc.transport.interface import Listener
 from sandboxd.rpc.transport.systemd import Notifier, activated_socket
 from sandboxd.rpc.transport.unix_listener import adopt, listen
 from sandboxd.rpc.transport.unix_paths import approver_file, hidden_paths
-from sandboxd.surroundings import Surroundings
+from sandboxd.system_parts import SystemParts
 from sandboxd_proto.locations import default_socket
 
 
@@ -34,7 +34,7 @@ def notifier() -> Notifier:
     return Notifier(os.environ)
 
 
-def surroundings(config: Config, host: Host, listener: Listener, held: ExitStack) -> Surroundings:
+def system_parts(config: Config, host: Host, listener: Listener, held: ExitStack) -> SystemParts:
     state = StateFolder(f"{listener.path}.state" if listener.made_here else None)
     held.callback(state.close)
     egress = EgressService(config.egress)
@@ -45,11 +45,11 @@ def surroundings(config: Config, host: Host, listener: Listener, held: ExitStack
             held.callback(support.cgroups.close)
         return BackendContext(config, path, linux=support)
 
-    return Surroundings(
+    return SystemParts(
         context, egress.running, hidden=(state.path, *hidden_paths(listener)),
         forwards_folder=os.path.join(state.path, "fw"),  # short: a socket's path is limited
         make_folder=state.folder,
     )  # fmt: skip
 
 
-__all__ = ["approver_file", "collect_soon", "listening", "notifier", "surroundings"]
+__all__ = ["approver_file", "collect_soon", "listening", "notifier", "system_parts"]

@@ -6,7 +6,7 @@ import os
 from contextlib import ExitStack
 
 from sandboxd.backends.interface import BackendContext
-from sandboxd.backends.sandbox_exec.support import mac_support
+from sandboxd.backends.macos_context import mac_support
 from sandboxd.config import Config
 from sandboxd.egress.service import EgressService
 from sandboxd.linux.leftovers import collect_soon
@@ -19,7 +19,7 @@ from sandboxd.rpc.transport.interface import Listener
 from sandboxd.rpc.transport.notifier import NoNotifier
 from sandboxd.rpc.transport.unix_listener import adopt, listen
 from sandboxd.rpc.transport.unix_paths import approver_file, hidden_paths
-from sandboxd.surroundings import Surroundings
+from sandboxd.system_parts import SystemParts
 from sandboxd_proto.locations import default_socket
 
 
@@ -35,7 +35,7 @@ def notifier() -> NoNotifier:
     return NoNotifier()
 
 
-def surroundings(config: Config, host: Host, listener: Listener, held: ExitStack) -> Surroundings:
+def system_parts(config: Config, host: Host, listener: Listener, held: ExitStack) -> SystemParts:
     state = StateFolder(f"{listener.path}.state" if listener.made_here else None)
     held.callback(state.close)
     egress = EgressService(config.egress)
@@ -43,11 +43,11 @@ def surroundings(config: Config, host: Host, listener: Listener, held: ExitStack
     def context(config: Config, path: str, own: OwnPaths) -> BackendContext:
         return BackendContext(config, path, macos=mac_support(state.path, host, egress))
 
-    return Surroundings(
+    return SystemParts(
         context, egress.running, hidden=(state.path, *hidden_paths(listener)),
         forwards_folder=os.path.join(state.path, "fw"),  # short: a socket's path is limited
         make_folder=state.folder,
     )  # fmt: skip
 
 
-__all__ = ["approver_file", "collect_soon", "listening", "notifier", "surroundings"]
+__all__ = ["approver_file", "collect_soon", "listening", "notifier", "system_parts"]

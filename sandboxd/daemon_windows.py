@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
 from functools import partial
 
-from sandboxd.backends.appcontainer.support import WindowsSupport
 from sandboxd.backends.interface import BackendContext
+from sandboxd.backends.windows_context import WindowsSupport
 from sandboxd.config import Config
 from sandboxd.platform import windows as system
 from sandboxd.policy.mounts.mount_plan import Host
@@ -17,7 +17,7 @@ from sandboxd.policy.mounts.own_paths import OwnPaths
 from sandboxd.rpc.transport.interface import Listener
 from sandboxd.rpc.transport.notifier import NoNotifier
 from sandboxd.rpc.transport.pipe_listener import listen
-from sandboxd.surroundings import Surroundings
+from sandboxd.system_parts import SystemParts
 from sandboxd.windows.jobs import JobPort
 from sandboxd_proto import locations
 from sandboxd_proto.locations import default_socket
@@ -43,7 +43,7 @@ def collect_soon(caches_root: str) -> None:
     """Private folders go with their sandboxes; journals are recovered by the backend."""
 
 
-def surroundings(config: Config, host: Host, listener: Listener, held: ExitStack) -> Surroundings:
+def system_parts(config: Config, host: Host, listener: Listener, held: ExitStack) -> SystemParts:
     folder = _folder()
     support = WindowsSupport(
         folder,
@@ -56,7 +56,7 @@ def surroundings(config: Config, host: Host, listener: Listener, held: ExitStack
     def context(config: Config, path: str, own: OwnPaths) -> BackendContext:
         return BackendContext(config, path, windows=support)
 
-    return Surroundings(
+    return SystemParts(
         context, partial(_running, support), hidden=(folder,),
         forwards_folder=os.path.join(folder, "forwards"),
     )  # fmt: skip

@@ -19,7 +19,7 @@ _alive = 0  # changed on the event loop's thread, and by threads that end, under
 _lock = threading.Lock()
 
 
-async def within(seconds: float, work: Callable[[], T], default: T) -> T:
+async def run_within(seconds: float, work: Callable[[], T], default: T) -> T:
     """What `work` returns; `default` if that takes longer, or if too many threads hang already."""
     loop = event_loop.running_loop()
     answer: event_loop.Future[T] = event_loop.create_future()

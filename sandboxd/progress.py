@@ -1,4 +1,4 @@
-"""How far the opening of a sandbox is: a backend reports, those who wait for it are told.
+"""Progress while a sandbox is opened: a backend reports it to the requests that wait.
 
 The pool sets the callback for the task that opens a sandbox, so `Backend.open` needs no parameter
 for it. Without one (a sandbox that is opened ahead) a report does nothing.

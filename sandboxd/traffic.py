@@ -39,12 +39,12 @@ class HostTraffic:
     received_bytes: int = 0
 
 
-# Whether the execution may connect to a host that nobody named, at a port.
+# Whether the execution may connect to a host that the manifest does not name, at a port.
 AskHost = Callable[["Traffic", str, int], Awaitable[bool]]
 
 
 class Traffic:
-    """One execution's. `ask`: who decides about hosts that nobody has named; None: they are
+    """One execution's. `ask`: decides about hosts that are not named; None: they are
     refused."""
 
     def __init__(self, ask: AskHost | None = None) -> None:
@@ -66,7 +66,7 @@ class Traffic:
 
     @property
     def refusals(self) -> list[GateRefusal]:
-        """Also what somebody is still asked about: a command that ends meanwhile was refused it."""
+        """Also what an approver is still asked about: it is refused if the command ends now."""
         return list({**self.asking, **self._refusals}.values())
 
     def at(self, host: str, port: int) -> HostTraffic:

@@ -1,4 +1,4 @@
-"""A sandbox and the commands in it: the types between those who open one and those who use it."""
+"""A sandbox and the commands in it: the interface between backends and the supervisor."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Bases for what stands around a sandbox or a process of another kind: all passes through.
+"""Bases of sandboxes and processes that wrap another one: every call is passed on.
 
-A subclass overrides what it adds to. A process of its own kind is made in `spawn` and `spawn_now`.
+A subclass overrides what it changes. It wraps processes in `spawn` and `spawn_now`.
 """
 
 from __future__ import annotations

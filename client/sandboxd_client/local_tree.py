@@ -42,7 +42,7 @@ def pinned(path: Path) -> Iterator[Root]:
         os.close(fd)
 
 
-class Entry(NamedTuple):
+class LocalEntry(NamedTuple):
     """`name` is relative to the folder, with slashes. `target`: of a link."""
 
     name: str
@@ -52,21 +52,21 @@ class Entry(NamedTuple):
     target: str = ""
 
 
-def scan(root: Root) -> list[Entry]:
+def scan(root: Root) -> list[LocalEntry]:
     """Folders before what is in them. Special files are left out."""
-    found: list[Entry] = []
+    found: list[LocalEntry] = []
     for below, names, place in _walk(root):
         for name in sorted(names):
             shown = (below / name).as_posix()
             path = name if place is not None else str(Path(str(root), shown))
             status = os.lstat(path, dir_fd=place)
             if stat.S_ISLNK(status.st_mode):
-                found.append(Entry(shown, "symlink", target=os.readlink(path, dir_fd=place)))
+                found.append(LocalEntry(shown, "symlink", target=os.readlink(path, dir_fd=place)))
             elif stat.S_ISDIR(status.st_mode):
-                found.append(Entry(shown, "dir"))
+                found.append(LocalEntry(shown, "dir"))
             elif stat.S_ISREG(status.st_mode):
                 mode = stat.S_IMODE(status.st_mode) & 0o777
-                found.append(Entry(shown, "file", status.st_size, mode))
+                found.append(LocalEntry(shown, "file", status.st_size, mode))
     return found
 
 

@@ -41,11 +41,23 @@ def start(path: str) -> None:
 
         start_daemon_windows.start(path)
         return
+    if _is_inside():
+        raise DaemonNotRunning(
+            "this is inside a sandbox, and no daemon can be reached from there",
+            remedy="use sandboxd outside of the sandbox",
+        )
     path = os.path.abspath(path)
     _own_folder(os.path.dirname(path))
     with _lock(path + ".start"):
         if not is_listening(path):
             _spawn(path)
+
+
+def _is_inside() -> bool:
+    """Whether the first process is a sandbox's init: a daemon here would accept no client."""
+    with suppress(OSError), open("/proc/1/comm", "rb") as file:
+        return file.read(64).strip() == b"sandboxd-init"
+    return False
 
 
 def stop(sock: socket, path: str) -> None:
@@ -56,6 +68,22 @@ def stop(sock: socket, path: str) -> None:
         if time.monotonic() > deadline:
             raise SandboxdError("the daemon does not end", remedy="see its log, then kill it")
         time.sleep(0.01)
+
+
+def check_start() -> None:
+    """DaemonNotRunning where a new daemon would not start: its program, or the config."""
+    done = subprocess.run(
+        [*program(), "--check-config"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, cwd="/", env={**environment(os.environ), **source_tree()},
+        check=False,
+    )  # fmt: skip
+    if done.returncode != 0:
+        said = done.stdout.decode(errors="replace").strip().splitlines()
+        last = said[-1].removeprefix(_OWN_ERROR) if said else f"it ended with {done.returncode}"
+        raise DaemonNotRunning(
+            f"a new daemon would not start: {last}",
+            remedy="the old one still runs; fix that and restart again",
+        )
 
 
 def command(path: str) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar
 
 from sandboxd_client import local_tree
 from sandboxd_client.calls import MethodCall
-from sandboxd_client.local_tree import Entry, Root, UnsafeLink
+from sandboxd_client.local_tree import LocalEntry, Root, UnsafeLink
 from sandboxd_proto.messages.execute import ExecuteResult
 from sandboxd_proto.messages.fs import FileData, FileStatus, FolderEntry, FolderList, Written
 
@@ -79,7 +79,7 @@ class Transfers:
         source = Path(local)
         if not source.is_dir():
             real, status = source.resolve(), source.stat()
-            one = Entry(real.name, "file", status.st_size, status.st_mode & 0o777)
+            one = LocalEntry(real.name, "file", status.st_size, status.st_mode & 0o777)
             counter = Counter(progress, one.size)
             yield from self._upload_file(real.parent, one, path, counter)
             return
@@ -96,7 +96,7 @@ class Transfers:
         yield from self._make_links(path, [e for e in entries if e.type == "symlink"])
 
     def _upload_file(
-        self, root: Root, entry: Entry, path: str, counter: Counter
+        self, root: Root, entry: LocalEntry, path: str, counter: Counter
     ) -> Operation[None]:
         with local_tree.opened(root, entry.name) as file:
             data, first = file.read(PIECE), True
@@ -106,7 +106,7 @@ class Transfers:
                 counter.add(len(data))
                 data, first = more, False
 
-    def _make_links(self, path: str, links: list[Entry]) -> Operation[None]:
+    def _make_links(self, path: str, links: list[LocalEntry]) -> Operation[None]:
         """By a command: there is no method that makes a link."""
         for at in range(0, len(links), _LINKS_AT_ONCE):
             words = [
@@ -153,21 +153,21 @@ class Transfers:
 
             yield from self.read_pieces(path, 0, None, take)
 
-    def _entries(self, path: str, links: Links) -> Operation[list[Entry]]:
+    def _entries(self, path: str, links: Links) -> Operation[list[LocalEntry]]:
         """All names and links are checked before anything is written."""
         listed = yield from self.tree(path)
-        entries: list[Entry] = []
+        entries: list[LocalEntry] = []
         for one in listed:
             local_tree.check_name(one.name)
             if one.type == "symlink":
                 place = posixpath.join(path, one.name)
                 link: FileStatus = yield self.fs("stat", FileStatus, path=place, follow=False)
-                entry = Entry(one.name, "symlink", target=link.target or "")
+                entry = LocalEntry(one.name, "symlink", target=link.target or "")
                 entries += [entry] if _is_kept(entry, links) else []
             elif one.type == "dir":
-                entries.append(Entry(one.name, "dir"))
+                entries.append(LocalEntry(one.name, "dir"))
             elif one.type == "file":
-                entries.append(Entry(one.name, "file", one.size, one.mode))
+                entries.append(LocalEntry(one.name, "file", one.size, one.mode))
         return entries
 
     def tree(self, path: str) -> Operation[list[FolderEntry]]:
@@ -205,7 +205,7 @@ def _moved(entry: FolderEntry, folder: str) -> FolderEntry:
     return replace(entry, name=f"{folder}/{entry.name}")
 
 
-def _is_kept(entry: Entry, links: Links) -> bool:
+def _is_kept(entry: LocalEntry, links: Links) -> bool:
     """UnsafeLink for one that leads out, unless such links are to be left out."""
     if entry.type != "symlink":
         return True

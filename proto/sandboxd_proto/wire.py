@@ -1,7 +1,7 @@
 """The base of every struct on the wire, and the one place that decodes and encodes JSON.
 
 Structs are frozen, keyword-only and refuse unknown fields: a misspelt restriction must be an error,
-not a restriction that silently does not exist.
+not a restriction that has no effect.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How firmly each field of a manifest holds: the words of `enforcement`, said in one place."""
+"""How each field of a manifest is enforced on Linux: the values of `enforcement`, in one place."""
 
 from __future__ import annotations
 

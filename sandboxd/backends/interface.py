@@ -17,9 +17,9 @@ from sandboxd.types import Sandbox
 from sandboxd_proto.messages.execute import Tier
 
 if TYPE_CHECKING:
-    from sandboxd.backends.appcontainer.support import WindowsSupport
     from sandboxd.backends.linux_context import LinuxSupport
-    from sandboxd.backends.sandbox_exec.support import MacSupport
+    from sandboxd.backends.macos_context import MacSupport
+    from sandboxd.backends.windows_context import WindowsSupport
 
 Enforcement = Mapping[str, Tier]
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from sandboxd.backends.interface import Backend, BackendContext, Serving
 from sandboxd.backends.unavailable import UnavailableBackend
-from sandboxd.config import Config, ConfigError
+from sandboxd.config import Config, check_known
 
 _SYSTEMS = {"linux": "Linux", "darwin": "macOS", "win32": "Windows"}
 
@@ -103,12 +103,9 @@ def check_names(config: Config, entries: Sequence[BackendEntry] = BACKENDS) -> N
     """ConfigError where the config names a backend that does not exist."""
     # A name may have an entry for each platform.
     names = list(dict.fromkeys(entry.name for entry in entries))
-    if config.backend not in ("auto", *names):
-        known = ", ".join(("auto", *names))
-        raise ConfigError(f"backend is {config.backend!r}; it is one of {known}")
+    check_known(config.backend, ["auto", *names], "backend", "backend")
     for name in config.ceiling.backends or ():
-        if name not in names:
-            raise ConfigError(f"ceiling.backends names {name!r}, which is no backend")
+        check_known(name, names, "ceiling.backends", "backend")
 
 
 def programs(entries: Sequence[BackendEntry] = BACKENDS) -> list[str]:

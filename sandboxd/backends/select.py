@@ -7,6 +7,7 @@ and without a sandbox nothing runs unless both keys are set.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from difflib import get_close_matches
 
 from sandboxd.backends.interface import Available, Backend, Enforcement
 from sandboxd.backends.registry import Registry
@@ -101,9 +102,11 @@ def _named(name: str, config: Config, registry: Registry) -> Backend:
             raise keys_missing_error(config)
         return registry["none"]
     if name not in registry:
+        near = get_close_matches(name, registry.names(), n=1)
+        hint = f"did you mean {near[0]}? " if near else ""
         raise InvalidParams(
             f"there is no backend {name!r}", field="backend",
-            remedy=f"the backends are {', '.join(registry.names())}",
+            remedy=f"{hint}The backends are {', '.join(registry.names())}",
         )  # fmt: skip
     permitted = config.ceiling.backends
     if permitted is not None and name not in permitted:

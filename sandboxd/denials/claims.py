@@ -63,7 +63,8 @@ def published(
     looks = HostLooks(setting.host)
     for denial in islice(denials, MOST_DENIALS):
         asked = named is not None and denial.target is not None and named(denial.target)
-        why = refusal(setting, denial.remedy, looks, claimed=denial.claimed and not asked)
+        claimed = denial.claimed and not asked
+        why = refusal(setting, denial.remedy, looks, claimed=claimed, target=denial.target)
         if why is not None:
             message = f"{denial.message}. No change is proposed: {why}"
             denial = msgspec.structs.replace(denial, remedy=None, message=message)

@@ -185,11 +185,14 @@ def _connections(
     """Attempts that the kernel reported. A DNS query counts as an attempt to reach its host."""
     setting = examiner.setting
     asked = False
-    aside = any(map(known_programs.checks_for_updates, examiner.command.simple))
+    simple = examiner.command.simple
+    aside = any(map(known_programs.checks_for_updates, simple))
+    if not facts.failed and not has_kind(found, "network"):
+        aside = aside or known_programs.asks_aside(simple)
     if setting.plan.sandbox.network.kind == "deny":
         # With allowed hosts the daemon's own responder answers, and reports what it refuses.
         for name in () if aside else facts.lookups[:MAX_STRONG]:
-            end = network.HostPort(name)
+            end = network.HostPort(name, examiner.command.port_of(name))
             if network.refused(setting, end):
                 yield network.denial(setting, end, operation="lookup", evidence="kernel")
     for one in facts.notified[:MAX_STRONG]:

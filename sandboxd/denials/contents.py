@@ -15,7 +15,7 @@ from sandboxd.policy.data import protected_names, secrets
 
 Trait = Literal[
     "unknown", "repository", "startup", "secret", "hidden", "private", "program", "special",
-    "foreign",
+    "foreign", "linked",
 ]  # fmt: skip
 MOST_ENTRIES = 1024  # of all looks for one answer
 MOST_AT_ONCE = 512  # of one path
@@ -180,6 +180,8 @@ def _own_traits(file: HostFile) -> set[Trait]:
         found.add("foreign")
     if file.private:
         found.add("private")
+    if file.linked:
+        found.add("linked")
     plain = file.name.startswith(".") or file.name.lower().rpartition(".")[2] in _DATA
     if file.program or (file.kind == "file" and not (plain and "." in file.name)):
         found.add("program")

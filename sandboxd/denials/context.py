@@ -35,13 +35,15 @@ def _same(path: str) -> str:
 @dataclass(frozen=True, slots=True)
 class HostFile:
     """One entry of a folder of the host. Of the command's user is `own`; what only its owner can
-    read is `private`; a file that can be started is a `program`."""
+    read is `private`; a file that can be started is a `program`; one with several names is
+    `linked`."""
 
     name: str
     kind: Literal["file", "folder", "link", "other"] = "file"
     own: bool = True
     private: bool = False
     program: bool = False
+    linked: bool = False
 
 
 def _no_file(_: str) -> HostFile | None:

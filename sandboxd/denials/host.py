@@ -128,7 +128,8 @@ def _described(run_as: RunAs | None, name: str, status: os.stat_result) -> HostF
         return HostFile(name, "link" if stat.S_ISLNK(mode) else "other", own=own)
     shared = stat.S_IRGRP | stat.S_IROTH if own else stat.S_IROTH
     private = uid >= 0 and not mode & shared
-    return HostFile(name, "file", own=own, private=private, program=bool(mode & 0o111))
+    program, linked = bool(mode & 0o111), status.st_nlink > 1
+    return HostFile(name, "file", own=own, private=private, program=program, linked=linked)
 
 
 def _foreign_home(run_as: RunAs | None, path: str) -> bool:

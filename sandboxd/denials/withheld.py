@@ -1,9 +1,10 @@
 """Remedies that are never given, whatever the evidence: an agent may apply every remedy.
 
 No remedy names a secret, a start-up file, a protected path or another user's home, nor a folder
-that holds one at any depth. None names a path that cannot be written down exactly, and none goes
-beyond what the daemon's config permits: the next request would be refused. A path that only the
-command's words name is proposed only if it is an ordinary file or folder.
+that holds one at any depth, or that one is to be made in. None names a path that cannot be written
+down exactly, and none goes beyond what the daemon's config permits: the next request would be
+refused. A path that only the command's words name is proposed only if it is an ordinary file or
+folder.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from sandboxd.denials.contents import HostLooks
 from sandboxd.denials.context import HostView, Setting
 from sandboxd.denials.explain.secrets import homes_for
 from sandboxd.denials.remedies import Remedy
-from sandboxd.policy.data import metadata_services, protected_names, secrets, system_dirs
-from sandboxd.policy.network.host_rules import parse_rule
+from sandboxd.denials.withheld_hosts import network_refusal
+from sandboxd.policy.data import protected_names, secrets, system_dirs
 from sandboxd.policy.paths.refused_places import is_sealed
 from sandboxd.policy.paths.within import is_below, within, within_any
 from sandboxd.policy.plan import Access
@@ -35,21 +36,13 @@ _UNREAD_STARTUP = tuple(name for name in _STARTUP if name not in _PROGRAMS)
 _SECRET = "it is a secret, or holds one"
 _STARTUP_FILE = "it is a start-up file, or holds one"
 _BEYOND = "the daemon's config does not permit it"
-_NO_HOST = "it is no host that a manifest can name, or the daemon's config does not permit it"
 _UNFIT: dict[Access, set[contents.Trait]] = {
-    "read": {"unknown", "secret", "hidden", "private", "special"},
+    "read": {"unknown", "secret", "hidden", "private", "special", "linked"},
     "write": {
-        "unknown",
-        "secret",
-        "repository",
-        "startup",
-        "hidden",
-        "private",
-        "special",
-        "foreign",
-        "program",
+        "unknown", "secret", "repository", "startup", "hidden", "private", "special", "foreign",
+        "program", "linked",
     },
-}
+}  # fmt: skip
 _WHY: dict[contents.Trait, str] = {
     "secret": "it is a secret, or holds one",
     "repository": "it holds a repository",
@@ -60,18 +53,8 @@ _WHY: dict[contents.Trait, str] = {
     "special": "it is no plain file, or holds what is none",
     "foreign": "it is another user's, or holds what is",
     "program": "it is no plain data, or holds what is none",
+    "linked": "it has another name elsewhere, or holds what has",
 }
-
-
-def permitted(
-    setting: Setting,
-    remedy: Remedy | None,
-    looks: HostLooks | None = None,
-    *,
-    claimed: bool = False,
-) -> Remedy | None:
-    """The remedy, or None where a part of it must not be proposed."""
-    return None if refusal(setting, remedy, looks, claimed=claimed) else remedy
 
 
 def refusal(
@@ -80,40 +63,32 @@ def refusal(
     looks: HostLooks | None = None,
     *,
     claimed: bool = False,
+    target: str | None = None,
 ) -> str | None:
-    """Why a part of the remedy must not be proposed; None when all of it can be."""
+    """Why a part of the remedy must not be proposed; None when all of it can be.
+
+    `target`: what the remedy is for. A folder is not proposed for a start-up file to be made in it.
+    """
     looks = looks or HostLooks(setting.host)
     for field, value in (remedy or {}).items():
         access = _FIELDS.get(field)
         if access is not None:
             reasons = (withheld(setting, path, access, looks, claimed=claimed) for path in value)
             why = next(filter(None, reasons), None)
+            if why is None and target is not None and target.startswith("/"):
+                why = _in_any_spelling(setting, target, access, looks)
             if why is not None:
                 return why
         elif field == "network":
-            if not beyond_ceiling.network_permitted(setting, value):
-                return _NO_HOST
-            if _hands_out_credentials(setting, value):
-                return "it hands out the machine's credentials"
+            why = network_refusal(setting, value)
+            if why is not None:
+                return why
         elif field == "syscall_policy":
             if claimed:
                 return "only the command's words ask for a weaker filter of system calls"
         elif not beyond_ceiling.limit_permitted(setting.ceiling, field, value):
             return _BEYOND
     return None
-
-
-def _hands_out_credentials(setting: Setting, value: object) -> bool:
-    hosts = value.get("hosts", ()) if isinstance(value, dict) else ()
-    new = (host for host in hosts if host not in setting.plan.sandbox.network.hosts)
-    return any(map(_is_metadata_service, new))
-
-
-def _is_metadata_service(entry: str) -> bool:
-    rule = parse_rule(entry)
-    if rule.address is not None:
-        return rule.address.is_link_local or rule.address in metadata_services.ADDRESSES
-    return any(map(rule.covers, metadata_services.NAMES))
 
 
 def withheld(
@@ -130,7 +105,14 @@ def withheld(
     """
     if not path.isprintable() or "\ufffd" in path:
         return "its name cannot be written down exactly"
-    looks = looks or HostLooks(setting.host)
+    return _in_any_spelling(
+        setting, path, access, looks or HostLooks(setting.host), claimed=claimed
+    )
+
+
+def _in_any_spelling(
+    setting: Setting, path: str, access: Access, looks: HostLooks, *, claimed: bool = False
+) -> str | None:
     for one in dict.fromkeys([path, setting.host.canonical(path)]):
         why = _withheld(setting, one, access) or _by_content(setting, one, access, looks)
         if why is None and claimed:
@@ -238,7 +220,8 @@ def _secret(setting: Setting, path: str) -> bool:
 
 def _startup(setting: Setting, path: str, access: Access) -> bool:
     names = _STARTUP if access == "write" else _UNREAD_STARTUP
-    if _in_home(setting, path, names):
+    # In a folder that can be written a start-up file can be made.
+    if _in_home(setting, path, names, absent_too=access == "write"):
         return True
     parts = path.lower().split("/")
     if ".git" not in parts:
@@ -247,10 +230,14 @@ def _startup(setting: Setting, path: str, access: Access) -> bool:
     return access == "write" or inner[:1] in _DOORS
 
 
-def _in_home(setting: Setting, path: str, names: Iterable[str]) -> bool:
+def _in_home(
+    setting: Setting, path: str, names: Iterable[str], *, absent_too: bool = False
+) -> bool:
     for home in homes_for(setting, path):
         inside = [f"{home}/{name}" for name in names]
         if within_any(path, inside) or _holds(setting, path, inside):
+            return True
+        if absent_too and any(is_below(one, path) for one in inside):
             return True
     return False
 

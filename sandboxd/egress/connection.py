@@ -22,7 +22,7 @@ from sandboxd.egress.http.host_check import refused_head, transparent_rewrite
 from sandboxd.egress.http.relay import Requests, Rewrite, read_head
 from sandboxd.egress.http.responses import TLS_ALERT, GateRefused, http_answer
 from sandboxd.egress.sockets import Inbound, reset, send_all
-from sandboxd.egress.splice import Activity, Ended, Half, both, finish, pump
+from sandboxd.egress.splice import Activity, Half, HalfEnded, both, finish, pump
 from sandboxd.egress.ssh_opening import SshMalformed
 from sandboxd.egress.target import Target
 from sandboxd.traffic import Flow, GateRefusal, Traffic
@@ -119,7 +119,7 @@ class GateConnection:
             await requests.watch_answer(client, self._received)
             await pump(server, client, self._received, self.activity)
             if speaks_http:
-                raise Ended
+                raise HalfEnded
 
         await _relay_both(forward, back, server, target)
 
@@ -186,7 +186,7 @@ class GateConnection:
         async def back() -> None:
             await requests.watch_answer(client, self._received)
             await pump(server, client, self._received, self.activity)
-            raise Ended
+            raise HalfEnded
 
         await _relay_both(forward, back, server, target)
 

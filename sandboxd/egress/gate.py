@@ -245,7 +245,7 @@ class Gate:
     async def decide(
         self, target: Target, judged: Verdict, traffic: Traffic, inbound: Inbound
     ) -> Verdict:
-        """The last word on a verdict: where somebody can be asked, they are, while the connection
+        """The final verdict: where an approver can be asked, they are, while the connection
         hangs unread. ConnectionResetError if the program gives up meanwhile."""
         if judged.kind != "ask" or traffic.ask is None:
             return judged
@@ -259,13 +259,13 @@ class Gate:
         traffic.asking.pop((target.host, target.port), None)
         if allowed is None:
             traffic.refuse(refusal)
-            raise ConnectionResetError("the program gave up while somebody was asked")
+            raise ConnectionResetError("the program gave up while an approver was asked")
         if allowed:
             return Verdict("allow", "it was approved")
         return Verdict(judged.kind, f"{judged.reason}, and it was not approved")
 
     def _may_ask(self, name: str) -> bool:
-        """Whether somebody can be asked about a name that no rule knows."""
+        """Whether an approver can be asked about a name that no rule knows."""
         asks = self.latest_execution().ask is not None
         return asks and self._rules.judge(name, 443).kind == "ask"
 

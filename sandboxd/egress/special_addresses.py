@@ -7,9 +7,11 @@ and change that at any time.
 from __future__ import annotations
 
 import ipaddress
+import socket
 from collections.abc import Iterable
 
 from sandboxd.policy.data import metadata_services
+from sandboxd.policy.network.embedded_ipv4 import NAT64, embedded_ipv4
 from sandboxd.policy.network.host_rules import Address, HostRule
 
 Networks = tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]
@@ -45,11 +47,8 @@ _SPECIAL_V6 = tuple(
         ("2620:4f:8000::/48", _PROTOCOLS),
     )
 )  # fmt: skip
+_ANY_PORT = 9
 _GLOBAL_V6 = ipaddress.IPv6Network("2000::/3")  # global unicast
-_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
-_COMPATIBLE = ipaddress.IPv6Network("::/96")
-_TRANSLATED = ipaddress.IPv6Network("::ffff:0:0:0/96")
-_ISATAP = frozenset({0x00005EFE, 0x02005EFE})
 
 
 def special_class(address: Address) -> str | None:
@@ -58,29 +57,28 @@ def special_class(address: Address) -> str | None:
         return "a cloud's metadata service"
     if isinstance(address, ipaddress.IPv4Address):
         return next((what for network, what in _SPECIAL_V4 if address in network), None)
-    inner = _embedded(address)
+    inner = embedded_ipv4(address)
     if inner is not None and (found := special_class(inner)) is not None:
         return found
     for network, what in _SPECIAL_V6:
         if address in network:
             return what
-    if address.ipv4_mapped is not None or address in _NAT64 or address in _GLOBAL_V6:
+    if address.ipv4_mapped is not None or address in NAT64 or address in _GLOBAL_V6:
         return None
     return _RESERVED
 
 
-def _embedded(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
-    """The IPv4 address embedded in an IPv6 one (mapped, 6to4, NAT64), if any."""
-    if address.ipv4_mapped is not None:
-        return address.ipv4_mapped
-    if address.sixtofour is not None:
-        return address.sixtofour
-    if address.teredo is not None:
-        return address.teredo[1]
-    last = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
-    if address in _NAT64 or address in _TRANSLATED or (int(address) >> 32) & 0xFFFFFFFF in _ISATAP:
-        return last
-    return last if address in _COMPATIBLE and int(address) > 1 else None
+def is_own(address: Address) -> bool:
+    """Whether it is an address of this machine, where services may listen that no other machine
+    can reach. The kernel is asked for a route; nothing is sent."""
+    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as sock:
+            sock.setblocking(False)
+            sock.connect((str(address), _ANY_PORT))
+            return ipaddress.ip_address(sock.getsockname()[0].partition("%")[0]) == address
+    except OSError:
+        return False
 
 
 class NamedAddresses:
@@ -95,12 +93,11 @@ class NamedAddresses:
 
     def refusal(self, address: Address, port: int) -> str | None:
         """Why `address` may not be connected to at `port`; None when it may."""
-        what = special_class(address)
-        if what is None or any(_names(rule, address, port) for rule in self._rules):
+        if any(_names(rule, address, port) for rule in self._rules):
             return None
         if any(address in network for network in self._networks):
             return None
-        return what
+        return special_class(address) or ("an address of this machine" if is_own(address) else None)
 
 
 def _names(rule: HostRule, address: Address, port: int) -> bool:

@@ -122,7 +122,7 @@ if sys.platform == "linux":
             size -= moved
 
 
-class Ended(Exception):
+class HalfEnded(Exception):
     """Raised by one half of a connection to end the other half."""
 
 
@@ -133,7 +133,7 @@ async def both(first: Half, second: Half) -> None:
     async def run(half: Half) -> None:
         try:
             await half()
-        except Ended:
+        except HalfEnded:
             tasks.cancel_scope.cancel()
         except Exception as error:
             failures.append(error)

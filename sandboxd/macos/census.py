@@ -3,7 +3,7 @@
 A process cannot leave its sandbox, and no other may look up the service that is named by the
 sandbox's tag. So every process of the user that may do so is a member, also after a double fork
 and setsid. `sandbox_check` is not documented (WebKit and dyld use it): the backend's probe makes
-sure that it finds a process that tried to get away.
+sure that it finds a process that left its group.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class LivingUsage:
     """The sum over processes that are alive; CPU time also of their children that they reaped."""
 
     processes: int = 0
@@ -30,7 +30,7 @@ class Census(Protocol):
     def members(self, tag: str, uid: int) -> list[int]:
         """The living processes of this user in the sandbox of this tag; none of them a zombie."""
 
-    def usage(self, pids: Iterable[int]) -> Usage:
+    def usage(self, pids: Iterable[int]) -> LivingUsage:
         """What they use now. Those that have ended meanwhile count as nothing."""
 
 
@@ -66,7 +66,7 @@ class SandboxCensus:
         return bool(self._lib.sandbox_check(pid, None, 0) == 1)
 
     def is_member(self, pid: int, tag: str) -> bool:
-        """Sandboxes of others may allow every name: those allow the one that is nobody's, too."""
+        """Other sandboxes may allow every name: those also allow a name that no sandbox has."""
         return self.sandboxed(pid) and self._finds(pid, tag) and not self._finds(pid, _UNUSED_NAME)
 
     def _finds(self, pid: int, service: str) -> bool:
@@ -89,9 +89,9 @@ class SandboxCensus:
                 return [pid for pid in pids[: filled // ctypes.sizeof(ctypes.c_int)] if pid > 0]
             room *= 2
 
-    def usage(self, pids: Iterable[int]) -> Usage:
+    def usage(self, pids: Iterable[int]) -> LivingUsage:
         found = [one for pid in pids if (one := self._one(pid)) is not None]
-        return Usage(len(found), sum(m for m, _ in found), sum(c for _, c in found))
+        return LivingUsage(len(found), sum(m for m, _ in found), sum(c for _, c in found))
 
     def _one(self, pid: int) -> tuple[int, float] | None:
         buffer = ctypes.create_string_buffer(_RUSAGE_BYTES)

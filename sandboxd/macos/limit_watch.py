@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from sandboxd.event_loop import TimerHandle, running_loop
-from sandboxd.macos.census import Usage
+from sandboxd.macos.census import LivingUsage
 from sandboxd.macos.tree import Tree
 from sandboxd.policy.plan import Limits
 from sandboxd.types import LimitName
@@ -27,7 +27,7 @@ class LimitWatch:
         self._kill = kill
         self._timer: TimerHandle | None = None
         self.exceeded: LimitName | None = None
-        self.most = Usage()
+        self.most = LivingUsage()
 
     def start(self) -> None:
         limits = self._limits
@@ -55,7 +55,7 @@ class LimitWatch:
         self._timer = running_loop().call_later(LOOK_EVERY_S, self._look)
 
 
-def exceeded(now: Usage, limits: Limits) -> LimitName | None:
+def exceeded(now: LivingUsage, limits: Limits) -> LimitName | None:
     if limits.memory_bytes is not None and now.memory_bytes > limits.memory_bytes:
         return "memory"
     if limits.processes is not None and now.processes > limits.processes:

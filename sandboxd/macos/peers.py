@@ -63,7 +63,7 @@ def decode_token(raw: bytes) -> tuple[int, int]:
 def refusal(
     peer: MacPeer, own_uid: int, sandboxed: Callable[[int], bool]
 ) -> tuple[str, str] | None:
-    """(why this peer is refused, what to do); None when it is welcome.
+    """(why this peer is refused, what to do); None when it is accepted.
 
     Every sandboxed process is refused, not only ours: a sandbox of the App Store's that reached
     the socket could ask for a wider one just the same.

@@ -16,7 +16,7 @@ from sandboxd.macos import status
 from sandboxd.macos.limit_watch import LimitWatch
 from sandboxd.macos.spawn import Spawned
 from sandboxd.macos.tree import Tree
-from sandboxd.posix.reaper import Ended
+from sandboxd.posix.reaper import ChildExit
 from sandboxd.types import Command, Evidence, ExitReport, TreeUsage
 from sandboxd_proto.errors import ExecFailed, SandboxdError, SandboxUnavailable
 
@@ -34,7 +34,7 @@ EndLater = Callable[[Callable[[], Coroutine[Any, Any, None]]], None]
 class Around:
     """What a process needs of the backend.
 
-    `gone` is called once, when nothing of the tree is alive, `closed` when nobody asks any more.
+    `gone` is called once, when nothing of the tree is alive, `closed` when it is not used any more.
     `end_later` ends a tree in a task of the backend's. `evidence` asks what the kernel's log says
     about it. `diagnose` explains what sandbox-exec printed when no sandbox came up.
     """
@@ -52,7 +52,7 @@ class SandboxExecProcess:
     filter_loaded = False
 
     def __init__(
-        self, command: Command, spawned: Spawned, tree: Tree, ended: Future[Ended],
+        self, command: Command, spawned: Spawned, tree: Tree, ended: Future[ChildExit],
         around: Around, pty: int | None,
     ) -> None:  # fmt: skip
         self.pty = pty

@@ -28,7 +28,7 @@ _ENVIRONMENT = {"PATH": "/usr/bin:/bin"}
 
 @dataclass(frozen=True, slots=True)
 class Spawned:
-    """`status`: what the launcher writes; not blocking, owned by whoever gets this."""
+    """`status`: what the launcher writes; not blocking; the caller closes it."""
 
     pid: int
     status: int

@@ -26,7 +26,7 @@ _REASONS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class LauncherStatus:
     """`started`: the sandbox is up. `failed`: (stage, errno) of what the launcher could not do."""
 
     text: str
@@ -34,7 +34,7 @@ class Said:
     failed: tuple[str, int] | None
 
 
-def decode(raw: bytes) -> Said:
+def decode(raw: bytes) -> LauncherStatus:
     """Everything up to the end of the pipe."""
     text, *marks = raw.split(b"\0S", 1)
     started = bool(marks)
@@ -45,7 +45,7 @@ def decode(raw: bytes) -> Said:
         (number,) = struct.unpack_from("=i", failure, 1)
         failed = (chr(failure[0]), number)
     shown = text if started else before
-    return Said(shown.decode(errors="replace").strip(), started, failed)
+    return LauncherStatus(shown.decode(errors="replace").strip(), started, failed)
 
 
 def exec_error(command: Command, stage: str, number: int) -> SandboxdError:

@@ -26,7 +26,7 @@ Kill = Callable[[int, int], None]
 class Tree:
     """`leader`: the first process, whose group is the command's own (it was started by setsid).
 
-    The group is signalled as well: before the sandbox is up the census finds nobody.
+    The group is signalled as well: before the sandbox is up the census finds no process.
     """
 
     census: Census
@@ -56,7 +56,7 @@ class Tree:
         return bool(found)
 
     async def end(self) -> bool:
-        """Until two looks in a row find nobody: what was forked meanwhile is found by the next."""
+        """Until two looks in a row find no process: the second finds what was forked meanwhile."""
         quiet = 0
         for _ in range(MOST_LOOKS):
             quiet = 0 if self.end_once(group=False) else quiet + 1

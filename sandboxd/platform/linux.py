@@ -1,4 +1,4 @@
-"""The daemon's surroundings on Linux: as on every POSIX system, and hardened by the kernel."""
+"""What the daemon needs of Linux: as on every POSIX system, and hardened by the kernel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The daemon's surroundings on macOS: as on every POSIX system."""
+"""What the daemon needs of macOS: as on every POSIX system."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Linux and macOS share of the daemon's surroundings: user, folders, event loop, signals."""
+"""What Linux and macOS share of what the daemon needs: user, folders, event loop, signals."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from os.path import exists, expanduser, isdir, isfile, islink, lexists, realpath
 from sandboxd.platform.open_flags import NO_FOLLOW, PRIVATE, QUIETLY
 from sandboxd.regular_file import open_regular
 
-Entry = os.DirEntry[str]
+DirEntry = os.DirEntry[str]
 PATH_SEPARATOR = ":"
 
 
@@ -53,7 +53,7 @@ def is_root() -> bool:
 
 
 __all__ = [
-    "NO_FOLLOW", "PATH_SEPARATOR", "PRIVATE", "QUIETLY", "Entry", "access", "allocated_bytes",
+    "NO_FOLLOW", "PATH_SEPARATOR", "PRIVATE", "QUIETLY", "DirEntry", "access", "allocated_bytes",
     "exists", "expanduser", "internal", "is_root", "isdir", "isfile", "islink", "lexists", "lock",
     "lstat", "native", "open_regular", "readlink", "realpath", "scandir", "spelling_problem",
     "stat", "sync",

@@ -1,4 +1,4 @@
-"""The daemon's surroundings on Windows: user, folders, event loop, Ctrl-C, hardening."""
+"""What the daemon needs of Windows: user, folders, event loop, Ctrl-C, hardening."""
 
 from __future__ import annotations
 

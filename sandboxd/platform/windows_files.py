@@ -23,7 +23,7 @@ PATH_SEPARATOR = ";"
 _LOCK_POLL_S = 0.02
 
 
-class Entry:
+class DirEntry:
     """What `os.scandir` found, with an internal path."""
 
     __slots__ = ("_found", "name", "path")
@@ -60,9 +60,9 @@ def access(path: str, mode: int) -> bool:
 
 
 @contextmanager
-def scandir(path: str) -> Iterator[Iterator[Entry]]:
+def scandir(path: str) -> Iterator[Iterator[DirEntry]]:
     with os.scandir(native(path)) as found:
-        yield (Entry(entry, path) for entry in found)
+        yield (DirEntry(entry, path) for entry in found)
 
 
 def realpath(path: str, *, strict: bool = False) -> str:
@@ -150,7 +150,7 @@ def _on_drive(path: str) -> bool:
 
 
 __all__ = [
-    "NO_FOLLOW", "PATH_SEPARATOR", "PRIVATE", "QUIETLY", "Entry", "access", "allocated_bytes",
+    "NO_FOLLOW", "PATH_SEPARATOR", "PRIVATE", "QUIETLY", "DirEntry", "access", "allocated_bytes",
     "exists", "expanduser", "internal", "is_root", "isdir", "isfile", "islink", "lexists", "lock",
     "lstat", "native", "open_regular", "readlink", "realpath", "scandir", "spelling_problem",
     "stat", "sync",

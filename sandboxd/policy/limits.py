@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 
+from sandboxd.config import LEAST_BYTES
 from sandboxd.policy.plan import SHM_BYTES, TMP_BYTES, Limits
+from sandboxd_proto.amounts import shown_bytes
 from sandboxd_proto.errors import ManifestInvalid
 from sandboxd_proto.manifest import Duration, Manifest
 
@@ -63,6 +65,13 @@ def _seconds(value: float | None, field: str) -> float | None:
 def _positive(value: int | None, field: str, most: int = _MAX_BYTES) -> int | None:
     if value is not None and not 0 < value <= most:
         raise _not_positive(field, value)
+    least = LEAST_BYTES.get(field, 0)
+    if value is not None and value < least:
+        raise ManifestInvalid(
+            f"{field} is {value} bytes, too little for any program",
+            field=field,
+            remedy=f"give {shown_bytes(least)} ({least}) or more, or leave it out",
+        )
     return value
 
 

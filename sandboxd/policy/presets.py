@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from difflib import get_close_matches
 
+from sandboxd.config import Config, check_known
 from sandboxd.policy.limits import DEFAULT_PROCESSES
 from sandboxd_proto.errors import ManifestInvalid
 from sandboxd_proto.manifest import Base, NetworkKind, SyscallPolicy
@@ -64,9 +66,17 @@ def preset(name: str | None) -> Preset:
         return NO_PRESET
     found = PRESETS.get(name)
     if found is None:
+        near = get_close_matches(name, PRESETS, n=1)
         raise ManifestInvalid(
-            f"there is no preset {name!r}",
-            field="preset",
-            remedy=f"the presets are {', '.join(PRESETS)}",
-        )
+            f"there is no preset {name!r}", field="preset",
+            remedy=f"did you mean {near[0]}?" if near else f"the presets are {', '.join(PRESETS)}",
+        )  # fmt: skip
     return found
+
+
+def check_presets(config: Config) -> None:
+    """ConfigError where the config names a preset that does not exist."""
+    if config.preset is not None:
+        check_known(config.preset, PRESETS, "preset", "preset")
+    for name in config.ceiling.presets or ():
+        check_known(name, PRESETS, "ceiling.presets", "preset")

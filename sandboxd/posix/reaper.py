@@ -20,7 +20,7 @@ assert sys.platform != "win32"
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class ChildExit:
     """A child's exact wait status, and what it and the children that it waited for used."""
 
     status: int
@@ -32,11 +32,11 @@ class Reaper:
 
     def __init__(self, loop: AbstractEventLoop) -> None:
         self._loop = loop
-        self._waiting: dict[int, Future[Ended]] = {}
+        self._waiting: dict[int, Future[ChildExit]] = {}
 
-    def watch(self, pid: int) -> Future[Ended]:
+    def watch(self, pid: int) -> Future[ChildExit]:
         """Done when the child has ended and is reaped. It may have ended already."""
-        future: Future[Ended] = self._loop.create_future()
+        future: Future[ChildExit] = self._loop.create_future()
         self._waiting[pid] = future
         self._loop.call_soon(self.look)
         return future
@@ -51,7 +51,7 @@ class Reaper:
             if found:
                 future = self._waiting.pop(pid)
                 if not future.done():
-                    future.set_result(Ended(status, usage))
+                    future.set_result(ChildExit(status, usage))
 
 
 @asynccontextmanager

@@ -102,7 +102,7 @@ class MountChecks:
             await self._threads.acquire()
         if waited.cancelled_caught:
             raise _no_answer(min(reached))
-        if await patient_thread.within(LIMIT_S, run, default=False):
+        if await patient_thread.run_within(LIMIT_S, run, default=False):
             if len(self._answered) >= _MOST_KEYS:
                 self._answered.clear()
             self._answered[key] = time.monotonic() + ANSWERED_S

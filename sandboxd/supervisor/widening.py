@@ -16,9 +16,10 @@ import msgspec
 
 from sandboxd.denials.contents import HostLooks, Trait
 from sandboxd.denials.host import host_view
-from sandboxd.policy.data import shared_platforms
+from sandboxd.policy.data import shared_platforms, system_dirs
 from sandboxd.policy.mounts import secret_paths
 from sandboxd.policy.network.host_rules import HostInvalid, parse_rule
+from sandboxd.policy.paths.within import within
 from sandboxd.policy.plan import Plan
 from sandboxd.policy.request import PolicyRequest
 from sandboxd_proto.denial import Denial
@@ -32,9 +33,7 @@ LIMITS = (
     "max_output_bytes", "tmp_bytes", "shm_bytes",
 )  # fmt: skip
 # Folders that hold far more than the file that was asked for.
-_TOO_WIDE = frozenset(
-    ("/", "/home", "/root", "/usr", "/etc", "/var", "/opt", "/boot", "/run", "/tmp", "/srv", "/mnt")
-)
+_TOO_WIDE = frozenset((*system_dirs.TOO_WIDE, *system_dirs.TOO_WIDE_TO_PROPOSE, "/tmp"))
 _MORE_THAN_FILES: frozenset[Trait] = frozenset(
     ("unknown", "secret", "repository", "startup", "hidden", "private", "special")
 )
@@ -112,7 +111,7 @@ def _may_offer_host(entry: str) -> bool:
 def _is_secret(path: str) -> bool:
     """A default mask is lifted by a caller who names exactly that path: an offer never does."""
     parts = f"{os.path.normpath(path)}/"
-    if any(_within(path, secret) for secret in secret_paths.SYSTEM):
+    if any(within(path, secret) for secret in secret_paths.SYSTEM):
         return True
     return any(f"/{name.strip('/')}/" in parts for name in secret_paths.HOME)
 
@@ -134,11 +133,7 @@ def _is_accepted(
     before = {mask.path for mask in sent.sandbox.masks}
     after = {mask.path for mask in spec.masks}
     lifted = any(mask not in after for mask in before)
-    return not lifted and not any(_within(path, one) for path in paths for one in covered)
-
-
-def _within(path: str, folder: str) -> bool:
-    return path == folder or path.startswith(folder.rstrip("/") + "/")
+    return not lifted and not any(within(path, one) for path in paths for one in covered)
 
 
 def _sum(pieces: Sequence[Addition]) -> Addition:
@@ -161,7 +156,7 @@ def covers(grant: Addition, add: Addition) -> bool:
         given: Any = grant.get(name)
         if name in PATHS:
             known = [*(given or ()), *(grant.get("fs_write_allow") or ())]
-            if not all(any(_within(path, one) for one in known) for path in value):
+            if not all(any(within(path, one) for one in known) for path in value):
                 return False
         elif name == "network":
             if not set(value["hosts"]) <= set((given or {}).get("hosts", ())):
@@ -177,7 +172,7 @@ def merge_addition(manifest: Manifest, add: Addition, sent: Plan) -> Manifest | 
     for name in PATHS:
         paths = add.get(name)
         if paths:
-            if any(_within(path, denied) for path in paths for denied in manifest.fs_deny or ()):
+            if any(within(path, denied) for path in paths for denied in manifest.fs_deny or ()):
                 return None
             changes[name] = list(dict.fromkeys([*(getattr(manifest, name) or ()), *paths]))
     network = add.get("network")

@@ -31,7 +31,7 @@ Kind = Literal["allow", "deny"]
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Entry:
+class AclEntry:
     """One access-control entry. `path` is internal."""
 
     path: str
@@ -45,19 +45,19 @@ class Entry:
 class AclPlan:
     """`capabilities`: what a command of this plan must have, and nothing else."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[AclEntry, ...]
     capabilities: frozenset[str]
 
 
 def acl_plan(spec: SandboxSpec, daemon: str = "") -> AclPlan:
     """`daemon`: as for `grant_capability`."""
     grants = [grant for grant in spec.grants if grant.origin != "pin"]
-    entries: set[Entry] = set()
+    entries: set[AclEntry] = set()
     for grant in grants:
         sid = grant_capability(grant.path, grant.access, daemon)
         inheritance = INHERITED if grant.identity.is_dir else NOT_INHERITED
         mask = WRITE if grant.access == "write" else READ
-        entries.add(Entry(grant.path, sid, "allow", mask, inheritance))
+        entries.add(AclEntry(grant.path, sid, "allow", mask, inheritance))
     writers = [grant.path for grant in grants if grant.access == "write"]
     readers = [grant.path for grant in grants]
     present = [one.path for one in spec.protected if one.present]
@@ -77,13 +77,13 @@ def acl_plan(spec: SandboxSpec, daemon: str = "") -> AclPlan:
 
 def _denied(
     path: str, roots: Iterable[str], mask: int, access: str, daemon: str
-) -> Iterator[Entry]:
+) -> Iterator[AclEntry]:
     for root in roots:
         if within(path, root) and path != root:
-            yield Entry(path, grant_capability(root, access, daemon), "deny", mask, INHERITED)
+            yield AclEntry(path, grant_capability(root, access, daemon), "deny", mask, INHERITED)
 
 
-def _not_renamed(kept: Iterable[str], writers: Iterable[str], daemon: str) -> Iterator[Entry]:
+def _not_renamed(kept: Iterable[str], writers: Iterable[str], daemon: str) -> Iterator[AclEntry]:
     """A folder between a writable root and what is kept must not be moved away with it."""
     roots = list(writers)
     for path in kept:
@@ -91,5 +91,5 @@ def _not_renamed(kept: Iterable[str], writers: Iterable[str], daemon: str) -> It
             at = posixpath.dirname(path)
             while within(at, root) and at != root:
                 sid = grant_capability(root, "write", daemon)
-                yield Entry(at, sid, "deny", DELETE, NOT_INHERITED)
+                yield AclEntry(at, sid, "deny", DELETE, NOT_INHERITED)
                 at = posixpath.dirname(at)

@@ -17,7 +17,7 @@ import pywintypes
 import win32security
 
 from sandboxd.platform.windows_paths import native
-from sandboxd.windows.acl_plan import ALL, Entry, Kind
+from sandboxd.windows.acl_plan import ALL, AclEntry, Kind
 from sandboxd.windows.mutex import NamedMutex
 from sandboxd.windows.tokens import current_user
 
@@ -52,28 +52,28 @@ class AclStore:
             return None
         return f"{found.st_dev}:{found.st_ino}"
 
-    def entries(self, path: str, sid: str) -> tuple[Entry, ...]:
+    def entries(self, path: str, sid: str) -> tuple[AclEntry, ...]:
         """The explicit entries of this SID. OSError where they cannot be read."""
-        found: list[Entry] = []
+        found: list[AclEntry] = []
         for (kind, flags), mask, owner in _aces(path):
             if flags & _INHERITED_ACE or kind not in (_ALLOW, _DENY):
                 continue
             if win32security.ConvertSidToStringSid(owner) == sid:
                 name: Kind = "allow" if kind == _ALLOW else "deny"
-                found.append(Entry(path, sid, name, mask & ALL, flags & 0x3))
+                found.append(AclEntry(path, sid, name, mask & ALL, flags & 0x3))
         return tuple(found)
 
-    def holds(self, entry: Entry) -> bool:
+    def holds(self, entry: AclEntry) -> bool:
         return entry in self.entries(entry.path, entry.sid)
 
-    def write(self, path: str, sid: str, wanted: tuple[Entry, ...]) -> None:
+    def write(self, path: str, sid: str, wanted: tuple[AclEntry, ...]) -> None:
         """Replace every explicit entry of `sid` on `path` by these; denials come first."""
         try:
             self._write(path, sid, wanted)
         except pywintypes.error as error:
             raise OSError(error.winerror, error.strerror, path) from None
 
-    def _write(self, path: str, sid: str, wanted: tuple[Entry, ...]) -> None:
+    def _write(self, path: str, sid: str, wanted: tuple[AclEntry, ...]) -> None:
         trustee = win32security.ConvertStringSidToSid(sid)
         made = win32security.ACL()
         kept = [ace for ace in _aces(path) if not ace[0][1] & _INHERITED_ACE and ace[2] != trustee]
@@ -112,12 +112,12 @@ def _aces(path: str) -> list[tuple[tuple[int, int], int, object]]:
     return [dacl.GetAce(index)[:3] for index in range(dacl.GetAceCount())]
 
 
-def encode(entry: Entry) -> str:
+def encode(entry: AclEntry) -> str:
     """For the journal."""
     return f"{entry.kind}:{entry.mask:#x}:{entry.inheritance:#x}"
 
 
-def decode(path: str, sid: str, text: str) -> Entry:
+def decode(path: str, sid: str, text: str) -> AclEntry:
     kind, mask, inheritance = text.split(":")
     name: Kind = "deny" if kind == "deny" else "allow"
-    return Entry(path, sid, name, int(mask, 16), int(inheritance, 16))
+    return AclEntry(path, sid, name, int(mask, 16), int(inheritance, 16))

@@ -188,7 +188,7 @@ class WriteEnd:
         self._error: OSError | None = None
 
     def write_now(self, data: bytes | memoryview) -> int:
-        """How much was taken. BlockingIOError when nothing is; OSError when nobody reads."""
+        """How much was taken. BlockingIOError when nothing is; OSError when the reader has gone."""
         if self._error is not None:
             raise self._error
         if self._writing is not None:

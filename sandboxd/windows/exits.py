@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from sandboxd.types import LimitName
+from sandboxd.windows import structures
 
 KILLED = 0x40010004  # DBG_TERMINATE_PROCESS: ended by the daemon
-CONTROL_C = 0xC000013A
 JOB_TIME_LIMIT = 1816  # ERROR_NOT_ENOUGH_QUOTA: the exit code of processes ended for job time
 
 # NTSTATUS → why, for codes with which a process ends before its program runs.
@@ -16,19 +16,14 @@ DENIED_AT_START = {
     "or of what an administrator has to prepare (sandboxctl doctor)",
     0xC000007B: "STATUS_INVALID_IMAGE_FORMAT: a library of the wrong kind was found",
 }
-FAULTS = {
-    0xC0000005: "STATUS_ACCESS_VIOLATION",
-    0xC000001D: "STATUS_ILLEGAL_INSTRUCTION",
-    0xC0000094: "STATUS_INTEGER_DIVIDE_BY_ZERO",
-    0xC00000FD: "STATUS_STACK_OVERFLOW",
-    0xC0000017: "STATUS_NO_MEMORY",
-    0xC0000374: "STATUS_HEAP_CORRUPTION",
-    0xC0000409: "STATUS_STACK_BUFFER_OVERRUN",
-    0x80000003: "STATUS_BREAKPOINT",
-    CONTROL_C: "STATUS_CONTROL_C_EXIT",
-}
 # Message of a job's completion port → the limit that was reached.
-LIMITS: dict[int, LimitName] = {1: "cpu", 2: "cpu", 3: "processes", 9: "memory", 10: "memory"}
+LIMITS: dict[int, LimitName] = {
+    structures.JOB_OBJECT_MSG_END_OF_JOB_TIME: "cpu",
+    structures.JOB_OBJECT_MSG_END_OF_PROCESS_TIME: "cpu",
+    structures.JOB_OBJECT_MSG_ACTIVE_PROCESS_LIMIT: "processes",
+    structures.JOB_OBJECT_MSG_PROCESS_MEMORY_LIMIT: "memory",
+    structures.JOB_OBJECT_MSG_JOB_MEMORY_LIMIT: "memory",
+}
 
 
 def unsigned(code: int) -> int:

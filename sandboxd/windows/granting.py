@@ -5,15 +5,15 @@ from __future__ import annotations
 from itertools import groupby
 from typing import Protocol
 
-from sandboxd.windows.acl_plan import AclPlan, Entry
+from sandboxd.windows.acl_plan import AclEntry, AclPlan
 from sandboxd.windows.journal import Journal, Store
 
 
 class EntryStore(Store, Protocol):
     """Access lists that can be read and written."""
 
-    def entries(self, path: str, sid: str) -> tuple[Entry, ...]: ...
-    def write(self, path: str, sid: str, wanted: tuple[Entry, ...]) -> None: ...
+    def entries(self, path: str, sid: str) -> tuple[AclEntry, ...]: ...
+    def write(self, path: str, sid: str, wanted: tuple[AclEntry, ...]) -> None: ...
 
 
 class GrantError(Exception):
@@ -35,7 +35,7 @@ def apply(plan: AclPlan, store: EntryStore, journal: Journal) -> None:
 
 
 def _apply_one(
-    path: str, sid: str, wanted: tuple[Entry, ...], store: EntryStore, journal: Journal
+    path: str, sid: str, wanted: tuple[AclEntry, ...], store: EntryStore, journal: Journal
 ) -> None:
     before = store.entries(path, sid)
     # Sandboxes of one workspace share a capability: what one denies, another must not permit.

@@ -25,7 +25,7 @@ def main() -> int:
         try:
             dacl = nul_dacl(handle)
             if dacl is None:
-                print("NUL has no access list: everybody may open it")
+                print("NUL has no access list: every process may open it")
                 return 0
             for sid in PACKAGES:
                 trustee = win32security.ConvertStringSidToSid(sid)

@@ -10,13 +10,13 @@ from collections.abc import Callable
 from sandboxd.platform.windows_paths import native
 from sandboxd.types import Command
 from sandboxd.windows import quoting
-from sandboxd.windows.spawn import Program
+from sandboxd.windows.spawn import SpawnProgram
 from sandboxd_proto.errors import ExecFailed
 
 assert sys.platform == "win32"
 
 
-def program_for(command: Command, temporary: str, is_file: Callable[[str], bool]) -> Program:
+def program_for(command: Command, temporary: str, is_file: Callable[[str], bool]) -> SpawnProgram:
     """ExecFailed where the program does not exist or its arguments cannot be passed."""
     root = os.environ.get("SYSTEMROOT", "C:\\Windows")
     env = quoting.needed_pairs(command.env, root, temporary)
@@ -36,7 +36,7 @@ def program_for(command: Command, temporary: str, is_file: Callable[[str], bool]
             line = quoting.command_line([image, *arguments])
     except quoting.QuotingError as error:
         raise ExecFailed(f"{name}: {error}", errno=errno.EINVAL) from None
-    return Program(image, line, quoting.environment_block(env), cwd)
+    return SpawnProgram(image, line, quoting.environment_block(env), cwd)
 
 
 def exec_failed(name: str, error: OSError) -> ExecFailed:

@@ -1,4 +1,4 @@
-"""Security descriptors for what the daemon makes: its user and the system, nobody else."""
+"""Security descriptors for what the daemon makes: for its user and the system alone."""
 
 from __future__ import annotations
 

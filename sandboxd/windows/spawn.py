@@ -34,7 +34,7 @@ _DESKTOP = "winsta0\\default"
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class SpawnProgram:
     """`line`: the whole command line; `image`: the file that is run, never searched for."""
 
     image: str
@@ -71,7 +71,7 @@ class Suspended:
 
 
 def spawn(
-    program: Program, stdio: Stdio, job: Job, more: Sequence[tuple[int, Any]] = ()
+    program: SpawnProgram, stdio: Stdio, job: Job, more: Sequence[tuple[int, Any]] = ()
 ) -> Suspended:
     """`more`: further attributes. OSError with the system's error if it cannot be made."""
     handles = list(dict.fromkeys((stdio.stdin, stdio.stdout, stdio.stderr)))
@@ -86,7 +86,7 @@ def spawn(
         attributes.close()
 
 
-def _create(program: Program, stdio: Stdio, attributes: AttributeList) -> Suspended:
+def _create(program: SpawnProgram, stdio: Stdio, attributes: AttributeList) -> Suspended:
     desktop = ctypes.create_unicode_buffer(_DESKTOP)
     line = ctypes.create_unicode_buffer(program.line)
     block = ctypes.create_string_buffer(program.block, len(program.block))

@@ -7,7 +7,7 @@ are compared with the headers of a compiler on any machine.
 from __future__ import annotations
 
 import ctypes
-from ctypes import c_int16, c_int32, c_int64, c_size_t, c_uint16, c_uint32, c_uint64, c_void_p
+from ctypes import c_int32, c_int64, c_size_t, c_uint16, c_uint32, c_uint64, c_void_p
 
 
 class IO_COUNTERS(ctypes.Structure):
@@ -32,15 +32,6 @@ class JOBOBJECT_EXTENDED_LIMIT_INFORMATION(ctypes.Structure):
         ("BasicLimitInformation", JOBOBJECT_BASIC_LIMIT_INFORMATION), ("IoInfo", IO_COUNTERS),
         ("ProcessMemoryLimit", c_size_t), ("JobMemoryLimit", c_size_t),
         ("PeakProcessMemoryUsed", c_size_t), ("PeakJobMemoryUsed", c_size_t),
-    )  # fmt: skip
-
-
-class JOBOBJECT_BASIC_ACCOUNTING_INFORMATION(ctypes.Structure):
-    _fields_ = (
-        ("TotalUserTime", c_int64), ("TotalKernelTime", c_int64),
-        ("ThisPeriodTotalUserTime", c_int64), ("ThisPeriodTotalKernelTime", c_int64),
-        ("TotalPageFaultCount", c_uint32), ("TotalProcesses", c_uint32),
-        ("ActiveProcesses", c_uint32), ("TotalTerminatedProcesses", c_uint32),
     )  # fmt: skip
 
 
@@ -107,17 +98,10 @@ class OVERLAPPED(ctypes.Structure):
     )  # fmt: skip
 
 
-class COORD(ctypes.Structure):
-    _fields_ = (("X", c_int16), ("Y", c_int16))
-
-
 # Attributes of a process that is made.
 PROC_THREAD_ATTRIBUTE_HANDLE_LIST = 0x20002
 PROC_THREAD_ATTRIBUTE_SECURITY_CAPABILITIES = 0x20009
 PROC_THREAD_ATTRIBUTE_JOB_LIST = 0x2000D
-PROC_THREAD_ATTRIBUTE_ALL_APPLICATION_PACKAGES_POLICY = 0x2000F
-PROC_THREAD_ATTRIBUTE_PSEUDOCONSOLE = 0x20016
-PROCESS_CREATION_ALL_APPLICATION_PACKAGES_OPT_OUT = 0x1
 
 CREATE_SUSPENDED = 0x4
 CREATE_UNICODE_ENVIRONMENT = 0x400
@@ -136,7 +120,6 @@ JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE = 0x2000
 BELOW_NORMAL_PRIORITY_CLASS = 0x4000
 
 # Classes of information of a job.
-JobObjectBasicAccountingInformation = 1
 JobObjectBasicProcessIdList = 3
 JobObjectBasicUIRestrictions = 4
 JobObjectAssociateCompletionPortInformation = 7

@@ -58,6 +58,7 @@ class AbsentPathsWatch:
         self._reported: set[str] = set()
         self._ending: set[str] = set()
         self._unread: set[Protected] = set()
+        self._made: set[Protected] = set()  # repositories
         self._prepared = False
         try:
             for root in {one.root for one in self._watched}:
@@ -89,7 +90,11 @@ class AbsentPathsWatch:
     @property
     def calm(self) -> bool:
         """Whether it is certain that nothing has appeared or changed since this watch was made."""
-        return self._events.calm and all(one.unchanged for one in self._judged.values())
+        return (
+            self._events.calm
+            and not self._made
+            and all(one.unchanged for one in self._judged.values())
+        )
 
     @property
     def heavy(self) -> bool:
@@ -161,6 +166,20 @@ class AbsentPathsWatch:
         found: list[str] = []
         for judged in self._judged.values():
             found += self._offences(judged, finished=True)
+        return self._fresh(found)
+
+    def judge_changed(self, *, finished: bool) -> list[str]:
+        """Judge by content what may have been written without an event: through a second name, a
+        descriptor that stays open or a mapping. For a thread."""
+        found: list[str] = []
+        for one in tuple(self._made):
+            found += self._offending(one, finished=finished)
+        for judged in self._judged.values():
+            if judged.unchanged:
+                continue
+            if isinstance(judged, GitDir):
+                judged.forget()
+            found += self._offences(judged, finished=finished)
         return self._fresh(found)
 
     def ends_command(self, path: str) -> bool:
@@ -253,8 +272,9 @@ class AbsentPathsWatch:
             git_dir = enter(entry.parent, entry.name)
             if git_dir is None:
                 return [entry.path]
+            self._made.add(one)
             try:
-                doors = open_doors(git_dir, finished=finished)
+                doors = open_doors(git_dir, finished=finished, root=one.root)
             finally:
                 os.close(git_dir)
             return [os.path.join(entry.path, name) for name in doors]

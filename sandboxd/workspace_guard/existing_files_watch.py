@@ -1,7 +1,8 @@
 """Watches existing protected files for changes, where they cannot be mounted read-only.
 
 A watch covers the folders that the files are in, and a bounded number of folders below; without
-inotify, or above that number, a timer is used.
+inotify, or above that number, a timer is used. Not every write is an event (one through a second
+name of the file or through a mapping is none), so they are also looked at by a clock.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator
 
 from sandboxd import event_loop
@@ -25,6 +27,8 @@ _CHANGES = (
 _MOST_FOLDERS = 128
 _MOST_ROUNDS = 5
 _PAUSE_S = 0.02  # many changes are checked this often
+LOOK_S = 0.25
+_SHARE = 20  # of the time: one part looking, nineteen parts pause
 
 
 class ExistingFilesWatch:
@@ -43,6 +47,8 @@ class ExistingFilesWatch:
         self._names = {os.path.basename(one.path) for one in self._protected}
         self._inside: set[int] = set()
         self._later: event_loop.TimerHandle | None = None
+        self._clock: event_loop.TimerHandle | None = None
+        self._began = 0.0
         self._checking: event_loop.Future[None] | None = None
         self._closed = False
         self._source: Inotify | Ticker
@@ -56,8 +62,7 @@ class ExistingFilesWatch:
     def close(self) -> None:
         """Closes in a thread: the kernel takes a while to close an inotify instance."""
         self._closed = True
-        if self._later is not None:
-            self._later.cancel()
+        self._stop_timers()
         if self._checking is None:  # otherwise nothing is read, and the end of the check closes it
             with contextlib.suppress(RuntimeError):  # the loop is closed
                 event_loop.remove_reader(self._source.fileno())
@@ -83,7 +88,8 @@ class ExistingFilesWatch:
 
     def _tell(self) -> None:
         """Nothing is read while the check runs: later changes are events that stay queued."""
-        self._later = None
+        self._stop_timers()
+        self._began = time.monotonic()
         event_loop.remove_reader(self._source.fileno())
         self._checking = event_loop.run_in_thread(self._look)
         self._checking.add_done_callback(self._looked)
@@ -104,12 +110,21 @@ class ExistingFilesWatch:
         try:
             done.result()
             event_loop.add_reader(self._source.fileno(), self._read)
+            pause_s = max(LOOK_S, _SHARE * (time.monotonic() - self._began))
+            self._clock = event_loop.call_later(pause_s, self._tell)
         except Exception:
             self._give_up()
+
+    def _stop_timers(self) -> None:
+        for timer in (self._later, self._clock):
+            if timer is not None:
+                timer.cancel()
+        self._later = self._clock = None
 
     def _give_up(self) -> None:
         """Fail closed: a command that cannot be watched is ended."""
         log.exception("protected files cannot be watched any more: running commands are ended")
+        self._stop_timers()
         event_loop.remove_reader(self._source.fileno())
         self._failed()
 

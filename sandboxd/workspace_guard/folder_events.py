@@ -284,7 +284,8 @@ _TOP = frozenset(("", "head", "objects", "refs", "commondir"))
 _JUDGED = frozenset(
     ("", "HEAD", "index", "objects", "refs", *REBASE_STATE, "MERGE_HEAD", "CHERRY_PICK_HEAD",
      "REVERT_HEAD", "REBASE_HEAD", "ORIG_HEAD", "AUTO_MERGE", "BISECT_HEAD", "BISECT_EXPECTED_REV",
-     "MERGE_AUTOSTASH", "MERGE_RR", "BISECT_START", "BISECT_TERMS", "BISECT_NAMES")
+     "MERGE_AUTOSTASH", "MERGE_RR", "BISECT_START", "BISECT_TERMS", "BISECT_NAMES",
+     "NOTES_MERGE_REF", "NOTES_MERGE_PARTIAL")
 )  # fmt: skip
 
 

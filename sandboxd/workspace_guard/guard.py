@@ -32,6 +32,8 @@ KEEP_S = 5.0  # a kept guard holds the workspace open, so its file system cannot
 MOST_KEPT = 16  # a user has 128 inotify instances
 MOST_TIMES = 16  # how often a protected path may appear before the command is killed
 _MOST_READS = 64
+LOOK_S = 0.25
+_SHARE = 20  # of the time: one part looking, nineteen parts pause
 NO_REPOSITORIES = Repositories()
 
 
@@ -53,6 +55,9 @@ class Guard:
         self._times = 0
         self._watched_fd = -1
         self._watching = False
+        self._alive = 0  # commands, and what they left running
+        self._clock: event_loop.TimerHandle | None = None
+        self._violated: Callable[[], None] = _nothing
         self._lock = threading.Lock()  # one judgement at a time
         self._judging: event_loop.Future[list[str]] | None = None
 
@@ -79,9 +84,36 @@ class Guard:
             self._watch.begin()
             self._watched_fd = self._watch.fileno()
             self._watching = True
+            self._violated = violated
             self._listen(violated)
             if self._watch.large:
                 self._in_thread(self._watch.prepare, violated)
+            if not self.idle:
+                self.processes_began()
+
+    def processes_began(self) -> None:
+        """Until `processes_ended` a clock looks, too: not every write is an event."""
+        self._alive += 1
+        self._wind(LOOK_S)
+
+    def processes_ended(self) -> None:
+        self._alive -= 1
+
+    def _wind(self, pause_s: float) -> None:
+        if self._watching and self._alive and self._clock is None:
+            self._clock = event_loop.call_later(pause_s, self._tick)
+
+    def _tick(self) -> None:
+        self._clock = None
+        if self._judging is not None:
+            self._wind(LOOK_S)
+            return
+        began = time.monotonic()
+        work = partial(self._watched().judge_changed, finished=self.idle)
+        looking = self._in_thread(work, self._violated)
+        looking.add_done_callback(
+            lambda _: self._wind(max(LOOK_S, _SHARE * (time.monotonic() - began)))
+        )
 
     def _listen(self, violated: Callable[[], None]) -> None:
         if self._watched_fd >= 0:
@@ -146,10 +178,13 @@ class Guard:
         watch = self._watched()
         self._in_thread(watch.judge_all if self.idle else watch.judge_unread, violated)
 
-    def _in_thread(self, work: Callable[[], list[str]], violated: Callable[[], None]) -> None:
+    def _in_thread(
+        self, work: Callable[[], list[str]], violated: Callable[[], None]
+    ) -> event_loop.Future[list[str]]:
         self._pause()
-        self._judging = event_loop.run_in_thread(self._locked, work)
-        self._judging.add_done_callback(lambda done: self._judged(done, violated))
+        self._judging = judging = event_loop.run_in_thread(self._locked, work)
+        judging.add_done_callback(lambda done: self._judged(done, violated))
+        return judging
 
     def _locked(self, work: Callable[[], list[str]]) -> list[str]:
         with self._lock:
@@ -173,6 +208,10 @@ class Guard:
             self._watching = False
             self._pause()
             self._watched_fd = -1
+        self._alive = 0
+        if self._clock is not None:
+            self._clock.cancel()
+            self._clock = None
 
     async def conclude(self) -> Protected:
         """(path, where it is now) of everything protected that appeared or was changed."""
@@ -245,6 +284,10 @@ class Guard:
             watch, self._watch = self._watch, None
             if watch is not None:
                 watch.close()
+
+
+def _nothing() -> None:
+    """Before `start`."""
 
 
 NO_GUARD = Guard(None)

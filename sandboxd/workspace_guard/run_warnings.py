@@ -117,7 +117,7 @@ def _time(folder: str) -> int:
 def _made_repository(folder: str) -> str:
     return (
         f"the command made a git repository in {folder}: look at its config and hooks before you "
-        "run git there"
+        "run git there, or add it to another repository with git add"
     )
 
 

@@ -33,11 +33,19 @@ class _Shared:
     def begin(self) -> None:
         self.commands += 1
         self.guard.idle = False
-        self.overtaken.begin()
+        self.begin_background()
 
     def end(self) -> None:
         self.commands -= 1
         self.guard.idle = self.commands == 0
+        self.end_background()
+
+    def begin_background(self) -> None:
+        self.guard.processes_began()
+        self.overtaken.begin()
+
+    def end_background(self) -> None:
+        self.guard.processes_ended()
         self.overtaken.end()
 
     def tell(self) -> None:
@@ -97,12 +105,12 @@ class Member:
         """Processes that a command left behind live."""
         shared = self._shared
         if shared is not None:
-            shared.overtaken.begin()
+            shared.begin_background()
         try:
             yield
         finally:
             if shared is not None:
-                shared.overtaken.end()
+                shared.end_background()
 
     async def settle(self) -> Protected:
         """What appeared or was changed since the last time; after each command.

@@ -72,6 +72,10 @@ class SweepOnly:
     def judge_all(self) -> list[str]:
         return self.there()
 
+    def judge_changed(self, *, finished: bool) -> list[str]:
+        """Nothing is judged by its content."""
+        return []
+
     def ends_command(self, path: str) -> bool:
         """Whether git on the host may run it at once."""
         return posixpath.basename(path).lower() in RUNS_AT_ONCE

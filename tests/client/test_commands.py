@@ -39,8 +39,7 @@ def test_doctor_names_the_reason_and_the_fix(ctl, fake):
     assert done.returncode == 0
     text = done.stdout.decode()
     assert (
-        "no   backend bubblewrap: bwrap is not installed\n       fix: apt install bubblewrap"
-        in text
+        "no   backend bubblewrap: bwrap is not installed\n     fix: apt install bubblewrap" in text
     )
     assert "ok   commands run with fake" in text
 
@@ -280,7 +279,7 @@ def test_bash_completes(ctl, words, expected):
 def test_help_and_manual_pages_come_from_the_table(ctl, name):
     shown = ctl("help", *name.split()).stdout.decode()
     manual = ctl("man", *name.split()).stdout.decode()
-    assert max(map(len, shown.splitlines())) <= 100
+    assert max(map(len, shown.splitlines())) <= 80
     assert manual.startswith(".TH ")
     for flag in COMMANDS[name].flags if name else ():
         assert flag.name in shown
@@ -304,7 +303,11 @@ def test_config_is_shown_and_checked(ctl, folder):
     assert b"did you mean max_processes?" in wrong.stderr
     path.write_text('backend = "bubblewarp"\n')
     wrong = ctl("config check", SANDBOXD_CONFIG=str(path))
-    assert (wrong.returncode, wrong.stderr.count(b"none")) == (2, 1)
+    assert wrong.returncode == 2
+    assert f"{path}: backend: there is no backend 'bubblewarp'".encode() in wrong.stderr
+    assert b"did you mean 'bubblewrap'?" in wrong.stderr
+    wrong = ctl("config check", SANDBOXD_BACKEND="zzz")
+    assert b"SANDBOXD_BACKEND: backend: there is no backend 'zzz'; the backends are" in wrong.stderr
 
 
 def test_manual_pages_are_written_to_where_man_finds_them(ctl, folder):
@@ -357,6 +360,10 @@ def test_doctor_shows_only_what_matters_here(ctl, fake):
     ("argv", "said"),
     [
         (["sudo", "ls"], "become root"),
+        (["apt-get", "install", "x"], "outside of the sandbox"),
+        (["mvn", "-o", "package"], "--read ~/.m2/repository"),
+        (["mvn", "package"], None),
+        (["mvn", "-o", "-Dmaven.repo.local=/x", "package"], None),
         (["docker", "ps"], "engine's socket"),
         (["sh", "-c", "docker ps"], "engine's socket"),
         (["/usr/bin/chromium", "--headless"], "--no-sandbox"),
@@ -373,6 +380,17 @@ def test_well_known_commands_that_fail_get_the_right_hint(argv, said):
     assert said is None or said in found
 
 
+def test_the_pip_of_pyenv_is_told_apart(tmp_path, monkeypatch):
+    (tmp_path / "shims").mkdir()
+    (tmp_path / "shims" / "pip3").write_text("#!/bin/sh\n")
+    (tmp_path / "shims" / "pip3").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "shims"))
+    assert "virtual environment" in (hint(["pip3", "install", "x"]) or "")
+    assert hint(["pip3", "list"]) is None
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    assert hint(["pip3", "install", "x"]) is None
+
+
 def test_ssh_is_told_its_port_and_the_agent(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     result = {"outcome": "exited", "exit_code": 128,
@@ -387,6 +405,11 @@ def test_ssh_is_told_its_port_and_the_agent(tmp_path, monkeypatch):
     (tmp_path / ".git").mkdir()
     (tmp_path / ".git" / "config").write_text('[remote "o"]\nurl = ssh://git@example.org/x\n')
     assert "example.org:22" in said("git", "push")[0]
+    (tmp_path / ".git" / "config").write_text('[remote "o"]\nurl = ssh://g@example.org:9/x\n')
+    assert "--net example.org:9 --ssh-agent" in said("git", "push")[0]
+    remedy = {"network": {"kind": "allow_hosts", "hosts": ["example.org:22"]}}
+    result["denials"] = [{"kind": "network", "target": "example.org", "remedy": remedy}]
+    assert said("ssh", "example.org") == ["hint: for the keys of your ssh agent add --ssh-agent"]
 
 
 @pytest.mark.parametrize(

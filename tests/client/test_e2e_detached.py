@@ -90,6 +90,11 @@ def test_restart_asks_before_it_ends_anything(ctl, folder):
         refused = ctl("restart")
         assert refused.returncode == 2
         assert b"1 command and 0 sandboxes" in refused.stderr
+        broken = folder / "broken.toml"
+        broken.write_text('backend = "bublewrap"\n')
+        refused = ctl("restart", "--force", SANDBOXD_CONFIG=str(broken))
+        assert b"a new daemon would not start" in refused.stderr
+        assert json.loads(ctl("status", "--json").stdout)["pid"] == before, "the old one is there"
         assert ctl("restart", "--force").returncode == 0
         assert json.loads(ctl("status", "--json").stdout)["pid"] != before
     finally:

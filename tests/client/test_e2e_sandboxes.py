@@ -6,10 +6,12 @@ import json
 import os
 import socket
 import subprocess
+import sys
 import time
 from contextlib import suppress
 
 import pytest
+from support.daemon import ROOT
 from support.requirements import require
 
 pytestmark = [pytest.mark.requires("bubblewrap")]
@@ -293,3 +295,11 @@ def test_without_an_agent_it_is_said(inside):
     gone = inside("run", "--ssh-agent", "--", "true", SSH_AUTH_SOCK="/no/such/agent")
     assert gone.returncode == 125
     assert b"/no/such/agent, does not exist" in gone.stderr
+
+
+def test_no_daemon_is_started_inside_a_sandbox(inside):
+    sources = f"{ROOT}/client:{ROOT}/proto"
+    nested = (sys.executable, "-m", "sandboxd_client.cli", "status", "--socket", "/tmp/x/d.sock")
+    done = inside("run", "--read", str(ROOT), "-e", f"PYTHONPATH={sources}", "--", *nested)
+    assert done.returncode == 125, done.stderr
+    assert b"this is inside a sandbox" in done.stderr

@@ -54,9 +54,10 @@ def test_a_checkout_that_brings_protected_files_goes_on_and_leaves_no_lock(proje
 def test_one_is_looked_at_put_back_and_the_others_deleted(project):
     project("run", "--", "git", "checkout", "-q", "other")
     assert b"+export A=1" in project("kept diff", ".envrc").stdout
+    assert b"+export A=1" in project("kept diff").stdout, "without a name: all of them"
     assert project("kept accept", ".envrc").returncode == 0
     assert (project.workspace / ".envrc").read_text() == "export A=1\n"
-    assert project("kept drop").returncode == 0
+    assert project("kept drop", "--all").returncode == 0
     assert project("kept list").stdout == b""
     assert not (project.workspace / ".sandboxd-kept").exists()
 

@@ -84,6 +84,10 @@ def test_denials_are_told_one_line_each_with_the_flags_that_allow_them(ctl, fake
         (["--read", "/no/such", "true"], "error: --read: /no/such does not exist"),
         (["--sandbox", "sb-no", "true"], "sandboxctl sandbox list shows those that exist"),
         (["--memory", "50", "true"], "write --memory 50M"),
+        (["--memory", "50K", "true"], "error: --memory: max_memory_bytes is 51200 bytes, too litt"),
+        (["--read", "--", "true"], "error: --read needs a value"),
+        (["--preset", "read-onyl", "true"], "did you mean read-only?"),
+        (["--backend", "dokcer", "true"], "did you mean docker?"),
         (["--manifest", "no.toml", "true"], "--manifest no.toml cannot be read: No such file"),
         (["--cwd", "/no/such", "true"], "--cwd: /no/such does not exist"),
     ],
@@ -93,6 +97,18 @@ def test_an_error_speaks_of_what_was_typed(inside, arguments, told):
     assert done.returncode in (125, 127)
     assert told in done.stderr.decode()
     assert "the field is" not in done.stderr.decode()
+
+
+def test_an_error_about_a_manifest_names_its_file(inside, folder):
+    path = folder / "wrong.toml"
+    for line, told in (
+        ("max_memory_bytes = 10", f"{path}: max_memory_bytes is 10 bytes"),
+        ('fs_read_allow = ["no-such"]', f"{path}: fs_read_allow: {folder}/no-such does not exist"),
+        ("timeout = -1", f"{path}: timeout must be"),
+    ):
+        path.write_text(f"[sandbox]\n{line}\n")
+        done = inside("run", "--manifest", str(path), "--", "true")
+        assert (done.returncode, told in done.stderr.decode()) == (125, True), done.stderr
 
 
 def test_sudo_in_a_sandbox_is_explained(inside):

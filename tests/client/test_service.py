@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from sandboxd_client.service import launchd, logon_task, systemd
-from sandboxd_client.service.apply import Service
+from sandboxd_client.service.apply import ServiceInstaller
 from sandboxd_proto.errors import SandboxdError
 
 ROOT = Path(__file__).parents[2]
@@ -58,12 +58,12 @@ def plans(home: Path) -> dict[str, object]:
 @pytest.mark.parametrize("name", ["systemd", "launchd", "task"])
 def test_installing_twice_is_installing_once(name: str, tmp_path: Path) -> None:
     plan, manager = plans(tmp_path)[name], Manager()
-    first = Service(plan, manager)  # type: ignore[arg-type]
+    first = ServiceInstaller(plan, manager)  # type: ignore[arg-type]
     first.install()
     assert first.done
     assert manager.active
     ran = list(manager.ran)
-    again = Service(plan, manager)  # type: ignore[arg-type]
+    again = ServiceInstaller(plan, manager)  # type: ignore[arg-type]
     again.install()
     assert (again.done, manager.ran) == ([], ran)
     status = again.status()
@@ -73,11 +73,11 @@ def test_installing_twice_is_installing_once(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["systemd", "launchd", "task"])
 def test_uninstalling_leaves_nothing_and_can_be_repeated(name: str, tmp_path: Path) -> None:
     plan, manager = plans(tmp_path)[name], Manager()
-    Service(plan, manager).install()  # type: ignore[arg-type]
-    Service(plan, manager).uninstall()  # type: ignore[arg-type]
+    ServiceInstaller(plan, manager).install()  # type: ignore[arg-type]
+    ServiceInstaller(plan, manager).uninstall()  # type: ignore[arg-type]
     assert not manager.active
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
-    again = Service(plan, manager)  # type: ignore[arg-type]
+    again = ServiceInstaller(plan, manager)  # type: ignore[arg-type]
     again.uninstall()
     assert again.done == []
 
@@ -85,14 +85,14 @@ def test_uninstalling_leaves_nothing_and_can_be_repeated(name: str, tmp_path: Pa
 @pytest.mark.parametrize("name", ["systemd", "launchd", "task"])
 def test_a_dry_run_says_every_step_and_does_none(name: str, tmp_path: Path) -> None:
     plan, manager = plans(tmp_path)[name], Manager()
-    dry = Service(plan, manager, dry_run=True)  # type: ignore[arg-type]
+    dry = ServiceInstaller(plan, manager, dry_run=True)  # type: ignore[arg-type]
     dry.install()
     assert manager.ran == []
     assert not list(tmp_path.rglob("*"))
-    real = Service(plan, manager)  # type: ignore[arg-type]
+    real = ServiceInstaller(plan, manager)  # type: ignore[arg-type]
     real.install()
     assert dry.done == real.done
-    gone = Service(plan, manager, dry_run=True)  # type: ignore[arg-type]
+    gone = ServiceInstaller(plan, manager, dry_run=True)  # type: ignore[arg-type]
     gone.uninstall()
     assert any(line.startswith("remove ") for line in gone.done)
     assert manager.active
@@ -100,10 +100,10 @@ def test_a_dry_run_says_every_step_and_does_none(name: str, tmp_path: Path) -> N
 
 def test_a_changed_file_is_written_and_the_service_started_anew(tmp_path: Path) -> None:
     plan, manager = systemd.plan(["/a/sandboxd"], {"XDG_CONFIG_HOME": str(tmp_path)}), Manager()
-    Service(plan, manager).install()
+    ServiceInstaller(plan, manager).install()
     manager.ran.clear()
     moved = systemd.plan(["/b/sandboxd"], {"XDG_CONFIG_HOME": str(tmp_path)})
-    Service(moved, manager).install()
+    ServiceInstaller(moved, manager).install()
     assert [line.split()[2] for line in manager.ran] == ["disable", "daemon-reload", "enable"]
     assert "ExecStart=/b/sandboxd\n" in Path(moved.files[0].path).read_text()
 
@@ -111,7 +111,7 @@ def test_a_changed_file_is_written_and_the_service_started_anew(tmp_path: Path) 
 def test_a_refusal_of_the_manager_is_an_error_with_its_words(tmp_path: Path) -> None:
     plan = systemd.plan(["/a/sandboxd"], {"XDG_CONFIG_HOME": str(tmp_path)})
     with pytest.raises(SandboxdError, match="it refused"):
-        Service(plan, Manager(fails="enable")).install()
+        ServiceInstaller(plan, Manager(fails="enable")).install()
 
 
 def test_the_property_list_hands_the_socket_over() -> None:
@@ -177,7 +177,7 @@ def test_systemd_accepts_the_units(tmp_path: Path) -> None:
     program.parent.mkdir()
     shutil.copy("/bin/true", program)
     plan = systemd.plan([str(program)], {"XDG_CONFIG_HOME": str(tmp_path)})
-    Service(plan, Manager()).install()
+    ServiceInstaller(plan, Manager()).install()
     env = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path), "HOME": str(tmp_path)}
     command = ["systemd-analyze", "--user", "verify", *(file.path for file in plan.files)]
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
@@ -226,7 +226,7 @@ def test_a_manager_that_cannot_be_reached_is_said_before_anything_is_written(
     dry_run: bool, tmp_path: Path
 ) -> None:
     plan, manager = plans(tmp_path)["systemd"], Manager(fails="show-environment")
-    service = Service(plan, manager, dry_run=dry_run)  # type: ignore[arg-type]
+    service = ServiceInstaller(plan, manager, dry_run=dry_run)  # type: ignore[arg-type]
     if dry_run:
         service.install()
         assert "this would fail now: systemd of this user cannot be reached" in service.done[0]

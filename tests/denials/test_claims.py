@@ -329,6 +329,44 @@ def test_a_host_that_the_kernel_saw_no_attempt_at_is_not_believed() -> None:
     assert [d.confidence for d in denials(where, words, tried)] == ["high"]
 
 
+def test_a_lookup_beside_an_installation_that_succeeded_is_no_denial() -> None:
+    asked = RunEvidence(exit_code=0, lookups=("registry.example.org",))
+    for argv in (("npm", "install"), ("sh", "-c", "cd app && npm ci"), ("pip", "install", ".")):
+        assert denials(setting(*argv), "", asked) == []
+    failed = RunEvidence(exit_code=1, lookups=("registry.example.org",))
+    for argv, facts in (
+        (("npm", "install"), failed),
+        (("sh", "-c", "npm install; curl -s https://registry.example.org"), asked),
+        (("sh", "-c", "npm install x 2>/dev/null || true"), asked),
+        (("make",), asked),
+    ):
+        assert [d.target for d in denials(setting(*argv), "", facts)] == ["registry.example.org"]
+    words = "npm error getaddrinfo EAI_AGAIN registry.example.org\n"
+    (told,) = denials(setting("sh", "-c", "npm install x || true"), words, asked)
+    assert told.remedy is not None
+
+
+@pytest.mark.parametrize(
+    ("argv", "entry"),
+    [
+        (("ssh", "git@example.org"), "example.org:22"),
+        (("ssh", "-p", "2222", "example.org", "ls"), "example.org:2222"),
+        (("ssh", "-p2222", "example.org"), "example.org:2222"),
+        (("ssh", "-p", "99999999", "example.org"), "example.org:22"),
+        (("scp", "-P", "2222", "x", "me@example.org:"), "example.org:2222"),
+        (("git", "clone", "git@example.org:a/b.git"), "example.org:22"),
+        (("git", "clone", "https://example.org/a/b.git"), "example.org"),
+        (("make",), "example.org"),
+    ],
+)
+def test_a_lookup_is_allowed_with_the_port_that_the_command_line_means(
+    argv: tuple[str, ...], entry: str
+) -> None:
+    facts = RunEvidence(exit_code=1, lookups=("example.org",))
+    (found,) = denials(setting(*argv), "", facts)
+    assert found.remedy == {"network": {"kind": "allow_hosts", "hosts": [entry]}}
+
+
 def test_a_service_of_the_host_s_loopback_is_believed_when_it_was_tried() -> None:
     words = "curl: (7) Failed to connect to localhost port 8080: Connection refused\n"
     where = setting("make", view=host(ports=[8080]))

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from sandboxd.config import Ceiling
 from sandboxd.denials import (
+    ConnectAttempt,
     ExplainRequest,
     HostView,
     RunEvidence,
@@ -23,7 +24,8 @@ from sandboxd.denials import (
 from sandboxd.denials.contents import MOST_AT_ONCE, MOST_ENTRIES, HostLooks
 from sandboxd.denials.context import HostFile
 from sandboxd.denials.host import host_view
-from sandboxd.denials.withheld import permitted, withheld
+from sandboxd.denials.remedies import Remedy
+from sandboxd.denials.withheld import refusal, withheld
 from sandboxd.policy.data import protected_names, secrets
 from sandboxd.policy.plan import Access, Limits, NetworkRule, RunAs
 from sandboxd.traffic import GateRefusal
@@ -56,6 +58,10 @@ NEVER = [
 
 def where(**more: object) -> Setting:
     return setting(view=host(mine=("/",)), withheld=("/w/hidden",), **more)  # type: ignore[arg-type]
+
+
+def permitted(there: Setting, remedy: Remedy) -> Remedy | None:
+    return None if refusal(there, remedy) else remedy
 
 
 @pytest.mark.parametrize("path", NEVER)
@@ -270,6 +276,90 @@ def test_neither_words_nor_the_kernel_make_such_a_path_a_remedy(
             assert not [path for path in paths if path.startswith(entry + "/")], remedy
 
 
+@given(
+    paths=st.lists(FORBIDDEN, min_size=1, max_size=4),
+    number=st.sampled_from([errno.EROFS, errno.EACCES]),
+    depth=st.integers(0, 3),
+)
+def test_no_folder_is_proposed_for_such_a_path_to_be_made_in_it(
+    paths: list[str], number: int, depth: int
+) -> None:
+    """Only the folders above it exist, or only those further up."""
+    above = {"/".join(path.split("/")[: -1 - depth]) for path in paths} | {"/", HOME, "/w/new"}
+    there = {one for path in above for one in _and_above(path)}
+    view = host(mine=("/",), more={path: HostFile("", "folder") for path in there if path != "/"})
+    view = dataclasses.replace(view, exists=there.__contains__, is_dir=there.__contains__)
+    where_ = dataclasses.replace(where(landlock=True), host=view)
+    scanner = StreamScanner(where_)
+    for path in (*paths, "/w/new/data.txt"):
+        scanner.feed("stderr", f"touch: cannot touch '{path}': Read-only file system\n".encode())
+        scanner.feed("stderr", f"mkdir: cannot create '{path}': Permission denied\n".encode())
+    told = tuple(RefusedAccess(path, "create", number) for path in (*paths, "/w/new/data.txt"))
+    for facts in (
+        RunEvidence(exit_code=1), RunEvidence(exit_code=1, explained=True, refused=told)
+    ):  # fmt: skip
+        found = scanner.finish(facts)
+        proposed = [*(d.remedy or {} for d in found)]
+        if facts.explained:
+            proposed.append(scanner.explain(facts, found, ExplainRequest({})).missing)
+        entries = {path for remedy in proposed for path in remedy.get("fs_write_allow", ())}
+        # The control: an ordinary file in a folder beside them.
+        assert entries == {"/w/new"}, (entries, paths)
+
+
+def _and_above(path: str) -> list[str]:
+    parts = path.split("/")
+    return ["/", *("/".join(parts[:count]) for count in range(2, len(parts) + 1))]
+
+
+@pytest.mark.parametrize("name", [".envrc", ".vscode", ".git/hooks/post-commit", ".claude/x.json"])
+def test_no_folder_is_proposed_for_a_start_up_file_of_a_project(name: str) -> None:
+    line = "touch: cannot touch '/w/out/{}': Read-only file system\n"
+    assert [d.remedy for d in denials(where(), line.format(name))] in ([None], [])
+    told = (RefusedAccess(f"/w/out/{name}", "create", errno.EROFS),)
+    facts = RunEvidence(exit_code=1, explained=True, refused=told)
+    scanner = StreamScanner(where())
+    found = scanner.finish(facts)
+    assert [d.remedy for d in found] == [None]
+    assert scanner.explain(facts, found, ExplainRequest({})).missing == {}
+    (control,) = denials(where(), line.format("new.txt"))
+    assert control.remedy == {"fs_write_allow": ["/w/out"]}
+
+
+def test_no_folder_is_proposed_that_start_up_files_can_be_made_in() -> None:
+    """The control: the same folders can be read, and those of one program be written."""
+    more = {f"{HOME}/{name}": HostFile("", "folder") for name in (".config/app", ".local/state")}
+    there = dataclasses.replace(where(), host=host(mine=("/",), more=more))
+    for name in (".config", ".local"):
+        assert permitted(there, {"fs_write_allow": [f"{HOME}/{name}"]}) is None
+        assert permitted(there, {"fs_read_allow": [f"{HOME}/{name}"]}) is not None
+    for name in (".config/app", ".local/state"):
+        assert permitted(there, {"fs_write_allow": [f"{HOME}/{name}"]}) is not None
+
+
+def test_a_file_with_another_name_is_not_proposed_by_the_command_s_word() -> None:
+    """It may be a hard link to a secret: only the path of a secret is known."""
+    more = {"/w/out/notes.txt": HostFile("", linked=True), "/w/out/data.txt": HostFile("")}
+    there = dataclasses.replace(where(), host=host(mine=("/",), more=more))
+    access: Access
+    for access in ("read", "write"):
+        assert withheld(there, "/w/out/notes.txt", access, claimed=True) is not None
+        assert withheld(there, "/w/out/notes.txt", access) is None
+        assert withheld(there, "/w/out/data.txt", access, claimed=True) is None
+
+
+def test_the_host_knows_which_files_have_another_name(tmp_path: Path) -> None:
+    one = tmp_path / "one"
+    one.write_text("x")
+    look = host_view().file
+    alone = look(str(one))
+    os.link(one, tmp_path / "other")
+    both = look(str(one))
+    assert alone is not None
+    assert both is not None
+    assert (alone.linked, both.linked) == (False, True)
+
+
 @pytest.mark.posix
 def test_what_the_ceiling_refuses_is_not_proposed() -> None:
     ceiling = Ceiling(
@@ -297,6 +387,12 @@ def test_what_the_ceiling_refuses_is_not_proposed() -> None:
     assert [d.remedy for d in denials(there, "", facts)] == [None]
 
 
+def test_a_weaker_filter_is_not_proposed_by_the_command_s_word() -> None:
+    remedy = {"syscall_policy": "inherit"}
+    assert permitted(where(), remedy, claimed=True) is None
+    assert permitted(where(), remedy) == remedy
+
+
 def test_what_hands_out_the_machine_s_credentials_is_not_proposed() -> None:
     services = (
         "169.254.169.254",
@@ -304,6 +400,13 @@ def test_what_hands_out_the_machine_s_credentials_is_not_proposed() -> None:
         "[fd00:ec2::254]:80",
         "fe80::1",
         "instance-data",
+        # The same in other spellings: mapped, 6to4, NAT64, compatible, ISATAP.
+        "[::ffff:169.254.169.254]:80",
+        "2002:a9fe:a9fe::",
+        "64:ff9b::a9fe:a9fe",
+        "::169.254.169.254",
+        "2606:2800::5efe:a9fe:a9fe",
+        "::ffff:168.63.129.16",
     )
     for host_name in (*services, "metadata.google.internal", "*.google.internal"):
         remedy = {"network": {"kind": "allow_hosts", "hosts": ["a.example.org", host_name]}}
@@ -314,10 +417,25 @@ def test_what_hands_out_the_machine_s_credentials_is_not_proposed() -> None:
         assert permitted(where(), {"network": {"kind": "allow_hosts", "hosts": [host_name]}})
 
 
-def test_a_name_that_is_no_host_is_not_proposed() -> None:
-    event = GateRefusal("not a host", 443, "not allowed")
-    (found,) = denials(setting(), "", RunEvidence(exit_code=0, gate_events=(event,)))
-    assert found.remedy is None
+@pytest.mark.parametrize("name", ["not a host", "*.example.org", "*.com", "a.example.org:1-99"])
+def test_a_name_that_is_no_host_is_not_proposed(name: str) -> None:
+    for event in (GateRefusal(name, 443, "not allowed"), GateRefusal(name, None, "", "lookup")):
+        (found,) = denials(setting(), "", RunEvidence(exit_code=0, gate_events=(event,)))
+        assert found.remedy is None
+    known = setting(network=NetworkRule("allow_hosts", ("*.example.org",)))
+    event = GateRefusal("a.example.net", 443, "not allowed")
+    (found,) = denials(known, "", RunEvidence(exit_code=0, gate_events=(event,)))
+    hosts = ["*.example.org", "a.example.net"]  # the control: what the caller named stays
+    assert found.remedy == {"network": {"kind": "allow_hosts", "hosts": hosts}}
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0", "::", "::ffff:127.0.0.1", "::ffff:0.0.0.0"])
+def test_this_machine_in_another_spelling_is_the_sandbox_s_own_loopback(address: str) -> None:
+    facts = RunEvidence(exit_code=1, attempts_told=True, notified=(ConnectAttempt(address, 8080),))
+    assert denials(setting("make"), "", facts) == []
+    (found,) = denials(setting("make", view=host(ports=[8080])), "", facts)
+    hosts = ["localhost:8080"]  # a service of the host
+    assert found.remedy == {"network": {"kind": "allow_hosts", "hosts": hosts}}
 
 
 def test_a_file_of_the_host_s_tmp_that_the_config_masks_is_not_proposed() -> None:

@@ -55,7 +55,7 @@ def grant(path: str, access: str = "write") -> Grant:
 
 def around(**fields: object) -> ContainerMountSources:
     return ContainerMountSources(
-        empty_file="/e/file", empty_dir="/e/dir", hollow=lambda path, _: f"/hollow{path}",
+        empty_file="/e/file", empty_dir="/e/dir", mountpoints=lambda path, _: f"/mountpoints{path}",
         **fields,  # type: ignore[arg-type]
     )  # fmt: skip
 
@@ -99,7 +99,7 @@ def test_masks_inside_a_grant_are_bound_over_it() -> None:
 def test_host_base_binds_the_roots_folders_one_by_one() -> None:
     binds = found(spec(base="host"), root=("usr", "etc", "home", "proc", "tmp", "run"))
     assert set(binds) == {"/usr", "/etc", "/home", "/run"}
-    assert binds["/home"] == ("/hollow/home", False)
+    assert binds["/home"] == ("/mountpoints/home", False)
     assert binds["/etc"] == ("/etc", False)
 
 

@@ -7,6 +7,8 @@ import re
 
 from support.daemon import ROOT
 
+from sandboxd_proto.messages.audit import RECORD_TYPES
+
 PARTS = "daemon|audit|session|execution|approval|grant|sandbox|fs|forward|budget|egress"
 TYPE = re.compile(rf"(?:{PARTS})\.(?!allow$)[a-z]+")
 # Written as f"session.{kind}".
@@ -27,3 +29,4 @@ def test_every_type_is_documented() -> None:
     types = written_types()
     assert {"execution.started", "approval.resolved", "audit.gap"} <= types
     assert types <= documented, f"not in docs/audit.md: {sorted(types - documented)}"
+    assert set(RECORD_TYPES) == documented - {"session.id"}, "what audit/query may ask for"

@@ -1,12 +1,16 @@
 """A small Internet in a network namespace: hosts with public addresses, names, and what they serve.
 
-Run in a namespace of its own: `internet.py FOLDER` puts the addresses on the loopback device,
-serves, prints one line and ends when its stdin is closed. FOLDER holds certificates and
+Run in a namespace of its own, which is that of the daemon's machine: `internet.py FOLDER` makes
+another one for the hosts, with their addresses on its loopback device, and a wire between the two.
+It serves, prints one line and ends when its stdin is closed. FOLDER holds certificates and
 repositories, and gets `seen`, one line for each connection: what the gate let through.
 """
 
 from __future__ import annotations
 
+import base64
+import ctypes
+import hashlib
 import http.server
 import os
 import re
@@ -37,10 +41,16 @@ ADDRESSES = {
     "lenient.test": "93.184.216.37",
     "www.lenient.test": "93.184.216.37",
     "ssh.test": "93.184.216.38",
+    "home.test": "93.184.216.99",
+    "home6.test": "2606:2800:220:1::99",
 }
 LENIENT, SSH = "93.184.216.37", "93.184.216.38"
 HTTP_ADDRESSES = ("93.184.216.34", "93.184.216.35", "93.184.216.36", "10.20.30.40",
-                  "169.254.169.254", "127.0.0.1", "2606:2800:220:1::34")  # fmt: skip
+                  "169.254.169.254", "2606:2800:220:1::34")  # fmt: skip
+# Of the machine that the daemon runs on.
+OWN_ADDRESSES = ("93.184.216.99", "2606:2800:220:1::99")
+GATEWAY, GATEWAY_6 = "192.0.2.1", "fd00:77::1"
+CLONE_NEWNET = 0x40000000
 ECHO, BANNER, SINK, SOURCE, SLOW = 7000, 7001, 7002, 7003, 7004
 
 
@@ -88,6 +98,9 @@ class Web(http.server.BaseHTTPRequestHandler):
         self.send_response(101)
         self.send_header("Connection", "Upgrade")
         self.send_header("Upgrade", "websocket")
+        key = self.headers.get("Sec-WebSocket-Key", "") + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+        digest = base64.b64encode(hashlib.sha1(key.encode()).digest()).decode()
+        self.send_header("Sec-WebSocket-Accept", digest)
         self.end_headers()
         while data := self.connection.recv(4096):
             self.connection.sendall(data)
@@ -209,7 +222,10 @@ class Internet:
             self.note("lenient", host)
             answered.append(host)
             body = f"<answer of {host}>".encode()
-            sock.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+            if b"/status/101" in line:  # the request chooses the status, and nothing is switched
+                sock.sendall(b"HTTP/1.1 101 Switching Protocols\r\nX: y\r\n\r\n")
+            else:
+                sock.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
             if re.search(rb"(?im)^connection[ \t]*:[ \t]*close", fields):
                 raise ConnectionAbortedError("the client wants it closed")
             data = rest
@@ -302,13 +318,36 @@ def slow(sock: socket.socket) -> None:
         time.sleep(0.1)
 
 
-def main() -> None:
-    folder = sys.argv[1]
-    addresses = {*HTTP_ADDRESSES, LENIENT, SSH, NAME_SERVER} - {"127.0.0.1"}
-    added = (["addr", "add", address, "dev", "lo"] for address in sorted(addresses))
-    for command in (["link", "set", "lo", "up"], *added):
-        subprocess.run(["ip", *command], check=True)
-    internet = Internet(folder)
+def ip(*words: str) -> None:
+    subprocess.run(["ip", *words], check=True)
+
+
+def leave_home() -> None:
+    """Put this thread into a network namespace of its own, with a wire to the one it leaves."""
+    if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWNET) != 0:
+        raise OSError(ctypes.get_errno(), "unshare")
+    ip("link", "add", "home", "type", "veth", "peer", "name", "out", "netns", str(os.getpid()))
+    ip("addr", "add", f"{GATEWAY}/30", "dev", "home")
+    ip("addr", "add", f"{GATEWAY_6}/64", "dev", "home", "nodad")
+    for device in ("lo", "home"):
+        ip("link", "set", device, "up")
+
+
+def settle_home() -> None:
+    """The machine of the daemon: a loopback, public addresses of its own, and the wire."""
+    ip("addr", "add", "192.0.2.2/30", "dev", "out")
+    ip("addr", "add", "fd00:77::2/64", "dev", "out", "nodad")
+    for device in ("lo", "out"):
+        ip("link", "set", device, "up")
+    ip("route", "add", "default", "via", GATEWAY)
+    ip("-6", "route", "add", "default", "via", GATEWAY_6)
+    for address in OWN_ADDRESSES:
+        ip("addr", "add", address, "dev", "lo")
+
+
+def serve_the_world(internet: Internet) -> None:
+    for address in sorted({*HTTP_ADDRESSES, LENIENT, SSH, NAME_SERVER}):
+        ip("addr", "add", address, "dev", "lo")
     internet.serve_names()
     for address in HTTP_ADDRESSES:
         internet.serve_web(address)
@@ -320,12 +359,29 @@ def main() -> None:
     for port in (80, 443, 8080):
         internet.serve_stream(LENIENT, port, internet.lenient)
         internet.serve_stream(SSH, port, internet.ssh_like)
-    sshd = _sshd(folder)
+
+
+def main() -> None:
+    folder = sys.argv[1]
+    internet = Internet(folder)
+    sshd: list[subprocess.Popen[bytes] | None] = []
+
+    def outside() -> None:
+        leave_home()
+        serve_the_world(internet)
+        sshd.append(_sshd(folder))
+
+    world = threading.Thread(target=outside)
+    world.start()
+    world.join()
+    settle_home()
+    for address in ("127.0.0.1", *OWN_ADDRESSES):
+        internet.serve_web(address)
     print("ready", flush=True)
     sys.stdin.read()
-    if sshd is not None:
-        sshd.terminate()
-        sshd.wait()
+    for process in filter(None, sshd):
+        process.terminate()
+        process.wait()
 
 
 def _sshd(folder: str) -> subprocess.Popen[bytes] | None:

@@ -57,6 +57,27 @@ def test_an_allowed_name_does_not_lead_to_special_addresses(
 
 
 @pytest.mark.docker_too
+@pytest.mark.parametrize(
+    ("host", "entry"),
+    [("home.test", "93.184.216.99:80"), ("home6.test", "[2606:2800:220:1::99]:80")],
+)
+def test_an_allowed_name_does_not_lead_to_a_public_address_of_this_machine(
+    run: Runner, net: Net, host: str, entry: str
+) -> None:
+    """Services that listen at all addresses are open to this machine, whatever a firewall says."""
+    there = f"http://{entry.removesuffix(':80')}/"
+    assert net.run("curl", "-gsS", there).stdout.endswith(" /\n")
+    before = net.connections()
+    result = run(f"curl -sS http://{host}/", host)
+    assert "an address of this machine" in out(result), result
+    assert [target for target, _ in denied(result)] == [host]
+    assert net.connections() == before
+    hosts = result["denials"][0]["remedy"]["network"]["hosts"]
+    assert hosts == [host, entry]
+    assert out(run(f"curl -sS http://{host}/", *hosts)) == f"{host} /\n"
+
+
+@pytest.mark.docker_too
 def test_a_special_address_that_is_named_too_is_reached(run: Runner) -> None:
     """The control of the test above: it is the rule that keeps it away, and the remedy works."""
     refused = run("curl -sS http://inner.test/", "inner.test")

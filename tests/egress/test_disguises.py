@@ -44,6 +44,10 @@ DISGUISES: dict[str, list[bytes]] = {
     "tabs": [b"GET\t/\tHTTP/1.1\r\n" + OTHER],
     "lower case": [b"get / http/1.1\r\n" + OTHER],
     "absolute": [b"GET http://other.test/ HTTP/1.1\r\n" + OWN + b"\r\n"],
+    "a path like a host": [b"GET //other.test/ HTTP/1.1\r\n" + OWN + b"\r\n"],
+    "a path like a host, and a body": [
+        b"POST //other.test/ HTTP/1.1\r\n" + OWN + b"Content-Length: 1\r\n\r\nx"
+    ],
     "two hosts": [b"GET / HTTP/1.1\r\n" + OWN + OTHER],
     "a blank before the colon": [b"GET / HTTP/1.1\r\n" + OWN + b"Host : other.test\r\n\r\n"],
     "a folded line": [b"GET / HTTP/1.1\r\n" + OWN + b" Host: other.test\r\n\r\n"],
@@ -82,6 +86,10 @@ DISGUISES: dict[str, list[bytes]] = {
     "the proxy's preface": [b"PROXY TCP4 1.2.3.4 5.6.7.8 1 2 HTTP/\r\n\r\n" + SECOND],
     "an upgrade to http/2": [
         b"GET / HTTP/1.1\r\n" + OWN + b"Connection: Upgrade\r\nUpgrade: h2c\r\n\r\n" + SECOND
+    ],
+    "an upgrade that the server only pretends to accept": [
+        b"GET /status/101 HTTP/1.1\r\n" + OWN + b"Connection: Upgrade\r\nUpgrade: websocket\r\n"
+        b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n", SECOND
     ],
     "an upgrade that is not accepted": [
         b"GET / HTTP/1.1\r\n" + OWN + b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n" + SECOND

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 import struct
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import cache
 
+import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,14 +16,20 @@ from hypothesis import strategies as st
 from sandboxd.egress import first_line, tls_sni
 from sandboxd.egress.dns import wire as dns_wire
 from sandboxd.egress.http import head as http_head
+from sandboxd.egress.http import upgrade
 from sandboxd.egress.http.host_check import transparent_rewrite
+from sandboxd.egress.http.responses import GateRefused
+from sandboxd.egress.sni_check import check_server_name
+from sandboxd.egress.sockets import Inbound
 from sandboxd.egress.target import Target
 
 
 @cache
-def _hello(name: str | None) -> bytes:
+def _hello(name: str | None, protocol: str = "") -> bytes:
     context = ssl.create_default_context()
     context.check_hostname = False
+    if protocol:
+        context.set_alpn_protocols([protocol])
     into, outof = ssl.MemoryBIO(), ssl.MemoryBIO()
     talk = context.wrap_bio(into, outof, server_hostname=name)
     with suppress(ssl.SSLWantReadError):
@@ -47,6 +55,24 @@ def test_a_hello_that_is_not_all_there_is_incomplete_at_every_byte() -> None:
     for end in range(len(data)):
         with pytest.raises(tls_sni.HelloIncomplete):
             tls_sni.parse(data[:end])
+
+
+@pytest.mark.parametrize(
+    ("name", "protocol", "passes"),
+    [("example.org", "http/1.1", True), (None, "http/1.1", True), ("EXAMPLE.org", "", True),
+     ("example.com", "", False), ("a.example.org", "", False),
+     ("example.org", "GET http://other.test/ HTTP/1.1", False)],
+)  # fmt: skip
+def test_a_hello_must_name_the_host_and_hold_no_request(
+    name: str | None, protocol: str, passes: bool
+) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        inbound = Inbound(ours)
+        inbound.buffer += _hello(name, protocol)
+        refused = nullcontext() if passes else pytest.raises(GateRefused)
+        with refused:
+            anyio.run(check_server_name, inbound, Target("example.org", 443))
 
 
 def test_two_server_names_are_refused() -> None:
@@ -127,6 +153,65 @@ def test_only_an_upgrade_that_names_no_further_hosts_is_asked_for(
     rewrite = transparent_rewrite(Target("example.org", 80))
     assert (b"upgrade" in rewrite(http_head.parse(raw), True).lower()) is passed
     assert b"upgrade" not in rewrite(http_head.parse(raw), False).lower()
+
+
+@pytest.mark.parametrize(
+    ("line", "host", "passes"),
+    [("GET / HTTP/1.1", "example.org", True), ("GET / HTTP/1.1", "example.org:80", True),
+     ("GET / HTTP/1.1", "example.org:81", False), ("GET / HTTP/1.1", "other.test", False),
+     ("GET http://example.org/ HTTP/1.1", "example.org", True),
+     ("GET http://example.org:81/ HTTP/1.1", "example.org", False),
+     ("GET http://other.test/ HTTP/1.1", "example.org", False)],
+)  # fmt: skip
+def test_a_request_must_name_the_host_and_port_of_its_connection(
+    line: str, host: str, passes: bool
+) -> None:
+    head = http_head.parse(f"{line}\r\nHost: {host}\r\n\r\n".encode())
+    with nullcontext() if passes else pytest.raises(GateRefused):
+        transparent_rewrite(Target("example.org", 80))(head, True)
+
+
+_ASKED = (
+    "GET / HTTP/1.1\r\nHost: example.org\r\nConnection: Upgrade\r\nUpgrade: {}\r\n"
+    "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+)
+_ACCEPTED = (
+    b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n"  # RFC 6455, 1.3
+)
+_TCP = b"HTTP/1.1 101 UPGRADED\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("asked", "answer", "accepted"),
+    [
+        ("websocket", _ACCEPTED, True),
+        ("WebSocket", _ACCEPTED.replace(b"Upgrade: w", b"upgrade:  W"), True),
+        ("tcp", _TCP, True),
+        ("websocket, tcp", _TCP, True),
+        ("websocket", _TCP, False),
+        ("tcp", _ACCEPTED, False),
+        ("websocket", _ACCEPTED.replace(b"s3pP", b"S3pP"), False),
+        ("websocket", _ACCEPTED.replace(b"Upgrade: websocket\r\n", b""), False),
+        ("tcp", b"HTTP/1.1 101 OK\r\n\r\n", False),
+        ("tcp", _TCP.replace(b" 101", b" 1012"), False),
+        ("tcp", _TCP.replace(b" 101", b" 200"), False),
+        ("tcp", _TCP[:-2], False),
+        ("h2c", _TCP.replace(b"tcp", b"h2c"), False),
+    ],
+)
+def test_an_upgrade_has_to_be_agreed_to(asked: str, answer: bytes, accepted: bool) -> None:
+    head = http_head.parse(_ASKED.format(asked).encode())
+    assert upgrade.is_accepted(answer + b"more", head) is accepted
+    decided = [size for size in range(len(answer) + 1) if not upgrade.is_undecided(answer[:size])]
+    assert not upgrade.is_accepted(answer[: decided[0] - 1], head) if decided else True
+
+
+def test_an_answer_is_not_waited_for_without_end() -> None:
+    assert upgrade.is_undecided(b"HTTP/1.1 101 x\r\n" + b"X: y\r\n" * 100)
+    assert not upgrade.is_undecided(b"HTTP/1.1 101 x\r\n" + b"X: y\r\n" * 10_000)
+    assert not upgrade.is_undecided(b"HTTP/1.1 200 x\r\n")
+    assert not upgrade.is_undecided(b"220 a banner\r\n")
 
 
 @given(st.binary(max_size=200))

@@ -219,7 +219,8 @@ def test_an_upgraded_connection_goes_on_as_it_is(run: Runner, port: int) -> None
 import socket
 s = socket.create_connection(('example.test', PORT)); s.settimeout(20)
 s.sendall(b'GET / HTTP/1.1\\r\\nHost: example.test:%d\\r\\n' % PORT)
-s.sendall(b'Connection: Upgrade\\r\\nUpgrade: websocket\\r\\n\\r\\n')
+s.sendall(b'Connection: Upgrade\\r\\nUpgrade: websocket\\r\\n'
+          b'Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\\r\\n\\r\\n')
 got = b''
 while b'\\r\\n\\r\\n' not in got: got += s.recv(4096)
 s.sendall(b'\\x81\\x05hello'); print(got[:12], s.recv(100))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -191,3 +192,76 @@ def test_worktrees_that_a_command_adds_stay(box: Box, main: Path) -> None:
         assert git(main / "here", "branch", "--show-current") == "here\n"
     finally:
         box.connection.call("sandbox/destroy", {"sandbox": sandbox})
+
+
+# In a worktree that the command adds: what makes git run a program there, by an index that leads
+# into another repository and by an unfinished rebase.
+ARMED = {
+    "index": """
+        git init -q made/sub && git -C made/sub commit -q --allow-empty -m x
+        printf '#!/bin/sh\\ntouch %s/ran\\n' "$PWD" > monitor && chmod +x monitor
+        git -C made/sub config core.fsmonitor "$PWD/monitor"
+        git -C made/sub update-index --fsmonitor
+        git -C made add sub 2> /dev/null
+    """,
+    "rebase-merge": """
+        git -C made commit -q --allow-empty -m y
+        git -C made rebase -q -x false HEAD~1 2> /dev/null || true
+        echo "exec touch $PWD/ran" > .git/worktrees/made/rebase-merge/git-rebase-todo
+    """,
+}
+USED = {"index": ("status",), "rebase-merge": ("rebase", "--continue")}
+
+
+@pytest.mark.parametrize("how", [*HOW, "left running"])
+@pytest.mark.parametrize("name", ARMED)
+def test_a_worktree_that_a_command_adds_runs_no_program(
+    box: Box, workspace: Path, name: str, how: str
+) -> None:
+    control = make_repository(workspace.parent / "control")
+    repository = make_repository(workspace)
+    names = "GIT_AUTHOR_NAME GIT_AUTHOR_EMAIL GIT_COMMITTER_NAME GIT_COMMITTER_EMAIL"
+    known = " ".join(f"{one}=t" for one in names.split())
+    add = f"export {known}; git worktree add -q made"
+
+    def runs_code(folder: Path) -> bool:
+        (folder / "ran").unlink(missing_ok=True)
+        git(folder / "made", *USED[name], check=False)
+        return (folder / "ran").exists()
+
+    if how == "left running":
+        wait = "while [ ! -e folder/go ]; do sleep 0.05; done"
+        script = f"{add}; mkdir folder; ({wait}\n{ARMED[name]}\nsleep 60) > /dev/null 2>&1 &"
+        params = {"preset": "workspace-write", "workspace": str(repository)}
+        sandbox = box.connection.call("sandbox/create", params)["sandbox"]
+        assert box.shell(script, sandbox=sandbox, cwd=str(repository)).exited(0)
+        (repository / "folder/go").touch()
+        kept = f".sandboxd-kept/*/*%2Fworktrees%2Fmade%2F{name}"
+        deadline = time.monotonic() + 60
+        while not list(repository.glob(kept)):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        box.connection.call("sandbox/destroy", {"sandbox": sandbox})
+        assert not runs_code(repository)
+    else:
+        ran = attack(box, how, repository, ("sh", "-ec", f"{add}\n{ARMED[name]}"))
+        assert ran.exited(0), ran.story
+        assert not runs_code(repository), ran.story
+        inner = f"{repository}/.git/worktrees/made/{name}"
+        assert inner in {d["target"] for d in ran.denials}, ran.story
+    subprocess.run(["sh", "-ec", f"{add}\n{ARMED[name]}"], cwd=control, check=True)
+    assert runs_code(control)
+
+
+def test_a_worktree_with_a_submodule_goes_on(box: Box, main: Path, outside: Path) -> None:
+    """Its git dir lies in the worktree's state, and names the submodule's folder."""
+    make_repository(main / "source")
+    allow = "-c", "protocol.file.allow=always"
+    git(main, *allow, "submodule", "--quiet", "add", "./source", "sub")
+    git(main, "commit", "-q", "-m", "with a submodule")
+    script = "git worktree add -q made && cd made && git -c protocol.file.allow=always "
+    script += f"-c submodule.sub.url={main}/source submodule update -q --init sub"
+    ran = attack(box, "cold", main, ("sh", "-ec", script))
+    assert git(main / "made", "submodule", "status").startswith(" "), ran.story
+    reported = [d["target"] for d in ran.denials if d["kind"] == "protected_path"]
+    assert not [path for path in reported if "worktrees" in path], ran.story

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import socket
+import sys
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from typing import Any
 
 import pytest
 from support.attacks import Box, Victim, freely, python, verdict, weakest
+from support.backends import running_backend
 from support.runs import Ran
 
 pytestmark = pytest.mark.isolation
@@ -64,6 +66,22 @@ def test_abstract_socket_of_the_host_is_not_reached(box: Box, network: str) -> N
     with greeter(b"\0" + name.encode()):
         assert freely(CONNECT, f"@{name}").worked
         assert box.attack(CONNECT, f"@{name}", manifest=weakest(network=network)).blocked
+
+
+@pytest.mark.requires("bubblewrap")
+def test_abstract_socket_is_not_reached_without_landlock() -> None:
+    """Landlock knows such names from Linux 6.12 on; before, the init alone refuses them."""
+    name, own = f"sandboxd-test-{os.getpid()}", f"sandboxd-test-{os.getpid()}-own"
+    without = str(Path(__file__).parents[1] / "support" / "without_syscalls.py")
+    prefix = [sys.executable, without, "landlock"]
+    with greeter(b"\0" + name.encode()), running_backend("bubblewrap", prefix=prefix) as daemon:
+        box = Box("bubblewrap", daemon)
+        assert freely(CONNECT, f"@{name}").worked
+        for network in ("inherit", "deny"):
+            manifest = weakest(network=network)
+            assert box.attack(CONNECT, f"@{name}", manifest=manifest).blocked
+            assert box.attack(OWN_SOCKETS, f"@{own}", manifest=manifest).worked
+        box.close()
 
 
 @pytest.fixture
@@ -242,6 +260,7 @@ def test_datagram_does_not_reach_a_visible_socket(
 
 OWN_SOCKETS = python("""
     import threading
+    args[0] = args[0].replace("@", "\\0", 1)
     server = socket.socket(socket.AF_UNIX)
     server.bind(args[0])
     server.listen()

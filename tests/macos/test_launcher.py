@@ -39,7 +39,7 @@ def program(tmp_path: Path) -> str:
 
 
 class Ran:
-    def __init__(self, said: status.Said, wait_status: int, out: str, err: str) -> None:
+    def __init__(self, said: status.LauncherStatus, wait_status: int, out: str, err: str) -> None:
         self.said = said
         self.code = os.waitstatus_to_exitcode(wait_status)
         self.out = out
@@ -76,7 +76,7 @@ def run(one: Command, program: str) -> Ran:
 
 def test_it_says_that_the_command_started_and_the_status_is_exact(program: str) -> None:
     ran = run(command("sh", "-c", "echo out; echo err >&2; exit 7"), program)
-    assert (ran.said, ran.code) == (status.Said("", True, None), 7)
+    assert (ran.said, ran.code) == (status.LauncherStatus("", True, None), 7)
     assert (ran.out, ran.err) == ("out\n", "err\n")
     assert run(command("sh", "-c", "kill -USR1 $$"), program).code == -signal.SIGUSR1
 
@@ -124,7 +124,7 @@ def test_what_cannot_be_executed_is_the_exact_error(
     argv: tuple[str, ...], number: int, program: str
 ) -> None:
     ran = run(command(*argv), program)
-    assert ran.said == status.Said("", True, ("x", number))
+    assert ran.said == status.LauncherStatus("", True, ("x", number))
     error = status.exec_error(command(*argv), "x", number)
     assert isinstance(error, ExecFailed)
 
@@ -132,14 +132,14 @@ def test_what_cannot_be_executed_is_the_exact_error(
 def test_a_folder_that_cannot_be_entered_is_said(program: str) -> None:
     one = command("true", cwd="/no/such")
     ran = run(one, program)
-    assert ran.said == status.Said("", False, ("c", errno.ENOENT))
+    assert ran.said == status.LauncherStatus("", False, ("c", errno.ENOENT))
     assert isinstance(status.exec_error(one, "c", errno.ENOENT), PathDenied)
 
 
 def test_what_sandbox_exec_prints_is_told_apart_from_the_command(program: str) -> None:
     Path(program).write_text("#!/bin/sh\necho 'sandbox-exec: <input string>:3: oh' >&2\nexit 65\n")
     ran = run(command("echo", "hi"), program)
-    assert ran.said == status.Said("sandbox-exec: <input string>:3: oh", False, None)
+    assert ran.said == status.LauncherStatus("sandbox-exec: <input string>:3: oh", False, None)
     assert (ran.out, ran.err) == ("", "")
 
 
@@ -172,8 +172,8 @@ def test_it_does_not_start_the_command_when_the_daemon_is_gone(
 
 
 def test_the_status_is_decoded_whole() -> None:
-    assert status.decode(b"") == status.Said("", False, None)
-    assert status.decode(b"warning\n\0S") == status.Said("warning", True, None)
+    assert status.decode(b"") == status.LauncherStatus("", False, None)
+    assert status.decode(b"warning\n\0S") == status.LauncherStatus("warning", True, None)
     assert status.decode(b"\0S\0Ex\x02\0\0\0").failed == ("x", 2)
-    assert status.decode(b"text\0El\x01\0\0\0") == status.Said("text", False, ("l", 1))
+    assert status.decode(b"text\0El\x01\0\0\0") == status.LauncherStatus("text", False, ("l", 1))
     assert status.decode(b"\0S\0Ex\x02").failed is None

@@ -14,7 +14,7 @@ import pytest
 from sandboxd.backends.sandbox_exec import diagnosis
 from sandboxd.backends.sandbox_exec.log_reader import evidence
 from sandboxd.macos import launchd, lifeline, logs, peers
-from sandboxd.macos.census import Usage, decode_rusage
+from sandboxd.macos.census import LivingUsage, decode_rusage
 from sandboxd.macos.limit_watch import exceeded
 from sandboxd.macos.logs import LogBook, LogDenial
 from sandboxd.macos.tree import Tree
@@ -157,7 +157,7 @@ def test_a_rusage_is_decoded() -> None:
 
 
 def test_the_first_limit_that_does_not_hold() -> None:
-    now = Usage(processes=5, memory_bytes=100, cpu_s=2.0)
+    now = LivingUsage(processes=5, memory_bytes=100, cpu_s=2.0)
     assert exceeded(now, Limits()) is None
     assert exceeded(now, Limits(memory_bytes=100, processes=5, cpu_s=2.0)) is None
     assert exceeded(now, Limits(memory_bytes=99)) == "memory"
@@ -179,8 +179,8 @@ class Forking:
             self.alive.add(100 + len(self.sent) + 1)
         return sorted(self.alive)
 
-    def usage(self, pids: Iterable[int]) -> Usage:
-        return Usage()
+    def usage(self, pids: Iterable[int]) -> LivingUsage:
+        return LivingUsage()
 
     def kill(self, pid: int, number: int) -> None:
         self.sent.append((pid, number))

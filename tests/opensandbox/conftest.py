@@ -25,7 +25,9 @@ def write_key(folder: Path) -> Path:
 def daemon_using(
     url: str, key_file: Path, *, warm: str = "false", **config: str
 ) -> Iterator[Daemon]:
-    keys = {"url": url, "api_key_file": str(key_file), "image": "image:of-tests", **config}
+    """With execd's own commands unless `way` is another."""
+    named = {"image": "image:of-tests", "way": "execd", **config}
+    keys = {"url": url, "api_key_file": str(key_file), **named}
     env = {f"SANDBOXD_OPENSANDBOX_{name.upper()}": value for name, value in keys.items()}
     fixed = {"SANDBOXD_BACKEND": "opensandbox", "SANDBOXD_POOL_ENABLED": warm}
     with running_daemon(env={**fixed, **env}) as daemon:

@@ -328,6 +328,8 @@ def test_too_much_is_refused_in_both_directions(
         grow = "i=0; while [ $i -lt 30 ]; do head -c 9999 /dev/zero >$i; i=$((i+1)); done"
         with pytest.raises(RpcError, match="more than"):
             runner.shell(grow, manifest=manifest, cwd=str(folder))
+        with pytest.raises(RpcError, match="more than"):
+            runner.shell("truncate -s 1T sparse", manifest=manifest, cwd=str(folder))
         assert os.listdir(folder) == []
         for number in range(30):
             (folder / str(number)).write_bytes(bytes(9999))

@@ -15,8 +15,8 @@ from support.runs import Runner
 
 from sandboxd.backends.opensandbox import sandboxes
 from sandboxd.backends.opensandbox.http_client import HttpClient
-from sandboxd.backends.opensandbox.key import Secret
 from sandboxd.backends.opensandbox.lifecycle import Lifecycle
+from sandboxd_proto.secret import Secret
 
 INHERIT = {"network": "inherit"}
 

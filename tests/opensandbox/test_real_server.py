@@ -1,143 +1,46 @@
 """The real opensandbox-server, on the suite's own dockerd, with a stand-in for execd.
 
-The real execd image cannot be had where these tests run, so what they show is the lifecycle API and
-the server's proxy; about execd they show nothing. dockerd, the server and the daemon are in a
-network namespace of their own, where dockerd has its bridge. The image that enforces a network
-policy cannot be had either, so the server refuses one.
+What they show is the lifecycle API, the server's proxy and its containers, with our init in them;
+of execd they show only the stand-in (tests/support/opensandbox_server.py).
 """
 
 from __future__ import annotations
 
 import os
-import shutil
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from support.daemon import Daemon, running_daemon
-from support.engine import IMAGE, TestEngine, possible, running_engine
-from support.requirements import is_promised
+from support.daemon import Daemon
+from support.engine import TestEngine
+from support.opensandbox_server import RealServer, daemon_of, running_server
 from support.rpc import RpcError
 from support.runs import Runner
 
-KEY = "the-key-of-the-real-server"
 INHERIT = {"network": "inherit"}
-START_S = 60.0
-BOOTSTRAP = '#!/bin/sh\npython3 /opt/opensandbox/execd &\nexec "$@"\n'
-CONFIG = """
-[server]
-host = "127.0.0.1"
-port = {port}
-api_key = "{key}"
-[runtime]
-type = "docker"
-execd_image = "execd:tests"
-[store]
-type = "sqlite"
-path = "{folder}/store.db"
-[docker]
-network_mode = "bridge"
-[storage]
-allowed_host_paths = ["{volumes}"]
-"""
 
 
 @pytest.fixture(scope="module")
-def within() -> Iterator[list[str]]:
-    """What starts a program in a network namespace of its own."""
-    script = "ip link set lo up && echo up && exec sleep infinity"
-    holder = subprocess.Popen(["unshare", "--net", "sh", "-c", script], stdout=subprocess.PIPE)
-    assert holder.stdout is not None
-    assert holder.stdout.readline() == b"up\n"
-    yield ["nsenter", f"--net=/proc/{holder.pid}/ns/net", "--"]
-    holder.kill()
-    holder.communicate()
+def server() -> Iterator[RealServer]:
+    with running_server() as server:
+        yield server
+
+
+@pytest.fixture
+def engine(server: RealServer) -> TestEngine:
+    return server.engine
+
+
+@pytest.fixture
+def url(server: RealServer) -> str:
+    return server.url
 
 
 @pytest.fixture(scope="module")
-def engine(request: pytest.FixtureRequest) -> Iterator[TestEngine]:
-    program = os.environ.get("SANDBOXD_TEST_OPENSANDBOX_SERVER", "")
-    if not possible() or not os.access(program, os.X_OK):
-        why = "it takes root, dockerd and SANDBOXD_TEST_OPENSANDBOX_SERVER (make test-opensandbox)"
-        if is_promised("opensandbox"):
-            pytest.fail(f"opensandbox is in SANDBOXD_TEST_REQUIRE and {why}", pytrace=False)
-        pytest.skip(why)
-    with running_engine(within=request.getfixturevalue("within")) as engine:
-        engine.build_image(IMAGE, "--with", "bash")
-        yield engine
-
-
-@pytest.fixture(scope="module")
-def volumes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the server may mount."""
-    return tmp_path_factory.mktemp("volumes")
-
-
-@pytest.fixture(scope="module")
-def url(
-    engine: TestEngine, within: list[str], volumes: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[str]:
-    folder = tmp_path_factory.mktemp("server")
-    _make_execd_image(engine, folder)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    config = folder / "config.toml"
-    config.write_text(CONFIG.format(port=port, key=KEY, folder=folder, volumes=volumes))
-    with (folder / "log").open("wb") as log:
-        server = subprocess.Popen(
-            [*within, os.environ["SANDBOXD_TEST_OPENSANDBOX_SERVER"], "--config", str(config)],
-            env={**os.environ, "DOCKER_HOST": engine.url, "HOME": str(folder)},
-            stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-        )  # fmt: skip
-    try:
-        address = f"http://127.0.0.1:{port}"
-        _until_up(within, address, folder / "log")
-        yield address
-    finally:
-        server.terminate()
-        server.wait(30)
-
-
-def _make_execd_image(engine: TestEngine, folder: Path) -> None:
-    """What the server takes out of it: /execd and /bootstrap.sh."""
-    shutil.copy(Path(__file__).parents[1] / "support" / "execd.py", folder / "execd")
-    (folder / "bootstrap.sh").write_text(BOOTSTRAP)
-    container = engine.docker("create", "--network=none", IMAGE, "true").stdout.strip()
-    for name in ("execd", "bootstrap.sh"):
-        (folder / name).chmod(0o755)
-        engine.docker("cp", str(folder / name), f"{container}:/{name}")
-    engine.docker("commit", container, "execd:tests")
-    engine.docker("rm", container)
-
-
-def _until_up(within: list[str], address: str, log: Path) -> None:
-    deadline = time.monotonic() + START_S
-    ask = [*within, sys.executable, "-c", "import sys, urllib.request as r; r.urlopen(sys.argv[1])"]
-    while subprocess.run([*ask, f"{address}/version"], capture_output=True, check=False).returncode:
-        assert time.monotonic() < deadline, log.read_text(errors="replace")[-3000:]
-        time.sleep(0.1)
-
-
-@contextmanager
-def daemon_of(url: str, within: list[str], folder: Path, **more: str) -> Iterator[Daemon]:
-    key = folder / "key"
-    key.write_text(KEY)
-    key.chmod(0o600)
-    settings = {"url": url, "api_key_file": str(key), "image": IMAGE, "start_secs": "60", **more}
-    env = {f"SANDBOXD_OPENSANDBOX_{name.upper()}": value for name, value in settings.items()}
-    keys = {"SANDBOXD_BACKEND": "opensandbox", "SANDBOXD_POOL_ENABLED": "false"}
-    with running_daemon(env={**keys, **env}, prefix=within) as daemon:
-        yield daemon
-
-
-@pytest.fixture(scope="module")
-def real(url: str, within: list[str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    with daemon_of(url, within, tmp_path_factory.mktemp("key")) as daemon:
+def real(server: RealServer) -> Iterator[Daemon]:
+    with daemon_of(server) as daemon:
         yield daemon
 
 
@@ -204,7 +107,8 @@ def test_a_workspace_goes_there_and_back(box: Runner, tmp_path: Path, engine: Te
     (work / "sub" / "given").write_text("given\n")
     (work / "large").write_bytes(os.urandom(5 << 20))
     ran = box.shell(
-        "cat sub/given; cp large copy; rm large; echo new >sub/new; chmod 6755 sub/new; pwd",
+        "cat sub/given; cp large copy; rm large; echo new >sub/new; chmod 755 sub/new; "
+        "chmod 6755 sub/new; pwd",
         manifest={**INHERIT, "fs_write_allow": [str(work)]}, cwd=str(work),
     )  # fmt: skip
     assert ran.exited(0), ran.story
@@ -250,15 +154,14 @@ def test_sandboxctl_runs_and_says_what_there_is(
     assert engine.containers() == []
 
 
-def test_folders_of_this_machine_as_volumes(
-    url: str, within: list[str], volumes: Path, tmp_path: Path
-) -> None:
+def test_folders_of_this_machine_as_volumes(server: RealServer, tmp_path: Path) -> None:
     """Only a folder that the server permits, and is asked for before the command; nothing is
     written where the image's user is root, whose set-uid files would be root's."""
+    volumes = server.volumes
     (volumes / "f").write_text("of the host\n")
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    with daemon_of(url, within, tmp_path, host_volumes="true") as daemon:
+    with daemon_of(server, host_volumes="true") as daemon:
         runner = Runner(daemon)
         manifest = {**INHERIT, "fs_read_allow": [str(volumes)]}
         ran = runner.shell(f"cat {volumes}/f; echo x >{volumes}/f", manifest=manifest)

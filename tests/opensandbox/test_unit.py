@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandboxd.backends.opensandbox.copies.tar_reader import ArchiveViolation, Member, members
+from sandboxd.backends.opensandbox.copies.tar_reader import ArchiveViolation, TarMember, members
 from sandboxd.backends.opensandbox.enforcement import tiers
 from sandboxd.backends.opensandbox.events import EventParser, ExecdEvent, StreamViolation
 from sandboxd.backends.opensandbox.http_client import HttpClient, origin
-from sandboxd.backends.opensandbox.key import Secret, load_key
+from sandboxd.backends.opensandbox.key import load_key
 from sandboxd.backends.opensandbox.spec import create_body, is_plain_host
 from sandboxd.backends.opensandbox.volume_checks import unchanged
 from sandboxd.config import OpenSandboxConfig
@@ -32,6 +32,7 @@ from sandboxd.policy.plan import (
     SandboxSpec,
 )
 from sandboxd_proto.errors import PolicyNotSupported, SandboxUnavailable
+from sandboxd_proto.secret import Secret
 
 FOLDER = Identity(1, 2, is_dir=True)
 SPEC = SandboxSpec(
@@ -73,7 +74,7 @@ def archive(*names: str) -> bytes:
     return out.getvalue()
 
 
-def read(data: bytes) -> list[Member]:
+def read(data: bytes) -> list[TarMember]:
     with tempfile.TemporaryFile() as file:
         file.write(data)
         file.flush()
@@ -117,7 +118,7 @@ def test_volumes_of_granted_folders() -> None:
     body = create_body(replace(SPEC, protected=(inner,)), "i", {})
     mounted = [(one["mountPath"], one["readOnly"]) for one in body["volumes"]]
     assert mounted == [("/srv/w", False), ("/srv/w/.hooks", True)]
-    assert tiers(plan(SPEC), host_volumes=True) == {}
+    assert tiers(plan(SPEC), host_volumes=True, with_init=False) == {}
 
 
 @pytest.mark.parametrize(
@@ -133,14 +134,16 @@ def test_volumes_of_granted_folders() -> None:
 )
 def test_what_a_volume_cannot_hold_is_refused(field: str, spec: SandboxSpec) -> None:
     with pytest.raises(PolicyNotSupported) as refused:
-        tiers(plan(spec), host_volumes=True)
+        tiers(plan(spec), host_volumes=True, with_init=False)
     assert refused.value.field == field
 
 
 def test_a_limit_of_the_ceiling_is_refused_too() -> None:
     """Nobody asked for it in the manifest, and it is to hold all the same."""
     with pytest.raises(PolicyNotSupported):
-        tiers(plan(replace(SPEC, grants=()), Limits(processes=5)), host_volumes=False)
+        tiers(
+            plan(replace(SPEC, grants=()), Limits(processes=5)), host_volumes=False, with_init=False
+        )
 
 
 def test_a_folder_that_is_another_one_is_noticed(tmp_path: os.PathLike[str]) -> None:

@@ -377,7 +377,7 @@ def test_time_is_up_is_not_a_refusal(tmp_path: Path) -> None:
 
 
 def test_nobody_could_decide_is_not_a_refusal(tmp_path: Path) -> None:
-    config = "[approvals]\ngrace_secs = 0.3\n"
+    config = "[approvals]\ngrace_secs = 3\n"
     with running_daemon(config=config) as daemon, daemon.connect() as worker:
         open_session(worker)
         run = _touch(tmp_path)
@@ -385,7 +385,7 @@ def test_nobody_could_decide_is_not_a_refusal(tmp_path: Path) -> None:
         number = worker.start("execute", run)
         with connect_approver(daemon) as approver:
             (shown,) = pending(approver)
-            time.sleep(0.5)  # an approver is here: the grace time counts no longer
+            time.sleep(3.5)  # an approver is here: the grace time counts no longer
             decide(approver, shown, "once")
         assert worker.result(number)["exit_code"] == 0
 

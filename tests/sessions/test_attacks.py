@@ -353,7 +353,7 @@ def test_nothing_runs_without_a_trail_where_it_is_required(workspace: Path) -> N
 def test_a_full_disk_ends_nothing_but_what_needs_it(workspace: Path) -> None:
     """With `required` nothing starts; time goes on, and the daemon with it."""
     config = (
-        "[audit]\nrequired = true\n[approvals]\ntimeout_secs = 1\n[sessions]\nlinger_secs = 0.1\n"
+        "[audit]\nrequired = true\n[approvals]\ntimeout_secs = 5\n[sessions]\nlinger_secs = 0.1\n"
         "[session_cap]\nper_user_daily_usd = 1.0\n"
     )
     with (
@@ -364,7 +364,7 @@ def test_a_full_disk_ends_nothing_but_what_needs_it(workspace: Path) -> None:
         state = Path(f"/proc/{daemon.pid}/root{daemon.home}/.local/state/sandboxd")
         with daemon.connect() as leaving:
             left = open_session(leaving, name="left")["session"]
-        open_session(worker, name="named", budget={"max_wall_time_secs": 4})
+        open_session(worker, name="named", budget={"max_wall_time_secs": 15})
         run = {"argv": ["touch", "made"], **_edit(workspace)}
         held = worker.start("execute", run)
         (shown,) = pending(approver)

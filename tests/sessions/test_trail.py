@@ -6,6 +6,7 @@ import json
 import resource
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +101,20 @@ def test_workers_see_their_own_session_and_below(daemon: Daemon, worker: Connect
         assert len(page["records"]) == 2
         following = approver.call("audit/query", {"limit": 2, "after": page["next"]})
         assert following["records"][0]["seq"] == page["records"][1]["seq"] + 1
+
+
+def test_a_type_that_no_record_has_is_refused(daemon: Daemon) -> None:
+    with connect_approver(daemon) as approver:
+        for wrong, said in (
+            ("execution.endd", "did you mean execution.ended?"),
+            ("execution", "did you mean execution.*?"),
+            ("zzz", "daemon.*, execution.*"),
+        ):
+            params = {"types": ["daemon.*", wrong]}
+            error = error_of(partial(approver.call, "audit/query", params), "InvalidParams")
+            assert repr(wrong) in error.message
+            assert said in error.data["remedy"]
+        assert approver.call("audit/query", {"types": ["daemon.*"]})["records"]
 
 
 def test_a_subscription_goes_on_from_its_cursor(daemon: Daemon, worker: Connection) -> None:

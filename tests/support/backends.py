@@ -38,8 +38,9 @@ STAND_IN = "SANDBOXD_TEST_MACOS"
 _NAMES = tuple(
     name for name in ALL if product_name(name) not in _ELSEWHERE and name != "opensandbox"
 )
-# With this set the suites test the backend opensandbox alone, over a fake server.
-REMOTE = "SANDBOXD_TEST_OPENSANDBOX_FAKE"
+# With this set the suites test the backend opensandbox alone: "real", over the server that
+# SANDBOXD_TEST_OPENSANDBOX_SERVER names, or "fake", over one of the tests' own.
+REMOTE = "SANDBOXD_TEST_OPENSANDBOX"
 HERE = _NAMES
 if STAND_IN in os.environ:
     HERE = ("sandbox-exec",)
@@ -72,6 +73,16 @@ def running_backend(
         from macos.stand_in.options import stand_in_daemon
 
         with stand_in_daemon(env=env, **options) as daemon:
+            yield daemon
+        return
+    if name == "opensandbox" and os.environ[REMOTE] == "real":
+        from support.opensandbox_server import real_options, running_server
+
+        with (
+            running_server() as server,
+            real_options(server, env or {}) as made,
+            running_daemon(env=made, prefix=server.within, **options) as daemon,
+        ):
             yield daemon
         return
     if name == "opensandbox":

@@ -35,11 +35,11 @@ class FakeSandbox:
     commands: Commands = field(default_factory=Commands)
 
     def keep_files(self) -> None:
-        """A /tmp of its own from now on; the rest of this machine is there read-only."""
+        """A /tmp and processes of its own from now on; this machine's files are there read-only."""
         self.commands.tmp = tempfile.mkdtemp(prefix="fake-sandbox-")
         self.commands.prefix = (
             "bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--bind", self.commands.tmp, "/tmp",
-            "--die-with-parent",
+            "--unshare-pid", "--proc", "/proc", "--die-with-parent",
         )  # fmt: skip
 
     def end(self) -> None:

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from sandboxd.config import Config, ConfigError
+from sandboxd.config import Ceiling, Config, ConfigError
 from sandboxd.config_loading import load
+from sandboxd.policy.presets import check_presets
 
 
 def loaded(tmp_path: Path, text: str, **env: str) -> Config:
@@ -42,6 +43,8 @@ def test_connections_are_not_ended_by_their_age_unless_it_is_set(tmp_path: Path)
         ('[ceiling]\nnetwork = "deny"\n', "it is a list of inherit, deny, allow_hosts"),
         ('[egress]\ngroups = { m = "a.example" }\n', '[egress] a value of groups cannot be "a.ex'),
         ('[ceiling]\nnetwork = ["allow"]\n', "it is one of inherit, deny, allow_hosts"),
+        ("[ceiling]\nmax_memory_bytes = 10\n", 'too little for any program; write "1M" or more'),
+        ("[sessions]\ntmp_bytes = 10\n", "sessions.tmp_bytes is 10 bytes, too little"),
     ],
 )
 def test_what_does_nothing_is_an_error_that_says_what_would(
@@ -58,3 +61,24 @@ def test_a_misspelt_variable_is_an_error(tmp_path: Path) -> None:
         loaded(tmp_path, "", SANDBOXD_BACKNED="landlock")
     for name in ("SANDBOXD_SOCKET", "SANDBOXD_SESSION", "SANDBOXD_TEST_X"):
         loaded(tmp_path, "", **{name: "x"})
+
+
+def test_an_error_names_where_the_value_was_read(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text("max_executions = -1\n")
+    for env, flags, source in (
+        ({}, {}, str(path)),
+        ({"SANDBOXD_MAX_EXECUTIONS": "-2"}, {}, "SANDBOXD_MAX_EXECUTIONS"),
+        ({"SANDBOXD_MAX_EXECUTIONS": "2"}, {"max_executions": "-3"}, "--set max_executions"),
+    ):
+        with pytest.raises(ConfigError) as refused:
+            load(str(path), env, flags, required=True)
+        assert str(refused.value).startswith(f"{source}: max_executions is -")
+
+
+def test_a_preset_that_does_not_exist_is_an_error() -> None:
+    check_presets(Config(preset="read-only"))
+    with pytest.raises(ConfigError, match="preset: there is no preset 'read-onyl'; did you mean"):
+        check_presets(Config(preset="read-onyl"))
+    with pytest.raises(ConfigError, match=r"ceiling\.presets: there is no preset 'zzz'; the p"):
+        check_presets(Config(ceiling=Ceiling(presets=["zzz"])))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sandboxd.windows.acl_plan import INHERITED, READ, WRITE, AclPlan, Entry, Kind
+from sandboxd.windows.acl_plan import INHERITED, READ, WRITE, AclEntry, AclPlan, Kind
 from sandboxd.windows.granting import GrantError, apply
 from sandboxd.windows.journal import ASIDE, Change, Journal, Owner, read, recover
 
@@ -26,7 +26,7 @@ class Killed(BaseException):
 class Disk:
     """Access lists and profiles, and how many writes are left until the power goes."""
 
-    acls: dict[str, set[Entry]] = field(default_factory=dict)
+    acls: dict[str, set[AclEntry]] = field(default_factory=dict)
     profiles: set[str] = field(default_factory=set)
     left: int = 10**9
     forgets: bool = False
@@ -50,10 +50,10 @@ class Disk:
     def file_id(self, path: str) -> str | None:
         return f"id of {path}" if path in self.acls else None
 
-    def entries(self, path: str, sid: str) -> tuple[Entry, ...]:
+    def entries(self, path: str, sid: str) -> tuple[AclEntry, ...]:
         return tuple(sorted(e for e in self.acls[path] if e.sid == sid))
 
-    def write(self, path: str, sid: str, wanted: tuple[Entry, ...]) -> None:
+    def write(self, path: str, sid: str, wanted: tuple[AclEntry, ...]) -> None:
         assert self.held == path, "written without its mutex"
         self.spend()
         if path in self.broken:
@@ -69,18 +69,18 @@ class Disk:
         self.profiles.discard(name)
 
 
-def _decoded(path: str, sid: str, text: str) -> Entry:
+def _decoded(path: str, sid: str, text: str) -> AclEntry:
     kind, mask, inheritance = text.split(":")
     name: Kind = "deny" if kind == "deny" else "allow"
-    return Entry(path, sid, name, int(mask, 16), int(inheritance, 16))
+    return AclEntry(path, sid, name, int(mask, 16), int(inheritance, 16))
 
 
-FOREIGN = Entry("/C:/w", "S-1-5-32", "allow", READ, INHERITED)
-OLD = Entry("/C:/w", "S-cap", "allow", READ, INHERITED)
+FOREIGN = AclEntry("/C:/w", "S-1-5-32", "allow", READ, INHERITED)
+OLD = AclEntry("/C:/w", "S-cap", "allow", READ, INHERITED)
 PLAN = AclPlan(
     (
-        Entry("/C:/w", "S-cap", "allow", WRITE, INHERITED),
-        Entry("/C:/w/.git", "S-cap", "deny", 0x2, INHERITED),
+        AclEntry("/C:/w", "S-cap", "allow", WRITE, INHERITED),
+        AclEntry("/C:/w/.git", "S-cap", "deny", 0x2, INHERITED),
     ),
     frozenset({"S-cap"}),
 )
@@ -223,7 +223,7 @@ def test_the_change_is_on_disk_before_it_is_made(tmp_path: Path) -> None:
     journal = Journal(str(tmp_path), ME)
     write = found.write
 
-    def watched(path: str, sid: str, wanted: tuple[Entry, ...]) -> None:
+    def watched(path: str, sid: str, wanted: tuple[AclEntry, ...]) -> None:
         seen.append(read(journal.path)[1])
         write(path, sid, wanted)
 
@@ -239,7 +239,7 @@ def test_a_second_sandbox_does_not_weaken_what_the_first_denies(tmp_path: Path) 
     journal = Journal(str(tmp_path), ME)
     apply(PLAN, found, journal)
     before = found.acls["/C:/w/.git"]
-    weaker = Entry("/C:/w/.git", "S-cap", "deny", 0x1, INHERITED)
+    weaker = AclEntry("/C:/w/.git", "S-cap", "deny", 0x1, INHERITED)
     apply(AclPlan((weaker,), frozenset({"S-cap"})), found, journal)
     assert found.acls["/C:/w/.git"] == {*before, weaker}
     journal.undo_all(found)

@@ -58,7 +58,7 @@ def test_layouts_are_the_compilers(tmp_path: Path) -> None:
 @pytest.mark.requires(COMPILER)
 def test_a_wrong_size_is_noticed(tmp_path: Path) -> None:
     source = tmp_path / "layout.c"
-    source.write_text(program().replace("sizeof(COORD) == 4", "sizeof(COORD) == 8"))
+    source.write_text(program().replace("sizeof(IO_COUNTERS) == 48", "sizeof(IO_COUNTERS) == 8"))
     built = subprocess.run([COMPILER, "-fsyntax-only", str(source)], capture_output=True)
     assert built.returncode != 0
 

@@ -12,7 +12,7 @@ from support.no_files import OPERATIONS
 from wine.conftest import WindowsDaemon
 
 from sandboxd.backends.appcontainer.backend import AppContainer
-from sandboxd.backends.appcontainer.sandbox import AppContainerSandbox, Identity
+from sandboxd.backends.appcontainer.sandbox import AppContainerSandbox, AppIdentity
 from sandboxd.policy.plan import Limits
 from sandboxd.supervisor.sandboxes.persistent import PersistentSandbox
 from sandboxd.types import Command
@@ -62,7 +62,7 @@ def test_appcontainer_is_named_in_the_refusal() -> None:
 
 def test_appcontainer_has_no_terminal() -> None:
     support: Any = None
-    sandbox = AppContainerSandbox(support, Identity("S-1", frozenset()), "")
+    sandbox = AppContainerSandbox(support, AppIdentity("S-1", frozenset()), "")
     command = Command(argv=("x",), env=(), cwd="/", limits=Limits(), syscall_policy="inherit")
 
     async def work() -> None:

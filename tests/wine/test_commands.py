@@ -155,11 +155,12 @@ def test_doctor_names_what_an_administrator_has_to_prepare(sandboxing: WindowsDa
 
 # The signal that Windows' console sends, raised where the console would: Wine has no console here.
 _CONTROL_C = """
-import signal, sys, threading, time
+import os, signal, sys, threading, time
 from sandboxd_client.cli import main
 
 def press():
-    time.sleep(float(sys.argv[1]))
+    while not os.path.exists(sys.argv[1]):
+        time.sleep(0.05)
     signal.raise_signal(signal.SIGINT)
 
 threading.Thread(target=press, daemon=True).start()
@@ -178,7 +179,7 @@ def test_control_c_ends_the_command_and_the_result_still_comes(
     )
     words = ["run", "--", sys.executable, "-c", program, str(note)]
     ended = subprocess.run(
-        [sys.executable, "-c", _CONTROL_C, "6", *words], env=_env(unsandboxed),
+        [sys.executable, "-c", _CONTROL_C, str(note), *words], env=_env(unsandboxed),
         stdin=subprocess.DEVNULL, capture_output=True, timeout=LIMIT_S,
     )  # fmt: skip
     assert ended.returncode == 130, ended.stderr

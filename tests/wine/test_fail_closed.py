@@ -23,7 +23,7 @@ from sandboxd.platform.windows_paths import internal
 from sandboxd.policy.plan import Limits, Protected
 from sandboxd.types import Command, Stdio
 from sandboxd.windows import acls, ends, exits
-from sandboxd.windows.acl_plan import INHERITED, WRITE, AclPlan, Entry
+from sandboxd.windows.acl_plan import INHERITED, WRITE, AclEntry, AclPlan
 from sandboxd.windows.acls import AclStore
 from sandboxd.windows.capabilities import SecurityCapabilities
 from sandboxd.windows.change_records import ADDED
@@ -85,7 +85,7 @@ def test_an_entry_that_is_not_said_back_is_refused_and_journalled(tmp_path: Path
     target = tmp_path / "workspace"
     target.mkdir()
     journal = Journal(str(tmp_path / "journals"), Owner(1, 2))
-    entry = Entry(
+    entry = AclEntry(
         internal(str(target)), capability_sid("sandboxd.write.x"), "allow", WRITE, INHERITED
     )
     with pytest.raises(GrantError):

@@ -15,7 +15,11 @@ _CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-sta
 _ROOT = ("sudo", "su", "doas", "pkexec", "run0")
 _ENGINES = ("docker", "podman", "docker-compose", "nerdctl")
 _SSH = ("ssh", "scp", "sftp")
+_SYSTEM_PACKAGES = ("apt", "apt-get", "aptitude", "dpkg", "dnf", "yum", "zypper", "pacman", "apk",
+                    "snap", "flatpak")  # fmt: skip
 _SIGNS = ("-S", "--gpg-sign")
+_MAVEN = ("mvn", "mvnw")
+_OFFLINE = {"-o", "--offline", "-qo", "-oq"}
 
 
 def advise(options: Options, result: dict[str, Any]) -> list[str]:
@@ -71,20 +75,27 @@ def _git(options: Options, result: dict[str, Any], code: int) -> str | None:
 
 
 def _ssh(options: Options, result: dict[str, Any]) -> str | None:
-    """ssh asks for a name, not for a port: what the denial proposes does not allow port 22."""
+    """ssh also needs its keys; and a lookup shows a name without a port, so that what is proposed
+    for git's remotes does not allow port 22."""
     denials = result.get("denials") or []
     hosts = [str(d.get("target")) for d in denials if d.get("kind") == "network"]
     words, folder = _git_words(options)
     if words:
-        from sandboxd_client.cli.git_hints import ssh_hosts
+        from sandboxd_client.cli.git_hints import ssh_ends
 
-        hosts = ssh_hosts(words, hosts, folder)
+        hosts = ssh_ends(words, hosts, folder)
     elif options.operands[0].rpartition("/")[2] not in _SSH:
         return None
     if not hosts or options.has("--ssh-agent"):
         return None
-    host = quoted(hosts[0].partition(":")[0])
-    return f"for ssh add --net {host}:22 --ssh-agent"
+    from sandboxd_client.cli.denial_lines import allowing
+
+    host, _, port = hosts[0].partition(":")
+    flags = [flag for denial in denials for flag in allowing(denial.get("remedy"))]
+    if any(flag.startswith(f"--net {quoted(host)}:") for flag in flags):
+        return "for the keys of your ssh agent add --ssh-agent"
+    end = quoted(f"{host}:{port or 22}")
+    return f"ssh needs its port and keys: in place of that add --net {end} --ssh-agent"
 
 
 def _words(argv: list[str]) -> list[str]:
@@ -105,14 +116,36 @@ def hint(argv: list[str]) -> str | None:
             f"{program} needs the engine's socket, and who can use that is root on this machine: "
             "no sandbox shows it; run it outside"
         )
+    if program in _SYSTEM_PACKAGES:
+        return "packages of the system are installed outside of the sandbox"
+    if {"install", "uninstall"} & set(words) and (program.startswith("pip") or "pip" in words):
+        return _pyenv(program)
     if program in _CHROMIUM:
         return _chromium(program, words)
+    if program in _MAVEN and _OFFLINE & set(words) and not any("repo.local" in w for w in words):
+        return (
+            "what ~/.m2 holds is not shown, each workspace has its own repository: add "
+            "--read ~/.m2/repository to sandboxctl, and to Maven "
+            '-Dmaven.repo.local="$HOME/.m2/repository"'
+        )
     if program == "git" and any(word.startswith(_SIGNS) for word in words[1:]):
         return (
             "signing needs your keys, which no sandbox shows: commit without -S, "
             "then sign outside with `git commit --amend --no-edit -S`"
         )
     return None
+
+
+def _pyenv(program: str) -> str | None:
+    """Its pip fails after its work, because the shims cannot be written."""
+    from shutil import which
+
+    if not (which(program) or "").endswith(f"/shims/{program}"):
+        return None
+    return (
+        f"pyenv's {program} ends by writing pyenv's shims, which are read-only inside, and fails "
+        "even after it has installed: use a virtual environment (python3 -m venv .venv)"
+    )
 
 
 def _chromium(program: str, words: list[str]) -> str | None:

@@ -19,7 +19,7 @@ def seconds(text: str, flag: str) -> float:
 def size_bytes(text: str, flag: str) -> int:
     found = bytes_in(text)
     if found is None:
-        raise UsageError(f"{flag} cannot be {text!r}", "write a size like 512K, 256M or 2G")
+        raise UsageError(f"{flag} cannot be {text!r}", "write a size like 64M, 256M or 2G")
     if found < _LEAST_PLAIN_BYTES and text.isdigit():
         raise UsageError(f"{flag} {text} would be {text} bytes", f"write {flag} {text}M")
     return found

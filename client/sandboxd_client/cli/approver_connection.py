@@ -22,7 +22,7 @@ PATIENCE_S = 30.0
 
 
 class ApproverConnection:
-    """Blocking calls; notifications are kept in `notifications` until somebody takes them."""
+    """Blocking calls; notifications are kept in `notifications` until the caller takes them."""
 
     def __init__(self, path: str, *, types: list[str] | None = None, after: str | None = None):
         self.path = path

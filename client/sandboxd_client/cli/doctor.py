@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
+from textwrap import fill
 from typing import Any
 
 from sandboxd_client import __version__
@@ -18,6 +19,7 @@ from sandboxd_proto.errors import SandboxdError
 from sandboxd_proto.messages.server import BackendStatus, StatusResult
 
 NOTHING_WORKS = 1
+_WIDTH = 80
 _OF_THIS_SYSTEM = {
     "linux": ("bubblewrap", "landlock"), "darwin": ("sandbox-exec",), "win32": ("appcontainer",),
 }  # fmt: skip
@@ -44,9 +46,11 @@ class Finding:
         self._mark = "warn" if warns else "ok" if ok else "FAIL" if matters else "no"
 
     def text(self) -> str:
-        text = f"{self._mark:<4} {self.what}"
-        text += f": {self.problem}" if self.problem else ""
-        return text + (f"\n       fix: {self.fix}" if self.fix else "") + "\n"
+        text = f"{self._mark:<4} {self.what}" + (f": {self.problem}" if self.problem else "")
+        text = fill(
+            text, _WIDTH, subsequent_indent=" " * 5, break_long_words=False, break_on_hyphens=False
+        )
+        return text + (f"\n     fix: {self.fix}" if self.fix else "") + "\n"
 
     def plain(self) -> dict[str, Any]:
         return {"what": self.what, "ok": self.ok, "problem": self.problem, "fix": self.fix}

@@ -193,15 +193,22 @@ def hidden_remote(words: list[str], targets: list[str], workspace: str) -> str |
     return f"the remote is a folder that the sandbox does not show: add {flag} {quoted(found)}"
 
 
-def ssh_hosts(words: list[str], hosts: list[str], workspace: str) -> list[str]:
-    """Those of `hosts` that this git command reaches by ssh, by its words or its remotes."""
-    places = [*words, *_read(os.path.join(workspace, ".git", "config")).decode(errors="replace")
-              .split()]  # fmt: skip
-    return [
-        host
-        for host in hosts
-        if any(f"@{host}:" in p or (p.startswith("ssh://") and host in p) for p in places)
-    ]
+def ssh_ends(words: list[str], hosts: list[str], workspace: str) -> list[str]:
+    """Those of `hosts`, with the port, that this git command reaches by ssh, by its words or its
+    remotes."""
+    config = _read(os.path.join(workspace, ".git", "config")).decode(errors="replace")
+    found = (_ssh_end(place, host) for host in hosts for place in [*words, *config.split()])
+    return [end for end in found if end is not None]
+
+
+def _ssh_end(place: str, host: str) -> str | None:
+    if f"@{host}:" in place and "://" not in place:
+        return f"{host}:22"
+    server = place.removeprefix("ssh://").partition("/")[0].rpartition("@")[2]
+    name, _, port = server.partition(":")
+    if not place.startswith("ssh://") or name != host:
+        return None
+    return f"{host}:{port if port.isdecimal() else 22}"
 
 
 def _index(path: str) -> bytes | None:

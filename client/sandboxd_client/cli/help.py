@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from difflib import get_close_matches
 from textwrap import wrap
 
@@ -14,10 +15,12 @@ EXIT_CODES = """\
 exit codes:
   the command's own, or 128+n when signal n ended it
   124  its --timeout passed
-  125  it was refused, the daemon failed, or a limit or lost isolation ended it without a signal
+  125  it was refused, the daemon failed, or a limit or lost isolation ended it
+       without a signal
   126  it was found but could not be executed
   127  it was not found
-  130  ended by a second Ctrl-C; 129, 143: sandboxctl was told to end by SIGHUP, SIGTERM
+  130  ended by a second Ctrl-C
+  129, 143  sandboxctl was told to end by SIGHUP, SIGTERM
   141  the reader of the output went away
 """
 
@@ -116,6 +119,11 @@ def unknown_command(name: str) -> str:
     if near:
         return f"did you mean {near[0]}?"
     return f"to run it in a sandbox: sandboxctl run -- {name}"
+
+
+def unknown_choice(word: str, choices: Sequence[str]) -> str:
+    near = get_close_matches(word, choices, n=1)
+    return f"did you mean {near[0]}?" if near else f"it is one of {', '.join(choices)}"
 
 
 def unknown_flag(command: CommandSpec, name: str) -> str:

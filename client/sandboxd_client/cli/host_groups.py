@@ -40,7 +40,7 @@ def expanded(word: str, environment: Mapping[str, str]) -> list[str]:
     if not hosts:
         raise UsageError(
             f"--net {word}: the hosts that {name} tools ask are not known on this machine",
-            "install or configure the tool, or name the hosts with --net HOST",
+            "run it without --net: the denial names the host, which --net HOST allows",
         )
     return hosts
 

@@ -61,7 +61,10 @@ def list(options: Options) -> int:
 
 def diff(options: Options) -> int:
     folder = _workspace(options)
-    for entry in _chosen(folder, options.operands):
+    chosen = _chosen(folder, options.operands) if options.operands else entries(folder)
+    if not chosen:
+        say("nothing was moved aside in this workspace")
+    for entry in chosen:
         for line in _difference(os.path.join(folder, entry.origin), entry.path, entry.origin):
             print(line)
     return 0
@@ -82,6 +85,8 @@ def accept(options: Options) -> int:
 
 def drop(options: Options) -> int:
     """A path stands for all that appeared there."""
+    if options.has("--all") and options.operands:
+        raise UsageError("--all stands for every name", "give names, or --all alone")
     folder = _workspace(options)
     known = entries(folder)
     named = _chosen(folder, options.operands) if options.operands else known

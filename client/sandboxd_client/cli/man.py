@@ -51,7 +51,7 @@ def _title(command: CommandSpec) -> str:
 
 def overview() -> str:
     text = _head("sandboxctl", "run commands in a sandbox that says what it denied")
-    text += ".SH SYNOPSIS\n.B sandboxctl\n.I COMMAND\n[\\fIOPTION\\fR…]\n.SH COMMANDS\n"
+    text += ".SH SYNOPSIS\n.B sandboxctl\n.I COMMAND\n[\\fIOPTION\\fR...]\n.SH COMMANDS\n"
     for command in COMMANDS.values():
         text += f".TP\n.B {_safe(command.name)}\n{_safe(command.summary)}\n"
     return text + _exit_codes()
@@ -59,7 +59,7 @@ def overview() -> str:
 
 def page(command: CommandSpec) -> str:
     text = _head(_title(command), command.summary)
-    text += f".SH SYNOPSIS\n.B sandboxctl {_safe(command.name)}\n[\\fIOPTION\\fR…]"
+    text += f".SH SYNOPSIS\n.B sandboxctl {_safe(command.name)}\n[\\fIOPTION\\fR...]"
     text += f" {_safe(command.operand)}\n" if command.operand else "\n"
     if command.examples:
         text += ".SH EXAMPLES\n"
@@ -91,6 +91,6 @@ def _exit_codes() -> str:
 
 
 def _safe(text: str) -> str:
-    """No character of the text is a request of roff."""
-    text = text.replace("\\", "\\\\").replace("-", "\\-")
+    """No character of the text is a request of roff, or missing in a terminal's ASCII."""
+    text = text.replace("\\", "\\\\").replace("-", "\\-").replace("…", "...")
     return f"\\&{text}" if text.startswith((".", "'")) else text

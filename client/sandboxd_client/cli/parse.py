@@ -95,7 +95,7 @@ def _flag(
     if equals:
         options.add(flag.name, _checked(flag, value))
         return 0
-    if not following:
+    if following[:1] in ([], ["--"]):
         raise UsageError(f"{name} needs a value", f"write {name} {flag.value}")
     options.add(flag.name, _checked(flag, following[0]))
     return 1
@@ -111,9 +111,9 @@ def _divided(argument: str, flags: dict[str, Flag]) -> tuple[str, str, str]:
 
 def _checked(flag: Flag, value: str) -> str:
     if flag.choices and not flag.many and value not in flag.choices:
-        raise UsageError(
-            f"{flag.name} cannot be {value!r}", f"it is one of {', '.join(flag.choices)}"
-        )
+        from sandboxd_client.cli.help import unknown_choice
+
+        raise UsageError(f"{flag.name} cannot be {value!r}", unknown_choice(value, flag.choices))
     return value
 
 
@@ -129,7 +129,9 @@ def _check_operands(command: CommandSpec, options: Options) -> None:
         )
     for operand in options.operands if command.choices else ():
         if operand not in command.choices:
+            from sandboxd_client.cli.help import unknown_choice
+
             raise UsageError(
                 f"{command.name} does not know {operand!r}",
-                f"it is one of {', '.join(command.choices)}",
+                unknown_choice(operand, command.choices),
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import time
 
-from sandboxd_client.cli.connect import connect, print_json
+from sandboxd_client.cli.connect import connect, print_json, socket_path
 from sandboxd_client.cli.ids import executions
 from sandboxd_client.cli.parse import Options
 from sandboxd_client.cli.screen import columns, say
@@ -15,11 +15,14 @@ from sandboxd_proto.messages.execution import ExecutionInfo, ExecutionList
 
 
 def main(options: Options) -> int:
+    nothing = "nothing runs"
     try:
         with connect(options) as client:
             listed = executions(client)
     except DaemonNotRunning:
         listed = []  # no daemon, nothing runs
+        if options.has("--socket"):
+            nothing = f"no daemon listens on {socket_path(options)}"  # perhaps a mistyped path
     if options.has("--json"):
         print_json(ExecutionList(executions=listed))
     elif listed:
@@ -28,7 +31,7 @@ def main(options: Options) -> int:
         for item in listed:
             print(_row(item, width))
     else:
-        say("nothing runs")
+        say(nothing)
     return 0
 
 

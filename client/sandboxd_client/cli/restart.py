@@ -11,6 +11,7 @@ from sandboxd_client.cli.parse import Options, UsageError
 from sandboxd_client.cli.screen import say
 from sandboxd_client.cli.status import counted
 from sandboxd_client.errors import DaemonNotRunning
+from sandboxd_proto.errors import SandboxdError
 
 
 def main(options: Options) -> int:
@@ -24,10 +25,16 @@ def main(options: Options) -> int:
             status = handshake.ask(sock, "status")
             if not options.has("--force"):
                 _check_idle(status)
+            start_daemon.check_start()
             start_daemon.stop(sock, path)
         finally:
             sock.close()
-    start_daemon.start(path)
+    try:
+        start_daemon.start(path)
+    except SandboxdError as error:
+        if sock is not None:
+            error.message = f"the old daemon has ended, and no new one runs: {error.message}"
+        raise
     if start_daemon.names_no_sandbox(os.environ):
         say(
             "SANDBOXD_BACKEND=none and SANDBOXD_ALLOW_NO_SANDBOX are not handed to a daemon that "

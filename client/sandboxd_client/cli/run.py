@@ -79,7 +79,7 @@ def run(options: Options) -> int:
         return detach(options, connection)
     if options.has("--name"):
         raise UsageError("--name is for a detached command", "add --detach")
-    # What is left running in a sandbox that lives on must neither hold up whoever reads our output
+    # What is left running in a sandbox that lives on must neither delay the reader of our output
     # nor be ended by SIGPIPE later: there the daemon takes the output, and drains it afterwards.
     fresh = not options.has("--sandbox")
     streams = Streams(

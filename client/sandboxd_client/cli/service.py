@@ -9,7 +9,7 @@ import sys
 from sandboxd_client.cli.connect import print_json
 from sandboxd_client.cli.parse import Options
 from sandboxd_client.service import ServicePlan, plan_for
-from sandboxd_client.service.apply import Service
+from sandboxd_client.service.apply import ServiceInstaller
 from sandboxd_proto.errors import SandboxdError
 
 NOT_ACTIVE = 1
@@ -17,7 +17,7 @@ NOT_ACTIVE = 1
 
 def main(options: Options) -> int:
     plan = _plan()
-    service = Service(plan, dry_run=options.has("--dry-run"))
+    service = ServiceInstaller(plan, dry_run=options.has("--dry-run"))
     action = options.operands[0]
     if action == "status":
         return _status(options, service)
@@ -28,7 +28,7 @@ def main(options: Options) -> int:
     return _report(options, service, "it is removed")
 
 
-def _status(options: Options, service: Service) -> int:
+def _status(options: Options, service: ServiceInstaller) -> int:
     found = service.status()
     if options.has("--json"):
         print_json(found)
@@ -39,7 +39,7 @@ def _status(options: Options, service: Service) -> int:
     return 0 if found["installed"] and found["active"] else NOT_ACTIVE
 
 
-def _report(options: Options, service: Service, note: str) -> int:
+def _report(options: Options, service: ServiceInstaller, note: str) -> int:
     dry_run = options.has("--dry-run")
     if options.has("--json"):
         print_json({"dry_run": dry_run, "steps": service.done})

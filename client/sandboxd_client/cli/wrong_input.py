@@ -21,9 +21,16 @@ _FLAGS = {
     "max_memory_bytes": "--memory", "max_cpu_secs": "--cpu", "max_processes": "--processes",
     "tmp_bytes": "--tmp-size", "shm_bytes": "--shm-size", "env": "--env", "sandbox": "--sandbox",
     "idle_secs": "--idle", "signal": "--signal", "name": "--name", "execution_id": "--name",
+    "types": "--type",
+}  # fmt: skip
+# What only a manifest has, unless a flag was typed.
+_MANIFEST = {
+    "fs_read_allow", "fs_write_allow", "fs_deny", "base", "network", "syscall_policy", "timeout",
+    "max_memory_bytes", "max_cpu_secs", "max_cpus", "max_processes", "max_file_bytes",
+    "max_output_bytes", "tmp_bytes", "shm_bytes", "env", "image",
 }  # fmt: skip
 # The message says what it is about.
-_CLEAR = ("argv", "execution_id", "sandbox", "workspace", "cwd", "session", "approval")
+_CLEAR = ("argv", "execution_id", "sandbox", "workspace", "cwd", "session", "approval", "grant")
 # What a remedy of the daemon says to a program, and what a person types.
 _TYPED = (
     ("leave it out of the manifest", "leave it out"),
@@ -47,6 +54,7 @@ _TYPED = (
     ("session/list", "sandboxctl sessions"),
     ("session/open", "sandboxctl session open"),
     ("approval/list", "sandboxctl approve --list"),
+    ("grant/list", "sandboxctl grants"),
 )
 _SHELL_SYNTAX = set("|&;<>$*?`~(){}\"'\n")
 _BUILTINS = ("cd", "export", "source", ".", "alias", "set", "unset", "ulimit", "umask", "type",
@@ -73,6 +81,9 @@ def worded(
         if "no group" in message:
             remedy = f"groups of tools: {', '.join(f'group:{name}' for name in TOOL_GROUPS)}"
         return f"{flag}: {message}", None, remedy
+    file = options.one("--manifest") if options is not None else None
+    if file is not None and name in _MANIFEST:
+        return f"{file}: {message if name in message else f'{name}: {message}'}", None, remedy
     cause = None if not field or name in _CLEAR or name in message else f"the field is {field}"
     return message, cause, remedy
 

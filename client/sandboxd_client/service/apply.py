@@ -28,7 +28,7 @@ def run_command(command: Sequence[str]) -> tuple[int, str]:
     return done.returncode, (done.stderr or done.stdout).strip()
 
 
-class Service:
+class ServiceInstaller:
     """`done` gets one line for each thing that was, or in a dry run would be, done."""
 
     def __init__(self, plan: ServicePlan, run: Run = run_command, *, dry_run: bool = False) -> None:

@@ -6,6 +6,16 @@ from typing import Any
 
 from sandboxd_proto.wire import Reported, WireStruct
 
+# Every type of record; docs/audit.md says when each is written.
+RECORD_TYPES = (
+    "daemon.started", "daemon.stopped", "execution.started", "execution.ended",
+    "execution.refused", "execution.lost", "sandbox.created", "sandbox.destroyed", "fs.changed",
+    "forward.opened", "egress.refused", "session.opened", "session.changed", "session.closed",
+    "approval.requested", "approval.resolved", "grant.added", "grant.removed", "budget.charged",
+    "budget.warned", "budget.exceeded", "audit.recovered", "audit.gap", "audit.rotated",
+    "audit.removed",
+)  # fmt: skip
+
 
 class Record(Reported, frozen=True, kw_only=True):
     """One line of the trail. `prev` is the SHA-256 of the line before."""

@@ -1,4 +1,4 @@
-"""`events/*`: readings of the audit trail with a cursor."""
+"""`events/*`: follow the audit trail from a cursor on."""
 
 from __future__ import annotations
 

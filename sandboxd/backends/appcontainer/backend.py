@@ -17,16 +17,16 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 
 import anyio
 
-from sandboxd.backends.appcontainer import tiers
 from sandboxd.backends.appcontainer.attempt import attempt
+from sandboxd.backends.appcontainer.enforcement import tiers
 from sandboxd.backends.appcontainer.probe import CachedProbe, prepared
-from sandboxd.backends.appcontainer.sandbox import AppContainerSandbox, Identity
-from sandboxd.backends.appcontainer.support import ELEVATED, WindowsSupport
+from sandboxd.backends.appcontainer.sandbox import AppContainerSandbox, AppIdentity
 from sandboxd.backends.interface import Capabilities, Enforcement, Probe, Unavailable
+from sandboxd.backends.windows_context import ELEVATED, WindowsSupport
 from sandboxd.platform.windows_paths import internal
 from sandboxd.policy.plan import Plan, SandboxSpec
 from sandboxd.types import Sandbox
-from sandboxd.windows.acl_plan import INHERITED, WRITE, AclPlan, Entry, acl_plan
+from sandboxd.windows.acl_plan import INHERITED, WRITE, AclEntry, AclPlan, acl_plan
 from sandboxd.windows.acls import AclStore
 from sandboxd.windows.granting import GrantError, apply
 from sandboxd.windows.host_access import missing_preparation
@@ -75,7 +75,7 @@ class AppContainer:
         return prepared(found, lacking, elevated=self._support.elevated)
 
     def enforcement(self, plan: Plan) -> Enforcement:
-        return tiers.tiers(plan)
+        return tiers(plan)
 
     def command_line(self, plan: Plan) -> list[str]:
         return ["CreateProcessW"]
@@ -107,12 +107,14 @@ class AppContainer:
                 with suppress(OSError, ProfileError):
                     await anyio.to_thread.run_sync(journal.undo, profile, self._store)
 
-    def _prepare(self, spec: SandboxSpec, name: str, temporary: str, journal: Journal) -> Identity:
+    def _prepare(
+        self, spec: SandboxSpec, name: str, temporary: str, journal: Journal
+    ) -> AppIdentity:
         """In a thread: writing an access list walks everything below a folder."""
         package = create_profile(name)
         os.makedirs(temporary)
         wanted = acl_plan(spec, self._secret)
-        own = Entry(internal(temporary), package, "allow", WRITE, INHERITED)
+        own = AclEntry(internal(temporary), package, "allow", WRITE, INHERITED)
         apply(AclPlan((*wanted.entries, own), wanted.capabilities), self._store, journal)
         network = NETWORK_CAPABILITIES if spec.network.kind == "inherit" else ()
-        return Identity(package_sid(name), wanted.capabilities | frozenset(network))
+        return AppIdentity(package_sid(name), wanted.capabilities | frozenset(network))

@@ -6,7 +6,7 @@ import os
 import sys
 from dataclasses import dataclass
 
-from sandboxd.backends.appcontainer.support import WindowsSupport
+from sandboxd.backends.windows_context import WindowsSupport
 from sandboxd.types import Command, Process, Stdio
 from sandboxd.windows.capabilities import SecurityCapabilities
 from sandboxd.windows.console import refuse_terminal
@@ -15,7 +15,7 @@ from sandboxd.windows.job_limits import sandbox_limits
 from sandboxd.windows.jobs import Job
 from sandboxd.windows.process import JobProcess
 from sandboxd.windows.program import exec_failed, program_for
-from sandboxd.windows.spawn import Program, Suspended, spawn
+from sandboxd.windows.spawn import SpawnProgram, Suspended, spawn
 from sandboxd.windows.structures import PROC_THREAD_ATTRIBUTE_SECURITY_CAPABILITIES
 from sandboxd.windows.tokens import current_user
 from sandboxd.windows.verification import Expected, NotVerifiedError, resume_verified
@@ -27,7 +27,7 @@ _NO_CAPABILITIES = 50  # ERROR_NOT_SUPPORTED
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class AppIdentity:
     """What a command in the sandbox is to Windows."""
 
     package: str
@@ -37,7 +37,7 @@ class Identity:
 class AppContainerSandbox:
     alive = True
 
-    def __init__(self, support: WindowsSupport, identity: Identity, temporary: str) -> None:
+    def __init__(self, support: WindowsSupport, identity: AppIdentity, temporary: str) -> None:
         self._support = support
         self._identity = identity
         self._temporary = temporary
@@ -78,7 +78,7 @@ class AppContainerSandbox:
             raise
         return process
 
-    def _create(self, command: Command, program: Program, stdio: Stdio, job: Job) -> Suspended:
+    def _create(self, command: Command, program: SpawnProgram, stdio: Stdio, job: Job) -> Suspended:
         held = SecurityCapabilities(self._identity.package, self._identity.capabilities)
         try:
             more = [(PROC_THREAD_ATTRIBUTE_SECURITY_CAPABILITIES, held.value)]

@@ -11,7 +11,7 @@ import anyio.to_thread
 
 from sandboxd.backends.bubblewrap import diagnosis
 from sandboxd.backends.bubblewrap.arguments import Bind
-from sandboxd.backends.bubblewrap.binary import Program, known
+from sandboxd.backends.bubblewrap.binary import Bwrap, known
 from sandboxd.backends.bubblewrap.bind_errors import unreachable
 from sandboxd.backends.bubblewrap.breaker import TRIAL_S, USUAL_MOUNTS, Breaker
 from sandboxd.backends.bubblewrap.clones import SpecTemplate, Templates, can_clone
@@ -32,7 +32,7 @@ from sandboxd_proto.errors import SandboxdError, SandboxUnavailable
 log = logging.getLogger(__name__)
 MANY_MOUNTS = 256
 MOST_CLONE_FAILURES = 3  # in a row
-ATTEMPTS = 3  # container engines mount and unmount all the time, and bwrap binds what it has listed
+ATTEMPTS = 5  # container engines mount and unmount all the time, and bwrap binds what it has listed
 
 
 class _TryAgain(Exception):
@@ -99,7 +99,7 @@ class Bubblewrap:
             yield sandbox
 
     async def _first_that_works(
-        self, spec: SandboxSpec, program: Program, stack: AsyncExitStack, *, clone: bool
+        self, spec: SandboxSpec, program: Bwrap, stack: AsyncExitStack, *, clone: bool
     ) -> Sandbox:
         """What cannot be cloned gets a bwrap of its own."""
         failed: LaunchFailed | None = None
@@ -119,7 +119,7 @@ class Bubblewrap:
         return sandbox
 
     async def _retry(
-        self, spec: SandboxSpec, program: Program, stack: AsyncExitStack, *, clone: bool
+        self, spec: SandboxSpec, program: Bwrap, stack: AsyncExitStack, *, clone: bool
     ) -> Sandbox:
         for left in reversed(range(ATTEMPTS)):
             try:
@@ -132,7 +132,7 @@ class Bubblewrap:
 
     @asynccontextmanager
     async def _attempt(
-        self, spec: SandboxSpec, program: Program, *, clone: bool
+        self, spec: SandboxSpec, program: Bwrap, *, clone: bool
     ) -> AsyncIterator[Sandbox]:
         with ExitStack() as kept:
             await self._plans.make_etc(spec)
@@ -178,7 +178,11 @@ class Bubblewrap:
         return TRIAL_S if self._breaker.tripped else READY_TIMEOUT_S
 
     def _refusal(
-        self, failed: LaunchFailed, sources: dict[str, Bind], spec: SandboxSpec, program: Program
+        self,
+        failed: LaunchFailed,
+        sources: dict[str, Bind],
+        spec: SandboxSpec,
+        program: Bwrap,
     ) -> SandboxdError | _TryAgain:
         said = str(failed)
         if failed.hung:

@@ -16,7 +16,7 @@ _KNOWN_MAX = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class Bwrap:
     path: str
     version: str
     bind_fd: bool
@@ -27,7 +27,7 @@ class Hung(Exception):
     """It did not answer."""
 
 
-_known: dict[tuple[str, int], Program] = {}
+_known: dict[tuple[str, int], Bwrap] = {}
 
 
 def find_path() -> str | None:
@@ -35,13 +35,13 @@ def find_path() -> str | None:
     return shutil.which("bwrap", path=os.environ.get("PATH") or "/usr/local/bin:/usr/bin:/bin")
 
 
-def known() -> Program | None:
+def known() -> Bwrap | None:
     """What the program said when it was last asked, if it is still the same file."""
     key = _key()
     return _known.get(key) if key is not None else None
 
 
-async def find() -> Program | None:
+async def find() -> Bwrap | None:
     """The program, asked for its options if it is new; None where there is none that runs.
 
     BlockingIOError when no process can be made for that; Hung when it does not answer.
@@ -70,10 +70,10 @@ def _key() -> tuple[str, int] | None:
         return None
 
 
-async def _inspect(path: str) -> Program:
+async def _inspect(path: str) -> Bwrap:
     options = await _said(path, "--help")
     version = await _said(path, "--version")
-    return Program(
+    return Bwrap(
         path=path,
         version=version.strip().removeprefix("bubblewrap "),
         bind_fd="--ro-bind-fd" in options,

@@ -1,4 +1,4 @@
-"""bwrap's words about a path that it could not bind, told with the path's own name.
+"""Errors of bwrap about a path that it could not bind, with the name that the caller used.
 
 A daemon of root opens what it binds and hands bwrap descriptors. bwrap, which runs as the
 workspace's owner by then, turns each back into a name, and may not be allowed to walk there.

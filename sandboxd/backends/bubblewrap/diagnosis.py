@@ -94,8 +94,9 @@ class UsernsFacts:
 
 
 def mounts_moved(said: str) -> bool:
-    """A mount of the host was gone when bwrap came to it."""
-    return "Unable to apply mount flags" in said and "No such file or directory" in said
+    """A mount of the host was gone when bwrap came to it, with its folder or without."""
+    gone = os.strerror(errno.ENOENT), os.strerror(errno.EINVAL)
+    return "Unable to apply mount flags" in said and any(words in said for words in gone)
 
 
 def no_more_processes(said: str) -> bool:

@@ -20,7 +20,7 @@ from sandboxd.backends.bubblewrap.arguments import (
     folders_in_tmp,
     preview,
 )
-from sandboxd.backends.bubblewrap.binary import Program
+from sandboxd.backends.bubblewrap.binary import Bwrap
 from sandboxd.backends.bubblewrap.clones import SpecTemplate, template_arguments
 from sandboxd.backends.linux_context import LinuxSupport, filter_for
 from sandboxd.linux import unix_peers
@@ -65,7 +65,7 @@ class LaunchPlans:
             return nullcontext()
         return self._support.etc.hold(self._etc_wish(spec, layout))
 
-    def command_line(self, spec: SandboxSpec, program: Program | None) -> list[str]:
+    def command_line(self, spec: SandboxSpec, program: Bwrap | None) -> list[str]:
         """As a preview, without descriptors."""
         tokens = self._tokens(spec, self.layout(spec), program)
         name = program.path if program else "bwrap"
@@ -86,14 +86,14 @@ class LaunchPlans:
         layout = self.layout(spec)
         with ExitStack() as mounted:
             mounted.enter_context(self.hold_etc(spec))
-            around = self._surroundings(spec, layout, None)
+            around = self._mount_sources(spec, layout, None)
             own = template_arguments(spec, layout, around, root_inside=root_inside(spec))
             template = start_template(line.argv, own, line.inherit, mounted.pop_all().close)
         setup = self._setup(spec, layout, line.checks)
         return SpecTemplate(template, setup, self._verify(spec), time.monotonic())
 
     def line(
-        self, spec: SandboxSpec, program: Program, held: ExitStack, sources: dict[str, Bind], *,
+        self, spec: SandboxSpec, program: Bwrap, held: ExitStack, sources: dict[str, Bind], *,
         template: bool,
     ) -> Line:  # fmt: skip
         """`sources` gets what is bound, by the name that bwrap has for it."""
@@ -159,16 +159,16 @@ class LaunchPlans:
         return [*private, *folders_in_tmp(places)]
 
     def _tokens(
-        self, spec: SandboxSpec, places: MountPlan, program: Program | None, *,
+        self, spec: SandboxSpec, places: MountPlan, program: Bwrap | None, *,
         template: bool = False,
     ) -> list[Token]:  # fmt: skip
-        around = self._surroundings(spec, places, program)
+        around = self._mount_sources(spec, places, program)
         if template:  # each clone covers them in a /proc of its own
             around = replace(around, kernel_files=())
         return arguments(spec, places, around, template=template)
 
-    def _surroundings(
-        self, spec: SandboxSpec, places: MountPlan, program: Program | None
+    def _mount_sources(
+        self, spec: SandboxSpec, places: MountPlan, program: Bwrap | None
     ) -> MountSources:
         state = self._support.state
         etc = ""
@@ -209,7 +209,7 @@ def root_inside(spec: SandboxSpec) -> bool:
 
 
 def _open_binds(
-    tokens: list[Token], program: Program, held: ExitStack, sources: dict[str, Bind]
+    tokens: list[Token], program: Bwrap, held: ExitStack, sources: dict[str, Bind]
 ) -> tuple[list[str], list[int], list[wire.Check]]:
     """Each bind by descriptor, or by name where bwrap cannot; and what the init must find there.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractAsyncContextManager
 
 from sandboxd.backends.bubblewrap import diagnosis
-from sandboxd.backends.bubblewrap.binary import Hung, Program, find, known
+from sandboxd.backends.bubblewrap.binary import Bwrap, Hung, find, known
 from sandboxd.backends.bubblewrap.breaker import Breaker
 from sandboxd.backends.interface import Available, Probe, Unavailable
 from sandboxd.backends.linux_context import root_warnings
@@ -31,7 +31,7 @@ async def probe(trivial: AbstractAsyncContextManager[Sandbox], limits_layer: str
         return Unavailable(error.message, error.remedy or "")
 
 
-async def find_program(breaker: Breaker) -> Program:
+async def find_program(breaker: Breaker) -> Bwrap:
     """The bwrap of this machine; SandboxUnavailable if there is none or it hangs."""
     try:
         program = await find()
@@ -46,7 +46,7 @@ async def find_program(breaker: Breaker) -> Program:
     return program
 
 
-def _layers(program: Program) -> tuple[str, ...]:
+def _layers(program: Bwrap) -> tuple[str, ...]:
     abi = kernel_abi()
     namespaces = f"namespaces and mounts by bubblewrap {program.version}"
     confined = [layer for layer in landlock_layers(abi) if not layer.startswith("TCP")]

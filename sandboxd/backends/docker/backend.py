@@ -17,7 +17,7 @@ import anyio
 
 from sandboxd.backends.docker import diagnosis
 from sandboxd.backends.docker.attach.sandbox import ENTRY as ATTACHED_ENTRY
-from sandboxd.backends.docker.attach.sandbox import Attached
+from sandboxd.backends.docker.attach.sandbox import AttachSandboxes
 from sandboxd.backends.docker.containers import Containers
 from sandboxd.backends.docker.endpoint import find
 from sandboxd.backends.docker.enforcement import Way, container_tiers, no_gate
@@ -67,8 +67,8 @@ class Docker:
         self._engine = Engine(find(config.host, os.environ))
         self._containers = Containers(self._engine, supervisor_identity(socket_path))
         self._with_init = WithInit(self._containers, support)
-        self._attached = Attached(self._containers)
-        self._hollows = Mountpoints(support.state)
+        self._attached = AttachSandboxes(self._containers)
+        self._mountpoints = Mountpoints(support.state)
         self._facts: EngineInfo | None = None
         self._identity = ""
         self._way: Way | None = None if config.way == "auto" else config.way
@@ -238,7 +238,7 @@ class Docker:
             shared_tmp=spec.shared_tmp if self._likely_way() == "init" else None,
             empty_file=self._support.state.empty_file,
             empty_dir=self._support.state.empty_dir,
-            hollow=self._hollows,
+            mountpoints=self._mountpoints,
             root=tuple(sorted(os.listdir("/"))),
             submounts=mount_points(),
             engine_root=self._facts.data_root if self._facts is not None else "",

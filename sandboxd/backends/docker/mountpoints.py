@@ -23,7 +23,7 @@ class Mountpoints:
             (p.path[len(path) + 1 :], p.kind is MountKind.LINK, p.is_dir, p.target) for p in inner
         ]
         key = hashlib.sha256(repr(wanted).encode("utf-8", "surrogateescape")).hexdigest()[:16]
-        folder = os.path.join(self._state.folder("hollow"), key)
+        folder = os.path.join(self._state.folder("mountpoints"), key)
         if not os.path.isdir(folder):
             os.mkdir(folder, 0o755)
             os.chmod(folder, 0o755)

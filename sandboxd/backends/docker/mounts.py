@@ -50,7 +50,7 @@ class Tmpfs:
 
 ContainerMount = ContainerBind | Tmpfs
 # (path inside, places right in it) → a folder of the daemon that has their mount points
-Hollow = Callable[[str, tuple[Mount, ...]], str]
+MakeMountpoints = Callable[[str, tuple[Mount, ...]], str]
 
 
 def shows_host_root(spec: SandboxSpec) -> bool:
@@ -60,7 +60,7 @@ def shows_host_root(spec: SandboxSpec) -> bool:
 def container_mount_plan(spec: SandboxSpec, host: Host) -> MountPlan:
     """The mount plan inside. Links that cannot be made as symlinks have become binds."""
     whole = mount_plan(spec, host) if shows_host_root(spec) else _on_image(spec, host)
-    links = [p for p in whole.places if p.kind is MountKind.LINK and not _in_hollow(p, whole)]
+    links = [p for p in whole.places if p.kind is MountKind.LINK and not _in_mountpoints(p, whole)]
     doubled = [place for link in links for place in _doubled(link, whole)]
     kept = [p for p in whole.places if p not in links]
     return MountPlan([*kept, *doubled])
@@ -85,7 +85,7 @@ def _on_image(spec: SandboxSpec, host: Host) -> MountPlan:
     )
 
 
-def _in_hollow(place: Mount, whole: MountPlan) -> bool:
+def _in_mountpoints(place: Mount, whole: MountPlan) -> bool:
     """Whether the daemon makes the folder that holds a link: there it can be a symlink."""
     around = whole.at(os.path.dirname(place.path))
     return around.kind in (MountKind.HIDDEN, MountKind.MASK)
@@ -119,7 +119,7 @@ class ContainerMountSources:
 
     empty_file: str
     empty_dir: str
-    hollow: Hollow
+    mountpoints: MakeMountpoints
     root: tuple[str, ...] = ()
     submounts: tuple[str, ...] = ()
     engine_root: str = ""
@@ -149,7 +149,7 @@ def _mounts_of(
         case MountKind.PRIVATE:
             return [] if path == "/dev/shm" else [Tmpfs(path)]
         case MountKind.HIDDEN:
-            return [ContainerBind(around.hollow(path, _right_in(place, whole)), path)]
+            return [ContainerBind(around.mountpoints(path, _right_in(place, whole)), path)]
         case MountKind.WRITE | MountKind.READ | MountKind.SYSTEM | MountKind.PROTECTED:
             return _host(place, whole, around)
         case MountKind.CURATED if place.target:
@@ -242,4 +242,4 @@ def _mask_source(place: Mount, whole: MountPlan, around: ContainerMountSources) 
     if not place.is_dir:
         return around.empty_file
     inner = _right_in(place, whole)
-    return around.hollow(place.path, inner) if inner else around.empty_dir
+    return around.mountpoints(place.path, inner) if inner else around.empty_dir

@@ -1,6 +1,6 @@
 """The landlock backend: files by Landlock rules, the network by a filter, our init to run commands.
 
-It needs no namespaces and no mounts. What it holds less firmly than bubblewrap is said in `tiers`.
+It needs no namespaces and no mounts. `tiers` says what it enforces less strictly than bubblewrap.
 """
 
 from __future__ import annotations

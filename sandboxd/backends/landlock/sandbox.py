@@ -15,7 +15,7 @@ from sandboxd.linux.pty import Terminal, open_terminal
 from sandboxd.policy.plan import RunAs
 from sandboxd.types import Command, ExitReport, Process, Stdio
 from sandboxd.wrappers import WrappedProcess, WrappedSandbox
-from sandboxd_proto.errors import ExecFailed
+from sandboxd_proto.errors import Busy, ExecFailed
 
 
 class LandlockSandbox(WrappedSandbox[Spawner]):
@@ -98,7 +98,7 @@ class LandlockProcess(WrappedProcess):
     async def started(self) -> None:
         try:
             await self._inner.started()
-        except ExecFailed:
+        except (ExecFailed, Busy):
             self._gone = True
             raise
 

@@ -18,6 +18,11 @@ def make(context: BackendContext) -> Backend:
             "opensandbox", "no OpenSandbox server is configured",
             'set [opensandbox] url = "https://…" and api_key_file in the config',
         )  # fmt: skip
+    if config.way == "init" and sys.platform != "linux":
+        return UnavailableBackend(
+            "opensandbox", 'the init for [opensandbox] way = "init" is built on Linux only',
+            'leave "way" out: commands are then run by the execd of the sandbox',
+        )  # fmt: skip
     # Not on Windows.
     from sandboxd.backends.opensandbox.backend import OpenSandbox
     from sandboxd.backends.owner_identity import supervisor_identity

@@ -1,14 +1,18 @@
 """The opensandbox backend: sandboxes of a server that runs them on Docker or on a cluster.
 
-Commands are execd's own: no stdin, no terminal, output by lines, exit codes without signals.
+Commands run below our init, which is uploaded into each sandbox, or are execd's own: then there is
+no stdin, no terminal, output by lines, and exit codes without signals.
 """
 
 from __future__ import annotations
 
 import logging
 import shlex
+import sys
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import anyio
 from anyio.abc import TaskGroup
@@ -21,7 +25,7 @@ from sandboxd.backends.opensandbox.diagnosis import in_words
 from sandboxd.backends.opensandbox.enforcement import tiers
 from sandboxd.backends.opensandbox.execd import Execd
 from sandboxd.backends.opensandbox.execd_files import ExecdFiles
-from sandboxd.backends.opensandbox.http_client import HttpClient, Target, origin
+from sandboxd.backends.opensandbox.http_client import HttpClient, HttpTarget, origin
 from sandboxd.backends.opensandbox.key import load_key
 from sandboxd.backends.opensandbox.lifecycle import Lifecycle
 from sandboxd.backends.opensandbox.process import ExecdProcess
@@ -33,18 +37,23 @@ from sandboxd.policy.plan import Plan, SandboxSpec
 from sandboxd.types import Command, Process, Sandbox, Stdio
 from sandboxd_proto.errors import PolicyNotSupported, SandboxdError, SandboxUnavailable
 
+if TYPE_CHECKING:
+    from sandboxd.backends.opensandbox.remote_init.sandbox import RemoteInit
+
 log = logging.getLogger(__name__)
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
 
 class OpenSandbox:
     name = "opensandbox"
-    capabilities = Capabilities(
-        mounts=True, limits_sandbox=True, stdin=False, terminals=False, copies=True, remote=True
-    )
 
     def __init__(self, config: OpenSandboxConfig, *, owner: str) -> None:
         self._config = config
+        self._with_init = config.way != "execd" and sys.platform == "linux"
+        self.capabilities = Capabilities(
+            mounts=True, limits_sandbox=True, stdin=self._with_init, terminals=self._with_init,
+            copies=True, remote=True,
+        )  # fmt: skip
         self._http = HttpClient(config.url.rstrip("/"), config.ca_file)
         self._api: Lifecycle | None = None
         self._sandboxes: RemoteSandboxes | None = None
@@ -111,9 +120,13 @@ class OpenSandbox:
 
     def _warnings(self) -> list[str]:
         found = [
-            "opensandbox: no stdin, no terminals, no explain; output by lines; "
-            "system calls are filtered by the server's runtime alone"
+            "opensandbox: no explain; commands can reach the sandbox's execd, which obeys them"
         ]
+        if not self._with_init:
+            found = [
+                "opensandbox: no stdin, no terminals, no explain; output by lines; "
+                "system calls are filtered by the server's runtime alone"
+            ]
         scheme, host, _ = origin(self._config.url)
         if scheme == "http" and host not in _LOOPBACK:
             found.append("opensandbox: the API key travels unencrypted, url is http://")
@@ -129,7 +142,7 @@ class OpenSandbox:
         return found
 
     def enforcement(self, plan: Plan) -> Enforcement:
-        return tiers(plan, host_volumes=self._config.host_volumes)
+        return tiers(plan, host_volumes=self._config.host_volumes, with_init=self._with_init)
 
     def command_line(self, plan: Plan) -> list[str]:
         volumes = self._config.host_volumes
@@ -161,15 +174,29 @@ class OpenSandbox:
                     await execd.wait_ready(start_s)
                     if volumes:
                         await check_volumes(execd, spec)
-                    self._trouble, entered = "", True
                     copy = None if volumes else self._copy(spec, execd, target)
-                    yield OpenSandboxSandbox(made, execd, spec, self._tasks, copy)
+                    async with self._init(execd, target) as init:
+                        self._trouble, entered = "", True
+                        yield OpenSandboxSandbox(made, execd, spec, self._tasks, copy, init)
         except SandboxdError as error:
             if not entered:
                 self._trouble = error.message
             raise
 
-    def _copy(self, spec: SandboxSpec, execd: Execd, target: Target) -> WorkspaceCopy | None:
+    @asynccontextmanager
+    async def _init(self, execd: Execd, target: HttpTarget) -> AsyncIterator[RemoteInit | None]:
+        if not self._with_init:
+            yield None
+            return
+        # On Linux only.
+        from sandboxd.backends.opensandbox.remote_init.sandbox import RemoteInit
+
+        assert self._tasks is not None, "sandboxes are opened while the daemon serves"
+        files = ExecdFiles(self._http, target, self._config.transfer_secs)
+        async with RemoteInit(execd, files, self._tasks).started(self._config.start_secs) as init:
+            yield init
+
+    def _copy(self, spec: SandboxSpec, execd: Execd, target: HttpTarget) -> WorkspaceCopy | None:
         scope, settings = CopyScope.of(spec), CopyScope.of_settings(spec)
         if not scope.grants:
             return None
@@ -181,8 +208,9 @@ class OpenSandbox:
 class OpenSandboxSandbox:
     def __init__(
         self, made: RemoteSandbox, execd: Execd, spec: SandboxSpec, tasks: TaskGroup | None,
-        copy: WorkspaceCopy | None,
+        copy: WorkspaceCopy | None, init: RemoteInit | None,
     ) -> None:  # fmt: skip
+        self._init = init
         self.execd = execd
         self.copy = copy
         self._made = made
@@ -191,10 +219,10 @@ class OpenSandboxSandbox:
 
     @property
     def alive(self) -> bool:
-        return self._made.alive
+        return self._made.alive and (self._init is None or self._init.alive)
 
     def verify(self) -> bool:
-        return self._made.alive and unchanged(self._spec)
+        return self.alive and unchanged(self._spec)
 
     async def end(self) -> bool:
         return await self._made.end()
@@ -203,16 +231,36 @@ class OpenSandboxSandbox:
         return None
 
     async def spawn(self, command: Command, stdio: Stdio | None) -> Process:
-        if stdio is None:
+        if stdio is None and self._init is None:
             raise PolicyNotSupported(
                 "execd has no terminals", field="pty", remedy="run it without a terminal"
             )
-        if not self._made.alive:
+        if not self.alive:
             raise SandboxUnavailable("the sandbox is gone from the server")
         assert self._tasks is not None, "commands run while the daemon serves"
         if self.copy is not None:
             with in_words(self._spec.image or ""):
                 await self.copy.send(command.progress)
-        process = ExecdProcess(self, command, stdio, alone=not command.keep_background)
+        alone = not command.keep_background
+        if self._init is not None:
+            return await self._spawn_below(self._init, command, stdio, alone=alone)
+        assert stdio is not None
+        process = ExecdProcess(self, command, stdio, alone=alone)
         self._tasks.start_soon(process.run)
         return process
+
+    async def _spawn_below(
+        self, init: RemoteInit, command: Command, stdio: Stdio | None, *, alone: bool
+    ) -> Process:
+        from sandboxd.backends.opensandbox.remote_init.process import RemoteInitProcess
+
+        assert self._tasks is not None
+        # The init need not watch what the container holds.
+        told = replace(command, limits=replace(command.limits, memory_bytes=None))
+        try:
+            inner = await init.spawn(told, stdio)
+        except BaseException:
+            if self.copy is not None:
+                self.copy.end()
+            raise
+        return RemoteInitProcess(self, init.link, inner, command, self._tasks, alone=alone)

@@ -43,12 +43,23 @@ class UnsupportedField:
     remedy: str
 
 
-def tiers(plan: Plan, *, host_volumes: bool) -> dict[str, Tier]:
+# What our init holds. Not firmly: a command can have the sandbox's execd start others beside it.
+_OF_THE_INIT: dict[str, Tier] = {
+    "syscall_policy": "best_effort",
+    "max_processes": "best_effort",
+    "max_cpu_secs": "best_effort",
+    "max_file_bytes": "best_effort",
+    "env": "enforced",
+}
+
+
+def tiers(plan: Plan, *, host_volumes: bool, with_init: bool) -> dict[str, Tier]:
     """PolicyNotSupported names everything that cannot be held."""
-    unsupported = list(_unsupported(plan, host_volumes=host_volumes))
+    unsupported = list(_unsupported(plan, host_volumes=host_volumes, with_init=with_init))
     if unsupported:
         raise unsupported_error(*unsupported)
-    return {field: tier for field, tier in _TIERS.items() if field in plan.asked}
+    held = _TIERS | _OF_THE_INIT if with_init else _TIERS
+    return {field: tier for field, tier in held.items() if field in plan.asked}
 
 
 def unsupported_error(*unsupported: UnsupportedField) -> PolicyNotSupported:
@@ -61,7 +72,7 @@ def unsupported_error(*unsupported: UnsupportedField) -> PolicyNotSupported:
     )
 
 
-def _unsupported(plan: Plan, *, host_volumes: bool) -> Iterator[UnsupportedField]:
+def _unsupported(plan: Plan, *, host_volumes: bool, with_init: bool) -> Iterator[UnsupportedField]:
     spec, limits = plan.sandbox, plan.limits
     if "base" in plan.asked and spec.base == "host":
         yield UnsupportedField(
@@ -81,7 +92,7 @@ def _unsupported(plan: Plan, *, host_volumes: bool) -> Iterator[UnsupportedField
         ("max_cpu_secs", limits.cpu_s),
         ("max_file_bytes", limits.file_bytes),
     ):
-        if value is not None:
+        if value is not None and not with_init:
             yield UnsupportedField(
                 field, f"the server has no {field} for a sandbox",
                 f"leave {field} out, or use a backend of this machine",

@@ -8,7 +8,7 @@ from contextlib import aclosing, asynccontextmanager
 import anyio
 
 from sandboxd.backends.opensandbox.events import EventParser, ExecdEvent, StreamViolation, printed
-from sandboxd.backends.opensandbox.http_client import ApiError, HttpClient, Target
+from sandboxd.backends.opensandbox.http_client import ApiError, HttpClient, HttpTarget
 from sandboxd_proto.errors import SandboxdError, SandboxUnavailable
 
 ANSWER_S = 60.0  # until execd says that the command runs
@@ -24,7 +24,7 @@ class Execd:
     """`check`: raises when the sandbox does not exist any more."""
 
     def __init__(
-        self, http: HttpClient, target: Target, check: Callable[[], Awaitable[None]]
+        self, http: HttpClient, target: HttpTarget, check: Callable[[], Awaitable[None]]
     ) -> None:
         self._http = http
         self._target = target

@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 import anyio
 
-from sandboxd.backends.opensandbox.http_client import Body, HttpClient, Target
+from sandboxd.backends.opensandbox.http_client import Body, HttpClient, HttpTarget
 from sandboxd_proto.errors import SandboxUnavailable
 
 PIECE = 256 << 10
@@ -21,7 +21,7 @@ Told = Callable[[int, int], None]  # bytes done, bytes in all
 class ExecdFiles:
     """`transfer_s`: for one file as a whole."""
 
-    def __init__(self, http: HttpClient, target: Target, transfer_s: float) -> None:
+    def __init__(self, http: HttpClient, target: HttpTarget, transfer_s: float) -> None:
         self._http = http
         self._target = target
         self.transfer_s = transfer_s
@@ -36,6 +36,14 @@ class ExecdFiles:
         await self._http.call(
             "POST", self._target, "/files/upload", body=body, timeout_s=self.transfer_s
         )
+
+    async def put(self, content: bytes, path: str, timeout_s: float, mode: int = 600) -> None:
+        """`mode` has the digits of an octal number, as execd reads it."""
+        mark = secrets.token_hex(16)
+        head, tail = _frame(mark, path, mode)
+        whole = head + content + tail
+        body = Body(_once(whole), len(whole), f"multipart/form-data; boundary={mark}")
+        await self._http.call("POST", self._target, "/files/upload", body=body, timeout_s=timeout_s)
 
     async def fetch(self, path: str, out: BinaryIO, most: int, told: Told) -> None:
         """SandboxUnavailable for one of more than `most` bytes, and for one that is cut off."""
@@ -75,9 +83,9 @@ class ExecdFiles:
             raise self._http.unreachable(f"{done} bytes came where {size} were announced")
 
 
-def _frame(mark: str, path: str) -> tuple[bytes, bytes]:
+def _frame(mark: str, path: str, mode: int = 600) -> tuple[bytes, bytes]:
     """What stands around the content in a form with two files: its metadata and itself."""
-    metadata = json.dumps({"path": path, "mode": 600})
+    metadata = json.dumps({"path": path, "mode": mode})
     parts = (
         ("metadata", "application/json", metadata + "\r\n"),
         ("file", "application/octet-stream", ""),
@@ -88,6 +96,10 @@ def _frame(mark: str, path: str) -> tuple[bytes, bytes]:
         for name, kind, content in parts
     )
     return head.encode(), f"\r\n--{mark}--\r\n".encode()
+
+
+async def _once(whole: bytes) -> AsyncIterator[bytes]:
+    yield whole
 
 
 async def _pieces(

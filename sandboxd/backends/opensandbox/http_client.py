@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 
 import anyio
 
-from sandboxd.backends.opensandbox.key import Secret
 from sandboxd_proto.errors import SandboxUnavailable
+from sandboxd_proto.secret import Secret
 
 if TYPE_CHECKING:
     import aiohttp
@@ -42,7 +42,7 @@ class ApiError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class HttpTarget:
     """A base URL and the headers that calls to it carry."""
 
     url: str
@@ -77,7 +77,7 @@ class HttpClient:
 
     def headers_for(self, url: str, key: Secret) -> dict[str, str]:
         """The key, where `url` is of the configured origin."""
-        if not key or origin(url) != origin(self.url):
+        if not key.reveal() or origin(url) != origin(self.url):
             return {}
         self.conceal(key.reveal())
         return {KEY_HEADER: key.reveal()}
@@ -103,7 +103,7 @@ class HttpClient:
     async def call(
         self,
         method: str,
-        target: Target,
+        target: HttpTarget,
         path: str,
         *,
         body: object = None,
@@ -127,7 +127,7 @@ class HttpClient:
     async def stream(
         self,
         method: str,
-        target: Target,
+        target: HttpTarget,
         path: str,
         *,
         body: object = None,

@@ -8,28 +8,9 @@ import sys
 
 from sandboxd.config import OpenSandboxConfig
 from sandboxd_proto.errors import SandboxUnavailable
+from sandboxd_proto.secret import Secret
 
 KEY_MAX = 4096
-
-
-class Secret:
-    """A string that logs, errors and debuggers show as asterisks."""
-
-    __slots__ = ("_value",)
-
-    def __init__(self, value: str) -> None:
-        self._value = value
-
-    def reveal(self) -> str:
-        return self._value
-
-    def __bool__(self) -> bool:
-        return bool(self._value)
-
-    def __repr__(self) -> str:
-        return "Secret(***)"
-
-    __str__ = __repr__
 
 
 def load_key(config: OpenSandboxConfig) -> Secret:

@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlencode
 
-from sandboxd.backends.opensandbox.http_client import ApiError, HttpClient, Target, origin
-from sandboxd.backends.opensandbox.key import Secret
+from sandboxd.backends.opensandbox.http_client import ApiError, HttpClient, HttpTarget, origin
+from sandboxd_proto.secret import Secret
 
 EXECD_PORT = 44772
 CREATE_S = 180.0  # a cluster may have to pull an image
@@ -46,7 +46,7 @@ class Lifecycle:
         self.key = key
 
     async def version(self) -> str:
-        said = await self._http.call("GET", Target(self._root), "/version")
+        said = await self._http.call("GET", HttpTarget(self._root), "/version")
         version = said.get("version") if isinstance(said, dict) else None
         if not isinstance(version, str) or not version.isprintable():
             raise self._http.nonsense("no version")
@@ -89,7 +89,7 @@ class Lifecycle:
                 break
         return found
 
-    async def execd(self, sandbox: str, *, via_server: bool) -> Target:
+    async def execd(self, sandbox: str, *, via_server: bool) -> HttpTarget:
         """Where the sandbox's execd is, and what calls to it carry."""
         query = {"use_server_proxy": "true"} if via_server else None
         said = await self._call("GET", f"/sandboxes/{sandbox}/endpoints/{EXECD_PORT}", query=query)
@@ -104,10 +104,10 @@ class Lifecycle:
         named = dict(_headers(said.get("headers")))
         for value in named.values():
             self._http.conceal(value)
-        return Target(url, {**named, **own})
+        return HttpTarget(url, {**named, **own})
 
     async def _call(self, method: str, path: str, **options: Any) -> Any:
-        target = Target(self._base, self._http.headers_for(self._base, self.key))
+        target = HttpTarget(self._base, self._http.headers_for(self._base, self.key))
         return await self._http.call(method, target, path, **options)
 
     def _state(self, said: Any) -> SandboxState:

@@ -11,15 +11,13 @@ from __future__ import annotations
 import logging
 import signal
 from dataclasses import replace
-from typing import Protocol
 
 import anyio
 
-from sandboxd.backends.opensandbox.copies.workspace_copy import WorkspaceCopy
 from sandboxd.backends.opensandbox.events import ExecdEvent, printed
-from sandboxd.backends.opensandbox.execd import Execd
 from sandboxd.backends.opensandbox.http_client import ApiError
 from sandboxd.backends.opensandbox.output import OutputPipes
+from sandboxd.backends.opensandbox.place import UNCONFIRMED, RemotePlace, bring_back
 from sandboxd.types import BroughtBack, Command, ExitReport, Stdio, TreeUsage
 from sandboxd_proto.errors import (
     ExecFailed,
@@ -35,20 +33,6 @@ KILL_GRACE_S = 3.0
 # execd ends a command; it cannot send other signals. SIGKILL: with its sandbox where it may.
 _ENDS = (signal.SIGTERM, signal.SIGINT, 9)
 _NO_USAGE = TreeUsage(0.0, 0)
-_UNCONFIRMED = "the server did not confirm that the sandbox ended: the command may run"
-
-
-class RemotePlace(Protocol):
-    """The sandbox that a command runs in. `copy`: of the granted folders; None without any."""
-
-    execd: Execd
-    copy: WorkspaceCopy | None
-
-    @property
-    def alive(self) -> bool: ...
-
-    async def end(self) -> bool:
-        """Delete it. False where the server did not confirm that."""
 
 
 class ExecdProcess:
@@ -110,29 +94,7 @@ class ExecdProcess:
             self.kill()
 
     async def bring_back(self) -> BroughtBack:
-        """Also after a command that was ended: what it had written by then stays, as elsewhere."""
-        if self._copy is None:
-            return BroughtBack()
-        if not self._place.alive:
-            return BroughtBack(("its sandbox is gone: what it changed was not brought back",))
-        async with self._copy.turn:
-            return await self._bring_back(self._copy)
-
-    async def _bring_back(self, copy: WorkspaceCopy) -> BroughtBack:
-        try:
-            fetched = await copy.fetch(self._command.progress, goes_on=not self._alone)
-        except ApiError as error:
-            raise SandboxUnavailable(
-                f"what the command changed was not brought back: {error}"
-            ) from None
-        finally:
-            ended = not self._alone or await self._place.end()
-        back = BroughtBack()
-        if fetched is not None:
-            with fetched:
-                back = await copy.take(fetched)
-        warnings = (*copy.unread, *back.warnings)
-        return replace(back, warnings=warnings, lost=None if ended else _UNCONFIRMED)
+        return await bring_back(self._place, self._command, alone=self._alone)
 
     # the task that carries it
 
@@ -174,7 +136,7 @@ class ExecdProcess:
         elif self._copy is not None and not broken:
             return  # the supervisor brings its changes back, which ends the sandbox
         elif not await self._place.end():
-            self._lose(_UNCONFIRMED)
+            self._lose(UNCONFIRMED)
 
     async def _read(self) -> None:
         command = self._command

@@ -92,7 +92,7 @@ class RemoteSandbox:
             )
 
     async def keep_renewed(self) -> None:
-        """As long as it is in use: one that nobody renews ends by itself."""
+        """As long as it is in use: one that is not renewed ends by itself."""
         with self.renewing:
             while self.alive:
                 await anyio.sleep(RENEW_S)

@@ -13,16 +13,16 @@ import anyio
 
 from sandboxd.backends.gated import GatedSandbox
 from sandboxd.backends.interface import Available, Capabilities, Enforcement, Probe, Unavailable
+from sandboxd.backends.macos_context import MacSupport
 from sandboxd.backends.sandbox_exec import diagnosis, probe
+from sandboxd.backends.sandbox_exec.enforcement import sandbox_exec_tiers
 from sandboxd.backends.sandbox_exec.log_reader import reading
 from sandboxd.backends.sandbox_exec.profile_request import OwnParts, profile_for
 from sandboxd.backends.sandbox_exec.sandbox import (
     SandboxExecSandbox,
-    Serving,
+    SharedServices,
     refuse_changed,
 )
-from sandboxd.backends.sandbox_exec.support import MacSupport
-from sandboxd.backends.sandbox_exec.tiers import sandbox_exec_tiers
 from sandboxd.linux.rootfs.private_folder import PrivateFolder, remove_stale
 from sandboxd.macos.lifeline import Lifeline
 from sandboxd.macos.logs import LogBook
@@ -50,7 +50,7 @@ class SandboxExec:
     def __init__(self, support: MacSupport) -> None:
         self._support = support
         self._system = support.system
-        self._serving: Serving | None = None
+        self._serving: SharedServices | None = None
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
@@ -64,7 +64,7 @@ class SandboxExec:
                     def end_later(end: Callable[[], Coroutine[Any, Any, None]]) -> None:
                         tasks.start_soon(end)
 
-                    self._serving = Serving(self._system, reaper, lifeline, book, end_later)
+                    self._serving = SharedServices(self._system, reaper, lifeline, book, end_later)
                     await anyio.to_thread.run_sync(remove_stale)
                     try:
                         yield

@@ -1,4 +1,4 @@
-"""The probe's commands: a write that must work, one that must not, a process that gets away."""
+"""The probe's commands: a write that must work, one that must fail, a process that escapes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sandboxd.policy.plan import Limits
 from sandboxd.types import Command, Sandbox, Stdio
 
 # Subshells: a redirection that fails ends a POSIX shell. With job control (set -m) the background
-# process has a process group of its own; its parent ends at once, so it is nobody's child.
+# process has a process group of its own; its parent ends at once, so it is a child of launchd.
 _SCRIPT = """
 (: > "$TMPDIR/probe") || exit 3
 wrote=0

@@ -30,7 +30,7 @@ LOG_LOOKS, LOG_LOOK_S = 10, 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class Serving:
+class SharedServices:
     """What all sandboxes share while the daemon serves."""
 
     system: MacSystem
@@ -42,7 +42,7 @@ class Serving:
 
 class SandboxExecSandbox:
     def __init__(
-        self, spec: SandboxSpec, serving: Serving, *, folder: str, homes: tuple[str, ...],
+        self, spec: SandboxSpec, serving: SharedServices, *, folder: str, homes: tuple[str, ...],
         own_home: str, proxy_port: int | None = None,
     ) -> None:  # fmt: skip
         self._spec = spec

@@ -13,7 +13,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from sandboxd.backends.enforcement import no_tiers
 from sandboxd.backends.interface import BackendContext, Capabilities, Enforcement
 from sandboxd.backends.linux_context import LinuxSupport
-from sandboxd.backends.unsandboxed.common import Unsandboxed
+from sandboxd.backends.unsandboxed.base import Unsandboxed
 from sandboxd.backends.unsandboxed_keys import both_keys
 from sandboxd.linux.init_client import messages as wire
 from sandboxd.linux.init_client.launch import Launch, LaunchFailed, launch

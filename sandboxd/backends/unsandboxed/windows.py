@@ -14,7 +14,6 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import anyio
 
-from sandboxd.backends.appcontainer.support import ELEVATED, WindowsSupport
 from sandboxd.backends.interface import (
     BackendContext,
     Capabilities,
@@ -22,8 +21,9 @@ from sandboxd.backends.interface import (
     Probe,
     Unavailable,
 )
-from sandboxd.backends.unsandboxed.common import Unsandboxed
+from sandboxd.backends.unsandboxed.base import Unsandboxed
 from sandboxd.backends.unsandboxed_keys import both_keys
+from sandboxd.backends.windows_context import ELEVATED, WindowsSupport
 from sandboxd.policy.plan import Plan, SandboxSpec
 from sandboxd.types import Command, Process, Sandbox, Stdio
 from sandboxd.windows.console import refuse_terminal

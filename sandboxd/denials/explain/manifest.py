@@ -17,7 +17,7 @@ from sandboxd.denials.context import Setting
 from sandboxd.denials.explain.fold import fold_paths, too_wide
 from sandboxd.denials.explain.needs import KINDS, Need
 from sandboxd.denials.explain.secrets import homes_for, secret_reason
-from sandboxd.denials.withheld import withheld
+from sandboxd.denials.withheld import refusal, withheld
 from sandboxd.policy.paths.within import is_below
 from sandboxd.policy.plan import Access
 from sandboxd_proto.denial import Denial
@@ -97,7 +97,7 @@ def _candidate(setting: Setting, need: Need, looks: HostLooks) -> _Candidate:
     if remedy is None:
         return _Candidate(need, None, None, _why_not(setting, need))
     (entry,) = remedy[_FIELDS[need.access]]
-    why = withheld(setting, entry, need.access, looks)
+    why = refusal(setting, remedy, looks, target=need.path)
     if why is not None:
         return _Candidate(need, None, None, f"not proposed: {why}")
     wide = setting.host.is_dir(entry) and too_wide(entry, homes_for(setting, entry))

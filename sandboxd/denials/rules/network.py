@@ -12,7 +12,8 @@ import msgspec
 from sandboxd.denials import remedies
 from sandboxd.denials.context import Setting
 from sandboxd.denials.text.command_line import CommandLine
-from sandboxd.policy.network.host_rules import parse_rule
+from sandboxd.policy.network.embedded_ipv4 import embedded_ipv4
+from sandboxd.policy.network.host_rules import literal, parse_rule
 from sandboxd.traffic import GateRefusal
 from sandboxd_proto.denial import Confidence, Denial, Evidence, Layer
 
@@ -95,9 +96,12 @@ def is_loopback(host: str) -> bool:
     if host.lower() in {"localhost", "ip6-localhost"} or host.lower().endswith(".localhost"):
         return True
     try:
-        return ipaddress.ip_address(host.strip("[]").partition("%")[0]).is_loopback
+        address = ipaddress.ip_address(host.strip("[]").partition("%")[0])
     except ValueError:
         return False
+    # "Any address" is this machine for who connects to it.
+    inner = embedded_ipv4(address) or address
+    return inner.is_loopback or inner.is_unspecified
 
 
 def gated(setting: Setting, host: str | None) -> bool:
@@ -127,8 +131,16 @@ def denial(
     return Denial(
         kind="network", operation=operation, target=host, layer=layer, evidence=evidence,
         confidence=confidence, message=f"{where} could not be reached: {note or why}{aside}",
-        remedy=remedies.allow_hosts(rule, *([(host, port)] if host else [])) if not aside else None,
+        remedy=remedies.allow_hosts(rule, *_ends(host, port)) if not aside else None,
     )  # fmt: skip
+
+
+def _ends(host: str | None, port: int | None) -> list[tuple[str, int | None]]:
+    if host is None:
+        return []
+    address = literal(host.strip("[]"))
+    odd = address is not None and not address.is_loopback and is_loopback(host)
+    return [("localhost" if odd else host, port)]
 
 
 def _why_no_host_helps(setting: Setting, host: str | None) -> str:

@@ -26,6 +26,7 @@ _URL_HOST = re.compile(
     r"\b[a-z][a-z0-9+.-]{0,15}://(?:[^\s/@'\"]*@)?(\[[0-9a-fA-F:]+\]|[\w.-]+)(?::(\d+))?"
 )
 _SCP_HOST = re.compile(r"(?:^|[\s'\"])[\w.-]+@([\w-]+(?:\.[\w-]+)+):")
+_SSH_PORT = {"ssh": "-p", "scp": "-P", "sftp": "-P"}  # the option of each
 _TCP_DEVICE = re.compile(r"/dev/(?:tcp|udp)/([\w.:-]+)/(\d+)")
 _HOST_WORD = re.compile(r"(?:[\w-]+@)?((?:[A-Za-z0-9-]+\.)+[A-Za-z]{2,}|\d{1,3}(?:\.\d{1,3}){3})\Z")
 # Programs whose plain operands are hosts.
@@ -91,14 +92,20 @@ class CommandLine:
         for host, port in _URL_HOST.findall(self.text) + _TCP_DEVICE.findall(self.text):
             found[(host.strip("[]"), int(port) if port and int(port) < 65536 else None)] = None
         for host in _SCP_HOST.findall(self.text):
-            found[(host, 22)] = None
+            given = [port for one in self.simple if (port := _ssh_port(one)) is not None]
+            found[(host, given[0] if given else 22)] = None
         for one in self.simple:
             if one.program in _HOST_PROGRAMS:
                 for word in one.words:
                     match = _HOST_WORD.match(word)
                     if match is not None:
-                        found.setdefault((match.group(1), None))
+                        found.setdefault((match.group(1), _ssh_port(one)))
         return tuple(found)
+
+    def port_of(self, host: str) -> int | None:
+        """The port that it names for a host, where it names one."""
+        ports = {port for name, port in self.hosts if name.lower() == host.lower()}
+        return ports.pop() if len(ports) == 1 else None
 
     @cached_property
     def numbers(self) -> tuple[int, ...]:
@@ -216,6 +223,19 @@ def _extracts(words: tuple[str, ...]) -> bool:
         return True
     flags = [word for word in words if word.startswith("-") and not word.startswith("--")]
     return any("x" in flag for flag in [*flags, *words[:1]])
+
+
+def _ssh_port(one: Simple) -> int | None:
+    """The port that ssh and its relatives connect to; None for another program."""
+    option = _SSH_PORT.get(one.program)
+    if option is None:
+        return None
+    for word, following in zip(one.words, [*one.words[1:], ""], strict=True):
+        port = following if word == option else word.removeprefix(option)
+        known = word.startswith(option) and port.isdecimal() and len(port) <= 5
+        if known and 0 < int(port) < 65536:
+            return int(port)
+    return 22
 
 
 def _option_folders(words: tuple[str, ...]) -> list[str]:

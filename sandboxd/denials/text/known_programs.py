@@ -6,7 +6,7 @@ Exit statuses that mean "the network" (curl -s, wget -q), the operands that a pr
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from sandboxd.denials.text.command_line import Simple
 
@@ -104,9 +104,21 @@ _UPDATE_CHECKERS: dict[str, frozenset[str]] = {
 }  # fmt: skip
 
 
+# These ask as well, and report nothing of it, while they install what lies on this machine.
+_ASK_ASIDE = frozenset({*_UPDATE_CHECKERS, "pnpm", "yarn", "pip"})
+
+
 def checks_for_updates(command: Simple) -> bool:
     """Whether a lookup may be no more than that: nothing that the command is for was refused."""
     work = _UPDATE_CHECKERS.get(command.program)
     if work is None:
         return False
     return not (set(command.words) & work) or "--offline" in command.words
+
+
+def asks_aside(commands: Sequence[Simple]) -> bool:
+    """Whether lookups tell nothing, where the command line succeeded and reports no failure."""
+    others = [one for one in commands if one.silent or _program(one) not in _ASK_ASIDE]
+    return len(others) < len(commands) and not any(
+        one.silent or needs_network(one) for one in others
+    )

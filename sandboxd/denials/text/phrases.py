@@ -132,7 +132,7 @@ PROCESS_SIGNS = (
     Sign("SIGSYS", ("Bad system call",), codes=("SIGSYS",)),
 )  # fmt: skip
 
-# Believed only when that limit was set, and mostly only when the command failed.
+# Counted only when that limit was set, and mostly only when the command failed.
 LIMIT_SIGNS = (
     Sign(
         "memory",

@@ -30,7 +30,7 @@ _REVERSE = ".in-addr.arpa"
 
 class DnsResponder:
     """`refused` is told of every name that does not exist here; `may_ask` says whether a name that
-    no rule knows gets an address, because somebody decides when it is connected to."""
+    no rule knows gets an address, because an approver decides when it is connected to."""
 
     def __init__(
         self, rules: HostRules, book: AddressBook, refused: Callable[[str], None],

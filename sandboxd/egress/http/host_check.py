@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 from sandboxd.egress.http.head import HeadMalformed, RequestHead, split_authority
-from sandboxd.egress.http.relay import Rewrite, is_last, wants_upgrade
+from sandboxd.egress.http.relay import Rewrite, is_last
 from sandboxd.egress.http.responses import GateRefused
+from sandboxd.egress.http.upgrade import wants_upgrade
 from sandboxd.egress.target import Target, same_host, shown_host
 from sandboxd.traffic import GateRefusal
 
@@ -32,13 +33,25 @@ def transparent_rewrite(target: Target) -> Rewrite:
             if not same_host(name, target) or port not in (None, target.port):
                 reason = f"the request names another host than the connection ({target.host})"
                 raise GateRefused(GateRefusal(shown_host(name), port or target.port, reason))
+        path = unambiguous_path(head.target, target)
         if is_last(head):
-            return head.rendered(head.target, CONNECTION, (("Connection", "close"),))
+            return head.rendered(path, CONNECTION, (("Connection", "close"),))
         if head.tokens("upgrade") and not (first and wants_upgrade(head)):
-            return head.rendered(head.target, UPGRADE)
-        return head.raw
+            return head.rendered(path, UPGRADE)
+        return head.raw if path == head.target else head.rendered(path, frozenset())
 
     return rewrite
+
+
+def host_field(target: Target) -> str:
+    """The value of Host for this target."""
+    host = f"[{target.host}]" if ":" in target.host else target.host
+    return host if target.port == 80 else f"{host}:{target.port}"
+
+
+def unambiguous_path(path: str, target: Target) -> str:
+    """Some servers take `//name/` at the beginning for a host. A whole URL has only one."""
+    return f"http://{host_field(target)}{path}" if path.startswith("//") else path
 
 
 def _named_hosts(head: RequestHead) -> list[tuple[str, int | None]]:

@@ -14,6 +14,7 @@ from typing import Literal
 import anyio
 
 from sandboxd.egress.http.head import HeadMalformed, RequestHead, head_end, parse
+from sandboxd.egress.http.upgrade import is_accepted, is_undecided, wants_upgrade
 from sandboxd.egress.sockets import Inbound, Turn, receive, send_all
 from sandboxd.egress.splice import Activity, Count
 
@@ -40,19 +41,6 @@ async def read_head(inbound: Inbound, patience_s: float) -> RequestHead | None:
     return parse(inbound.taken(end))
 
 
-# These name no further host; HTTP/2, SPDY and TLS within HTTP would name some unseen.
-_OPAQUE_UPGRADES = frozenset({"websocket", "tcp"})
-
-
-def wants_upgrade(head: RequestHead) -> bool:
-    """Whether it upgrades to a protocol that names no further host."""
-    upgrade = head.tokens("upgrade")
-    return (
-        bool(upgrade) and upgrade <= _OPAQUE_UPGRADES and "upgrade" in head.tokens("connection")
-        and head.minor == 1 and not head.has_body
-    )  # fmt: skip
-
-
 def is_last(head: RequestHead) -> bool:
     """A server that does not read a body parses it as requests, so nothing may follow it."""
     return head.has_body
@@ -76,12 +64,14 @@ class Requests:
         self._patience_s = patience_s
         self._single = single
         self._turn = Turn()
+        self._first: RequestHead | None = None
         self.answered = anyio.Event()
         self.switched = False
 
     async def forward(self, head: RequestHead) -> Ending:
         """From the first head on. "switched": the rest is opaque; "last": nothing may follow."""
         first = True
+        self._first = head
         following: RequestHead | None = head
         while following is not None:
             await self._turn.step()
@@ -101,7 +91,7 @@ class Requests:
         """Relay the beginning of the first answer, and see whether the protocol changes."""
         start = b""
         try:
-            while len(start) < 12:
+            while is_undecided(start):
                 data = await receive(self._server)
                 if not data:
                     return
@@ -109,7 +99,7 @@ class Requests:
                 received(len(data))
                 self._activity.note_progress()
                 await send_all(client, data)
-            self.switched = start.startswith((b"HTTP/1.1 101", b"HTTP/1.0 101"))
+            self.switched = self._first is not None and is_accepted(start, self._first)
         finally:
             self.answered.set()
 

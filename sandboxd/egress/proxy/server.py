@@ -15,9 +15,15 @@ import anyio
 from sandboxd.egress.connection import GateConnection
 from sandboxd.egress.dial import Unreachable
 from sandboxd.egress.http.head import FRAMING, HeadMalformed, RequestHead, split_authority
-from sandboxd.egress.http.host_check import UPGRADE, absolute_target
-from sandboxd.egress.http.relay import Rewrite, read_head, wants_upgrade
+from sandboxd.egress.http.host_check import (
+    UPGRADE,
+    absolute_target,
+    host_field,
+    unambiguous_path,
+)
+from sandboxd.egress.http.relay import Rewrite, read_head
 from sandboxd.egress.http.responses import GateRefused, plain_answer
+from sandboxd.egress.http.upgrade import wants_upgrade
 from sandboxd.egress.proxy import socks5
 from sandboxd.egress.rules import Verdict
 from sandboxd.egress.sockets import Inbound, send_all
@@ -44,7 +50,7 @@ class Doorkeeper(Protocol):
     async def decide(
         self, target: Target, judged: Verdict, traffic: Traffic, inbound: Inbound
     ) -> Verdict:
-        """The last word on a verdict: where somebody can be asked, they are."""
+        """The final verdict: where an approver can be asked, they are."""
 
     def judge(self, target: Target, request: tuple[str, str] | None = None) -> Verdict: ...
 
@@ -195,16 +201,14 @@ def _proxied(target: Target, path: str) -> Rewrite:
     """Origin form, one request per connection, so no second request can be smuggled."""
 
     def rewrite(head: RequestHead, first: bool) -> bytes:
-        literal_host = f"[{target.host}]" if ":" in target.host else target.host
-        host = literal_host if target.port == 80 else f"{literal_host}:{target.port}"
         # parse_head has refused a Connection field that names framing fields.
         drop = set(_HOP_BY_HOP) | head.tokens("connection") - FRAMING
-        add = [("Host", host)]
+        add = [("Host", host_field(target))]
         if wants_upgrade(head):
             drop -= UPGRADE
         else:
             add.append(("Connection", "close"))
-        return head.rendered(path, drop, tuple(add))
+        return head.rendered(unambiguous_path(path, target), drop, tuple(add))
 
     return rewrite
 

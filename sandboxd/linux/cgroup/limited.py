@@ -171,6 +171,7 @@ class LimitedProcess(WrappedProcess):
         self._cgroups = cgroups
         self._share = share
         self._exceeded: LimitName | None = None
+        self._killed = False
         self._tiers = tiers
 
     async def wait(self, *, tree: bool = True) -> ExitReport:
@@ -187,8 +188,11 @@ class LimitedProcess(WrappedProcess):
         return replace(report, limit=limit, tiers=self._tiers)
 
     def _look(self, *, ended: bool) -> None:
-        """The kernel kills the tree for memory; the other limits only refuse or count."""
-        if self._exceeded is not None:
+        """The kernel kills the tree for memory; the other limits only refuse or count.
+
+        After a kill every fork was refused, whatever the limit is.
+        """
+        if self._killed:
             return
         found = self._cgroup.exceeded() if self._cgroup is not None else None
         if found is None and self._share.exceeded():
@@ -199,6 +203,7 @@ class LimitedProcess(WrappedProcess):
         self.kill()
 
     def kill(self) -> None:
+        self._killed = True
         self._share.refuse_forks()
         if self._cgroup is not None:
             self._cgroup.kill()

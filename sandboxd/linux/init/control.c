@@ -6,6 +6,7 @@
  * before any command exists.
  */
 #include "init.h"
+#include "remote/remote.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -43,6 +44,8 @@ int control_open(int argc, char **argv)
         return above_stdio(dial(argv[2]));
     if (argc > 2 && strcmp(argv[1], "--carried") == 0)
         return above_stdio(attach_bridge_open(argc, argv));
+    if (argc > 2 && strcmp(argv[1], "--remote") == 0)
+        return above_stdio(remote_bridge_open(argv[2]));
     if (argc > 2 && strcmp(argv[1], "--template") == 0)
         return above_stdio(template_open(argc, argv));
     return argc > 1 ? atoi(argv[1]) : INHERITED_FD;

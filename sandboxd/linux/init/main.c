@@ -3,8 +3,8 @@
  *
  * Usually PID 1 of a pid namespace (`bwrap --as-pid-1`); where there is none it is an ordinary
  * process, and kills its tree itself before it exits. The control socket is the descriptor named by
- * argv[1], else 3, or comes from `--connect PATH`, `--carried FOLDER` or a `--template`; when the daemon closes it,
- * or dies, the sandbox dies.
+ * argv[1], else 3, or comes from `--connect PATH`, `--carried FOLDER`, `--remote FOLDER` or a
+ * `--template`; when the daemon closes it, or dies, the sandbox dies.
  */
 #include "init.h"
 #include "command/command.h"

@@ -8,7 +8,7 @@ import struct
 from functools import partial
 
 from sandboxd.linux.init_client.messages import ExecStage
-from sandboxd.patient_thread import within
+from sandboxd.patient_thread import run_within
 from sandboxd.regular_file import open_regular, read_most
 from sandboxd.types import Command
 from sandboxd_proto.errors import Busy, ExecFailed, PathDenied, PolicyNotSupported, SandboxdError
@@ -27,7 +27,7 @@ async def exec_failed(command: Command, stage: ExecStage, number: int, path: str
     """Runs in a thread: the paths are the caller's, and reading them may block (dead NFS)."""
     if stage is ExecStage.EXEC and number == errno.ENOENT:
         work = partial(_not_found, command, path)
-        return await within(LOOK_S, work, _not_executed(command, number, "check the path"))
+        return await run_within(LOOK_S, work, _not_executed(command, number, "check the path"))
     return _exec_error(command, stage, number)
 
 
@@ -35,6 +35,12 @@ def _exec_error(command: Command, stage: ExecStage, number: int) -> SandboxdErro
     reason = os.strerror(number)
     if stage is ExecStage.FORK and number == errno.EAGAIN:
         return no_more_processes("the command could not be started")
+    if stage is not ExecStage.EXEC and number == errno.EINTR:
+        return ExecFailed(
+            "the command was killed before it was executed", errno=number,
+            remedy="it was killed by another process (in a shared sandbox perhaps by another "
+            "command of it), or by the kernel for memory; send the request again",
+        )  # fmt: skip
     if stage is ExecStage.CHDIR:
         return PathDenied(
             f"the working directory {command.cwd} cannot be entered in the sandbox: {reason}",

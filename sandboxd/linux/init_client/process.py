@@ -7,7 +7,9 @@ for. A short command costs one wake-up, and messages of a hostile reaper are not
 from __future__ import annotations
 
 import os
+import signal
 import socket
+from dataclasses import replace
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
@@ -60,6 +62,7 @@ class InitProcess:
         self._stage = Stage.SENT
         self._refused: Exception | None = None
         self._failed: wire.ExecFailedMessage | None = None
+        self._killed_early = False
         self._limit: LimitName | None = None
         self._exited: wire.ExitedMessage | None = None
         self._gone: wire.TreeRusage | None = None
@@ -112,6 +115,8 @@ class InitProcess:
                 self._exited = exited
                 self._reach(Stage.EXITED)
             case wire.Gone(usage):
+                if self._exited is None:
+                    raise codec.InitProtocolViolation("the end of a tree without an exit")
                 self._gone = usage
                 self._reach(Stage.OVER)
 
@@ -182,12 +187,18 @@ class InitProcess:
             return self._report(self._gone)
         if self._stage is Stage.EXITED and self._exited is not None:
             return self._report(self._exited.usage)
+        if self._failed is not None:
+            return replace(self._report(_NO_USAGE), signal=signal.SIGKILL)
         return self._report(_NO_USAGE, lost=True)
 
     async def _raise_refusal(self) -> None:
-        """Why nothing ran. Explaining a failed exec reads files of the host."""
+        """Why nothing ran. Explaining a failed exec reads files of the host.
+
+        The start of a command that was killed before its exec fails because of that: by a fork that
+        its cgroup refuses, or by a child that dies. It has ended by SIGKILL, then.
+        """
         failed = self._failed
-        if failed is not None and self._refused is None:
+        if failed is not None and self._refused is None and not self._killed_early:
             self._refused = await exec_failed(
                 self._command, failed.stage, failed.errno, failed.path
             )
@@ -224,6 +235,7 @@ class InitProcess:
             seqpacket.send_now(self._channel, request)
 
     def kill(self) -> None:
+        self._killed_early = self._killed_early or self._stage is Stage.SENT
         seqpacket.send_now(self._channel, wire.Kill())
 
     def _stop_reading(self) -> None:

@@ -1,4 +1,4 @@
-"""What is hidden by default: paths that hold secrets or open doors, each group with its reason.
+"""What is hidden by default: secrets, and sockets that give control, each group with its reason.
 
 Data only. A path ends in "/" when it is a folder by nature; that is for the reader, what counts is
 what the host has there. Tools open several of these files unasked (.netrc, .npmrc,

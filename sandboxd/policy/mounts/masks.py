@@ -182,7 +182,7 @@ def _names_in(home: str, places: MountPlan) -> Iterable[str]:
     return [name for name in secret_paths.HOME if name in exact or name.startswith(above)]
 
 
-def _entries(folder: str) -> list[files.Entry] | None:
+def _entries(folder: str) -> list[files.DirEntry] | None:
     try:
         return recording_fs.entries(folder)
     except OSError:

@@ -106,7 +106,7 @@ def _check_member(entry: str, egress: Egress, where: str) -> None:
 
 
 def _bad_key(key: str, why: str) -> ConfigError:
-    return ConfigError(f"{key}: {why}")
+    return ConfigError(f"{key}: {why}", key=key)
 
 
 def check_config(config: Config) -> None:
@@ -121,9 +121,9 @@ def check_config(config: Config) -> None:
         try:
             parse_rule(entry)
         except HostInvalid as error:
-            raise ConfigError(f"ceiling.hosts: {entry!r} is no host: {error}") from None
+            raise _bad_key("ceiling.hosts", f"{entry!r} is no host: {error}") from None
     for network in egress.private_networks:
         try:
             ipaddress.ip_network(network)
         except ValueError as error:
-            raise ConfigError(f"egress.private_networks: {error}") from None
+            raise _bad_key("egress.private_networks", str(error)) from None

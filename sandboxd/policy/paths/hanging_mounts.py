@@ -7,18 +7,18 @@ Symlinks are followed by hand: a look at the target would be the call that hangs
 from __future__ import annotations
 
 import os
-import re
 import select
 import sys
 import threading
 from collections.abc import Iterable
 
 from sandboxd.platform.current import files
+from sandboxd.platform.mountinfo import parse
 from sandboxd.policy.paths.symlinks import Walk
+from sandboxd.policy.paths.within import within
 
 _POLLPRI = 2
 MOUNTINFO = "/proc/self/mountinfo"
-_ESCAPE = re.compile(r"\\([0-7]{3})")
 _KINDS = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "virtiofs", "ceph", "afs", "coda", "ncpfs",
      "lustre", "gfs2", "ocfs2", "orangefs", "pvfs2", "beegfs", "glusterfs", "gpfs", "davfs",
@@ -31,15 +31,9 @@ def can_hang(kind: str) -> bool:
     return kind in _KINDS or (kind.startswith("fuse") and kind != "fusectl")
 
 
-def parse(mountinfo: str) -> tuple[str, ...]:
+def hanging_points(mountinfo: str) -> tuple[str, ...]:
     """The mount points, except those that another mount has hidden again."""
-    top: dict[str, bool] = {}
-    for line in mountinfo.splitlines():
-        before, _, after = line.partition(" - ")
-        fields = before.split(" ")
-        if len(fields) > 4:
-            point = _ESCAPE.sub(lambda match: chr(int(match[1], 8)), fields[4])
-            top[point] = can_hang(after.split(" ", 1)[0])
+    top = {entry.point: can_hang(entry.kind) for entry in parse(mountinfo)}
     return tuple(sorted(point for point, hangs in top.items() if hangs))
 
 
@@ -76,7 +70,7 @@ class HangingMounts:
         pieces = []
         while piece := os.read(self._fd, 1 << 16):
             pieces.append(piece)
-        return parse(os.fsdecode(b"".join(pieces)))
+        return hanging_points(os.fsdecode(b"".join(pieces)))
 
     def reached(self, paths: Iterable[str], *, below: bool = False) -> frozenset[str]:
         """The mount points that a look at one of the paths touches. `below`: also those that lie
@@ -129,10 +123,7 @@ class _OnMountError(Exception):
 
 
 def _point_of(path: str, points: tuple[str, ...]) -> str | None:
-    for point in points:
-        if path == point or path.startswith(point.rstrip("/") + "/"):
-            return point
-    return None
+    return next((point for point in points if within(path, point)), None)
 
 
 HANGING = HangingMounts()

@@ -60,17 +60,17 @@ def is_past(stamp: Stamp, now: int) -> bool:
     return stamp[2] < now - coarse
 
 
-def select_entries(path: str, wanted: Filter) -> list[files.Entry]:
+def select_entries(path: str, wanted: Filter) -> list[files.DirEntry]:
     with files.scandir(path) as found:
         return [e for e in found if wanted(e.name, e.is_dir(follow_symlinks=False))]
 
 
-def list_entries(path: str) -> list[files.Entry]:
+def list_entries(path: str) -> list[files.DirEntry]:
     with files.scandir(path) as found:
         return list(found)
 
 
-def listing_of(listed: list[files.Entry]) -> Listing:
+def listing_of(listed: list[files.DirEntry]) -> Listing:
     return frozenset((e.name, e.is_dir(follow_symlinks=False), e.is_symlink()) for e in listed)
 
 

@@ -118,7 +118,7 @@ def listdir(path: str) -> list[str]:
     return [entry.name for entry in entries(path)]
 
 
-def entries(path: str) -> list[files.Entry]:
+def entries(path: str) -> list[files.DirEntry]:
     """Of the entries only names and kinds count for the basis."""
     notes = _notes.get()
     place = notes.walk(path) if notes is not None else path
@@ -128,7 +128,7 @@ def entries(path: str) -> list[files.Entry]:
     return listed
 
 
-def select(path: str, wanted: Filter) -> list[files.Entry]:
+def select(path: str, wanted: Filter) -> list[files.DirEntry]:
     """The entries that `wanted` accepts; of the others nothing counts for the basis."""
     notes = _notes.get()
     place = notes.walk(path) if notes is not None else path

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from urllib.parse import unquote
 
 MAX_BYTES = 1 << 20
 # From a git dir; a worktree's state lies two folders further down.
@@ -16,6 +17,7 @@ PLACES = ("config", "../../config")
 
 _SECTION = re.compile(r'\[\s*([A-Za-z0-9.-]+)(?:\s+"((?:[^"\\]|\\.)*)")?\s*\]')
 _KEY = re.compile(r"([A-Za-z][A-Za-z0-9-]*)[ \t]*(=?)")
+_REMOTE_URL = re.compile(r"remote\..+\.url\Z", re.DOTALL)
 _ESCAPES = {"n": "\n", "t": "\t", "b": "\b"}
 
 
@@ -43,6 +45,27 @@ def hash_bytes(data: bytes) -> int:
     """How long the names of objects are in a repository with this config."""
     settings = dict(entries(data.decode(errors="surrogateescape")))
     return 32 if settings.get("extensions.objectformat", "").lower() == "sha256" else 20
+
+
+def local_remotes(data: bytes) -> list[str]:
+    """Remotes that are paths on this machine: `git push` runs the hooks of a repository there."""
+    settings = entries(data.decode(errors="surrogateescape"))
+    names = {key[len("remote.") : -len(".url")] for key, _ in settings if _REMOTE_URL.match(key)}
+    places = [value for key, value in settings if _REMOTE_URL.match(key)]
+    # Where no remote has the name, the name itself is the address.
+    places += [
+        value
+        for key, value in settings
+        if key.startswith("branch.") and key.endswith(".remote") and value not in names
+    ]
+    return [path for path in map(_local_path, places) if path not in ("", ".")]
+
+
+def _local_path(address: str) -> str:
+    if address.startswith("file://"):
+        return unquote(address.removeprefix("file://"), errors="surrogateescape")
+    colon, slash = address.find(":"), address.find("/")
+    return address if colon < 0 or 0 <= slash < colon else ""
 
 
 def _section_name(match: re.Match[str]) -> str:

@@ -1,6 +1,6 @@
-"""A git dir's doors: the paths in it through which git runs code, and which of them must stay shut.
+"""The paths in a git dir through which git runs code, and which of them must not change.
 
-What hides here: how git finds its config and hooks (commondir, includes, core.hooksPath), and how
+This module knows how git finds its config and hooks (commondir, includes, core.hooksPath), and how
 submodules and worktrees nest in one git dir. Everything is read as data; git is never run, since a
 workspace's own config could make it run code.
 """
@@ -184,7 +184,7 @@ def _kept_names(git_dir: str, rule: Rule) -> list[str]:
     return sorted(set(names))
 
 
-def _selected(folder: str, wanted: Filter) -> list[files.Entry]:
+def _selected(folder: str, wanted: Filter) -> list[files.DirEntry]:
     try:
         return recording_fs.select(folder, wanted)
     except OSError:

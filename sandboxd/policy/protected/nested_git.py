@@ -44,8 +44,8 @@ def is_step(name: str, is_dir: bool) -> bool:
     return (is_dir and name not in _SKIPPED) or name.lower() in (".git", "head")
 
 
-def find(workspace: str) -> Repositories:
-    """The repositories in `workspace`, itself among them."""
+def find(workspace: str, most: int = MOST_FOLDERS) -> Repositories:
+    """The repositories in `workspace`, itself among them, in the first `most` folders."""
     repositories: list[str] = []
     folders: list[str] = []
     pending = deque([(workspace, 0)])
@@ -54,7 +54,7 @@ def find(workspace: str) -> Repositories:
     while pending:
         folder, depth = pending.popleft()
         late = time.monotonic() > until or time.thread_time() > until_cpu
-        if late or len(folders) >= MOST_FOLDERS:
+        if late or len(folders) >= most:
             complete = False
             break
         try:
@@ -81,7 +81,7 @@ def find(workspace: str) -> Repositories:
     return Repositories(tuple(repositories), tuple(folders), warnings)
 
 
-def _names(folder: str, entries: Iterable[files.Entry]) -> set[str]:
+def _names(folder: str, entries: Iterable[files.DirEntry]) -> set[str]:
     """With those of `MARKS` that the file system finds under another spelling."""
     names = {entry.name for entry in entries}
     others = {name.lower() for name in names}

@@ -75,8 +75,10 @@ def for_workspace(
     links = git_links.find(workspace, [*_trees(workspace, inner), *around])
     found.extend(_named_by_index(workspace, links, configs, _git_dirs(found)))
     found.nested = replace(found.nested, warnings=(*found.nested.warnings, *links.warnings))
+    left = nested_git.MOST_FOLDERS
     for folder in writable:
         found.extend(_above(workspace, folder, configs))
+        left -= _add_granted(found, workspace, folder, configs, left)
     found.protected = _strictest(found.protected)
     found.grants = sorted(set(found.grants))
     return found
@@ -181,7 +183,7 @@ def _nested(workspace: str, folders: Iterable[str], configs: tuple[str, ...]) ->
 
 
 def _trees(workspace: str, folders: list[str]) -> Iterator[tuple[str, str]]:
-    """Folders with a repository's files, each with its git dir if what it says can be believed."""
+    """Folders with a repository's files, each with its git dir if the two point at each other."""
     link = git_worktree.linked(workspace)
     if link is not None:
         yield workspace, link.git_dir
@@ -252,6 +254,22 @@ def _above(workspace: str, root: str, configs: tuple[str, ...]) -> ExecPaths:
             found.protected.append(Protected(pointer, root, present=False, rule="new_repository"))
         folder = posixpath.dirname(folder)
     return found
+
+
+def _add_granted(
+    found: ExecPaths, workspace: str, folder: str, configs: tuple[str, ...], most: int
+) -> int:
+    """Repositories in another writable folder are as good as those in the workspace.
+
+    Returns how many folders were searched.
+    """
+    if within(folder, workspace) or not recording_fs.isdir(folder):
+        return 0
+    inside = nested_git.find(folder, most)
+    others = [path for path in inside.paths if not within(path, workspace)]
+    found.extend(_nested(folder, others, configs))
+    found.nested = replace(found.nested, warnings=(*found.nested.warnings, *inside.warnings))
+    return len(inside.folders)
 
 
 def _linked(workspace: str, configs: tuple[str, ...], roots: Iterable[str] | None) -> ExecPaths:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+
 import anyio
 
 from sandboxd.audit.chain import verify
@@ -10,7 +13,13 @@ from sandboxd.rpc.dispatch import later
 from sandboxd.rpc.handlers.event import check_types, cursor, trail_of
 from sandboxd.rpc.request_context import RequestContext
 from sandboxd_proto.errors import InvalidParams
-from sandboxd_proto.messages.audit import AuditPage, AuditQueryParams, Record, Verified
+from sandboxd_proto.messages.audit import (
+    RECORD_TYPES,
+    AuditPage,
+    AuditQueryParams,
+    Record,
+    Verified,
+)
 from sandboxd_proto.messages.execution import NoParams
 
 
@@ -19,6 +28,8 @@ async def query(call: RequestContext, params: AuditQueryParams) -> AuditPage:
     if not 0 < params.limit <= MOST_RECORDS:
         raise InvalidParams(f"limit must be 1 to {MOST_RECORDS}", field="limit")
     check_types(params.types)
+    for name in params.types or ():
+        _check_known(name)
     trail = trail_of(call)
     everything = call.is_approver and params.session is None
     family = None if everything else call.any_session(params.session).family
@@ -35,6 +46,19 @@ async def query(call: RequestContext, params: AuditQueryParams) -> AuditPage:
     return await anyio.to_thread.run_sync(
         page, trail.folder, after, before, params.limit, wanted, trail.head
     )
+
+
+def _check_known(name: str) -> None:
+    """A misspelt type would look like a trail without such records."""
+    if not any(fnmatchcase(known, name) for known in RECORD_TYPES):
+        families = dict.fromkeys(f"{known.partition('.')[0]}.*" for known in RECORD_TYPES)
+        near = [family for family in families if family == f"{name}.*"]
+        near += get_close_matches(name, [*RECORD_TYPES, *families], n=1)
+        raise InvalidParams(
+            f"no type of record is called {name!r}", field="types",
+            remedy=f"did you mean {near[0]}?" if near else f"they are {', '.join(families)}; "
+            "docs/audit.md has each name",
+        )  # fmt: skip
 
 
 @later

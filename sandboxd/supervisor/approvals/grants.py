@@ -124,7 +124,10 @@ class Grants:
                     grants.remove(grant)
                     return
         if not any(grant.id == grant_id for grant in self._file.read()):
-            raise NotFound(f"there is no grant {grant_id!r}", field="grant")
+            raise NotFound(
+                f"there is no grant {grant_id!r}", field="grant",
+                remedy="grant/list shows those that exist",
+            )  # fmt: skip
         await anyio.to_thread.run_sync(
             self._file.change, lambda grants: [g for g in grants if g.id != grant_id]
         )

@@ -9,7 +9,7 @@ from functools import partial
 
 import anyio
 
-from sandboxd.patient_thread import within
+from sandboxd.patient_thread import run_within
 from sandboxd.policy.plan import Plan
 from sandboxd.supervisor.execution.lease import Lease
 from sandboxd.supervisor.execution.timeout import KILL_GRACE_S
@@ -100,7 +100,7 @@ class ProtectedPathsCheck:
         ):
             return
         work = partial(remove_stale_lock, workspace, self._started_at)
-        if await within(LOCK_LOOK_S, work, False):
+        if await run_within(LOCK_LOOK_S, work, False):
             self.warnings.append("git was ended while it held the index; its lock was removed")
 
 

@@ -29,8 +29,10 @@ from sandboxd.workspace_guard.dirfd import (
 from sandboxd.workspace_guard.git import judge, worktree_states
 from sandboxd.workspace_guard.git.head import GitHead
 from sandboxd.workspace_guard.git.index_file import GitIndexFile
-from sandboxd.workspace_guard.git.links import GitLinks, inner_offence
+from sandboxd.workspace_guard.git.links import GitDirLinks, inner_offence
+from sandboxd.workspace_guard.git.repository import harmful_worktrees
 from sandboxd.workspace_guard.git.stored_links import StoredLinks
+from sandboxd.workspace_guard.git.symbolic_refs import SymbolicRefs
 from sandboxd.workspace_guard.quarantine import (
     Moved,
     Offence,
@@ -50,7 +52,7 @@ _SMALL = 64 << 10
 _STATE_FILES = (
     "MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "REBASE_HEAD", "ORIG_HEAD", "AUTO_MERGE",
     "BISECT_HEAD", "BISECT_EXPECTED_REV", "MERGE_AUTOSTASH", "MERGE_RR", "BISECT_START",
-    "BISECT_TERMS", "BISECT_NAMES",
+    "BISECT_TERMS", "BISECT_NAMES", "NOTES_MERGE_REF", "NOTES_MERGE_PARTIAL",
 )  # fmt: skip
 _FOLDERS = ("objects", "refs")
 # Git asks the repositories that these name for their refs, under settings of their own.
@@ -80,19 +82,21 @@ class GitDir:
         status = os.fstat(folder)
         self._identity = status.st_dev, status.st_ino
         self._held: dict[str, int] = {}
+        self._known = known
         self._worktrees_made = False
         try:
-            self._remember(known)
+            self._remember()
         except BaseException:
             self.close()
             raise
 
-    def _remember(self, known: frozenset[str]) -> None:
+    def _remember(self) -> None:
         self._mode = os.fstat(self._folder).st_mode
         plain = list_plain(self._folder) or {}
         self._names = frozenset(plain)
-        self._links = GitLinks(self._folder, self.path, plain)
+        self._links = GitDirLinks(self._folder, self.path, plain)
         self._stored = StoredLinks(self._folder, self.path)
+        self._symbolic = SymbolicRefs(self._folder, self.path)
         budget = SnapshotBudget(entries=2000, bytes=4 << 20)
         kept = (*REBASE_STATE, *_STATE_FILES)
         self._before: dict[str, Node] = {
@@ -102,7 +106,7 @@ class GitDir:
             fd = enter(self._folder, name) if name in self._names else None
             if fd is not None:
                 self._held[name] = fd
-        self._index = GitIndexFile(self._folder, self.path, known)
+        self._index = GitIndexFile(self._folder, self.path, self._known)
         self._alternates = {name: self._kept_small(name) for name in _ALTERNATES}
         for elder in _running.get(self._identity, ())[:1]:
             self._names, self._before = elder._names, elder._before
@@ -126,6 +130,7 @@ class GitDir:
             self._index.unchanged
             and self._head.unchanged
             and self._stored.unchanged
+            and self._symbolic.unchanged
             and all(map(self._is_same_alternate, _ALTERNATES))
         )
 
@@ -153,6 +158,10 @@ class GitDir:
         """The work that takes too long to do before a command starts."""
         self._index.prepare()
 
+    def forget(self) -> None:
+        """What was judged is judged by its content again."""
+        self._index.forget()
+
     def look(self, *, finished: bool) -> list[Offence]:
         if finished:
             restore_mode(self._folder, self._mode)
@@ -176,7 +185,8 @@ class GitDir:
             found += self._operations(names)
             found += self._misleading_worktrees()
             undone = {one.path for one in found}
-            found += [one for one in self._stored.look() if one.path not in undone]
+            stored = [*self._stored.look(), *self._symbolic.look()]
+            found += [one for one in stored if one.path not in undone]
         return found
 
     def close(self) -> None:
@@ -257,6 +267,9 @@ class GitDir:
         return [
             inner_offence(self._folder, self.path, inner, "git would write or look elsewhere")
             for inner in worktree_states.misleading(self._folder, self.path)
+        ] + [
+            inner_offence(self._folder, self.path, inner, "git would run a program there")
+            for inner in harmful_worktrees(self._folder, self._known)
         ]
 
     def _changed_alternates(self) -> Iterator[Offence]:

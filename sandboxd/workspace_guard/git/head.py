@@ -27,16 +27,21 @@ class GitHead:
         self._path = os.path.join(git_dir, _NAME)
         self._refs, self._refs_path = _open_common(folder, git_dir)
         self._before = self._keep(folder, _NAME)
-        self._harmless = self._before
-        self._ref = self._ref_before = self._ref_of(self._before)
+        self._ref = self._ref_of(self._before)
 
     def close(self) -> None:
         os.close(self._refs)
 
     @property
     def unchanged(self) -> bool:
-        """Whether HEAD and its branch are what they were, or what was judged harmless already."""
-        return self._before is None or (self._is_known_head() and self._is_known_ref())
+        """Whether nothing was written to HEAD and its branch.
+
+        What was judged harmless after a write counts as changed for ever: a mapping can be written
+        again without a change of the file's times.
+        """
+        return self._before is None or (
+            snapshot.is_untouched(self._folder, _NAME, self._before) and self._is_known_ref()
+        )
 
     def judge(self) -> list[Offence]:
         if self.unchanged:
@@ -49,14 +54,7 @@ class GitHead:
         if reasons:
             undo = put_back(self._folder, _NAME, self._path, self._before)
             return [Offence(self._path, True, undo, reasons[0])]
-        self._harmless = now
         return self._judged_ref(now)
-
-    def _is_known_head(self) -> bool:
-        return any(
-            node is not None and snapshot.is_untouched(self._folder, _NAME, node)
-            for node in (self._before, self._harmless)
-        )
 
     def _is_known_ref(self) -> bool:
         """A branch without a file is in packed-refs; a file that appears is judged."""
@@ -76,30 +74,26 @@ class GitHead:
         return name, self._keep(self._refs, name)
 
     def _judged_ref(self, head: Node | None) -> list[Offence]:
-        ref = self._ref_of(head)
         data = head.data if head is not None and head.data is not None else b""
         for _ in range(_MOST_LINKS):
             if not data.startswith(b"ref:"):
-                self._ref = ref
                 return []
             name = os.fsdecode(data[4:].strip())
             path = os.path.join(self._refs_path, name)
             with find(self._refs, self._refs_path, path) as entry:
                 if entry is None or entry.is_dir:
-                    self._ref = ref
                     return []
                 found = read_file(entry.parent, entry.name, _SMALL)
                 path = entry.path
                 if found is None and is_gone(entry.parent, entry.name):
-                    self._ref = ref  # packed just now
-                    return []
+                    return []  # packed just now
             if found is None or judge.judge_ref(None, found):
                 return [Offence(path, False, self._ref_back(path), "a branch that is no ref")]
             data = found
         return [Offence(path, False, self._ref_back(path), "HEAD leads round")]
 
     def _ref_back(self, path: str) -> Undo:
-        known = self._ref_before
+        known = self._ref
         same = known is not None and os.path.join(self._refs_path, known[0]) == path
         before = known[1] if known is not None and same else None
         return put_back_below(self._refs, self._refs_path, path, before)

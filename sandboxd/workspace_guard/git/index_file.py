@@ -1,10 +1,12 @@
-"""The index of a protected git dir, judged when it has changed: at most once for each version.
+"""The index of a protected git dir, judged when it has changed: at most once for each version
+while a command runs, and by its content at the end and by the guard's clock.
 
 A large one is read and judged in a thread (`heavy`).
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
 import time
@@ -46,7 +48,8 @@ class GitIndexFile:
         self._base: str | None = None  # of a split index
         self._base_seen: _Version | None = None
         self._base_before: tuple[str, Node] | None = None
-        self._judged: _Version | None = self._certain(self._before)
+        self._first = self._judged = self._certain(self._before)
+        self._harmless = b""  # a digest of the content that was judged last
         self._data: bytes | None = None
         self._links: list[bytes] = []
         self._has_new_links = False
@@ -78,7 +81,7 @@ class GitIndexFile:
             node = Node(status, content)
             node.whole = content is not None
             self._base_before = (self._base, node)
-        self._judged = self._judged and self._with_base(self._judged)
+        self._first = self._judged = self._first and self._with_base(self._first)
 
     def _gitlinks(self, data: bytes) -> list[bytes]:
         try:
@@ -89,8 +92,18 @@ class GitIndexFile:
 
     @property
     def unchanged(self) -> bool:
-        """False with links to folders where a repository could be made unnoticed."""
-        return not self._links and self._version(self._status()) == self._judged
+        """Whether nothing was written to it. False with links to folders where a repository could
+        be made unnoticed."""
+        return not self._links and self._is_first(self._status())
+
+    def _is_first(self, now: os.stat_result | None) -> bool:
+        return self._first is not None and self._version(now) == self._first
+
+    def forget(self) -> None:
+        """Judge what was written by its content again: through a mapping it can change while its
+        version stays the same."""
+        if not self._is_first(self._status()):
+            self._judged = None
 
     @property
     def heavy(self) -> bool:
@@ -103,8 +116,10 @@ class GitIndexFile:
         )
 
     def judge(self, *, finished: bool) -> list[Offence]:
-        found = self._populated() if finished else []
-        return found + self._judge()
+        if not finished:
+            return self._judge()
+        self.forget()
+        return self._populated() + self._judge()
 
     def _populated(self) -> list[Offence]:
         """Repositories that were made where the index already had a link to one."""
@@ -151,6 +166,9 @@ class GitIndexFile:
         data = read_file(self._folder, _NAME, MOST_BYTES)
         if data is None:
             return [] if is_gone(self._folder, _NAME) else ["the index cannot be read"]
+        digest = b"" if git_index.may_be_split(data) else hashlib.sha256(data).digest()
+        if digest and digest == self._harmless and not self._has_new_links:
+            return []
         is_harmful = harmful_check(work_tree(self._folder, self._git_dir), self._known)
         self._has_new_links = False
 
@@ -158,10 +176,12 @@ class GitIndexFile:
             self._has_new_links = True
             return is_harmful(path)
 
-        return judge.judge_index(
+        reasons = judge.judge_index(
             self._data, data, hash_bytes=hash_bytes(self._folder),
             is_harmful_repository=is_harmful_repository, shared=self._shared,
         )  # fmt: skip
+        self._harmless = b"" if reasons else digest
+        return reasons
 
     def _shared(self, name: bytes) -> bytes | None:
         """Git does not check what it reads there: each version of that file is judged."""

@@ -1,7 +1,7 @@
 """Judges files of git that a command changed: the reasons why git would run a program.
 
 Pure functions over the bytes before and after. An empty list means that the change is harmless. A
-file that cannot be read is harmful. `git_operation` judges rebases and other unfinished work.
+file that cannot be read is harmful. `operation` judges rebases and other unfinished work.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ _COMMON_LINKS = ("logs/refs", "logs/HEAD")
 _Identity = tuple[int, int, int]
 
 
-class GitLinks:
+class GitDirLinks:
     """Make it before the command starts: what is a link then may stay one.
 
     `before`: the names there and whether each is plain; None for a repository that a command made.

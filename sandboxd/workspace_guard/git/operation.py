@@ -149,6 +149,10 @@ def _are_refs(data: bytes) -> bool:
     return all(is_ref(word) or is_oid(word) for word in data.split())
 
 
+def _is_symbolic(data: bytes) -> bool:
+    return data.startswith(b"ref:") and is_ref(data[4:].strip())
+
+
 def _is_strategy(data: bytes) -> bool:
     return data.strip(b"\n") in STRATEGIES
 
@@ -299,6 +303,8 @@ _FILES: dict[str, _Rule] = {
     "BISECT_HEAD": _are_commits,
     "BISECT_EXPECTED_REV": _are_commits,
     "MERGE_AUTOSTASH": _is_commit,
+    "NOTES_MERGE_PARTIAL": _are_commits,
+    "NOTES_MERGE_REF": _is_symbolic,
     "MERGE_RR": _are_conflicts,
     "BISECT_START": _is_bisect_start,  # an argument of git checkout
     "BISECT_TERMS": _are_terms,

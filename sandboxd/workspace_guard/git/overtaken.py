@@ -36,7 +36,7 @@ def _undo(workspace: str, folders: Iterable[str], known: frozenset[str]) -> list
     moved: list[Moved] = []
     try:
         for folder in folders:
-            name = _harmful_name(folder, known)
+            name = _harmful_name(folder, known, workspace)
             if name is None:
                 continue
             with find(root, workspace, os.path.join(folder, name)) as entry:
@@ -53,17 +53,19 @@ def _taken(quarantine: Quarantine, entry: Entry) -> Moved:
     return quarantine.take(entry)
 
 
-def _harmful_name(folder: str, known: frozenset[str]) -> str | None:
+def _harmful_name(folder: str, known: frozenset[str], root: str) -> str | None:
     """The entry without which the folder is no repository."""
     if os.path.lexists(os.path.join(folder, ".git")):
-        is_harmless = _is_own_worktree(folder, known) or not is_harmful_repository(folder, known)
+        is_harmless = _is_own_worktree(folder, known) or not is_harmful_repository(
+            folder, known, root
+        )
         return None if is_harmless else ".git"
     try:
         fd = open_root(folder)
     except OSError:
         return None
     try:
-        return "HEAD" if open_doors(fd, finished=True) else None
+        return "HEAD" if open_doors(fd, finished=True, root=root) else None
     finally:
         os.close(fd)
 

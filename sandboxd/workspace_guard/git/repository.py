@@ -15,13 +15,22 @@ from sandboxd.platform.open_flags import OPEN_FOLDER
 from sandboxd.policy.data import git_work_names
 from sandboxd.policy.data.git_work_names import is_info_work
 from sandboxd.policy.data.protected_names import GIT_DIR, REBASE_STATE
+from sandboxd.policy.paths.within import within
 from sandboxd.policy.protected import git_config
 from sandboxd.posix.descriptors import path_of
 from sandboxd.workspace_guard import snapshot
-from sandboxd.workspace_guard.dirfd import enter, list_names, list_plain, open_root, read_file
+from sandboxd.workspace_guard.dirfd import (
+    enter,
+    is_gone,
+    list_names,
+    list_plain,
+    open_root,
+    read_file,
+)
 from sandboxd.workspace_guard.git import judge, worktree_states
-from sandboxd.workspace_guard.git.links import GitLinks
+from sandboxd.workspace_guard.git.links import GitDirLinks
 from sandboxd.workspace_guard.git.stored_links import StoredLinks
+from sandboxd.workspace_guard.git.symbolic_refs import SymbolicRefs
 
 _MOST_FOLDERS = 1000
 _MOST_REPOSITORIES = 1000
@@ -73,12 +82,15 @@ def harmful_check(tree: str, known: frozenset[str], depth: int = 0) -> Callable[
     return is_harmful
 
 
-def is_harmful_repository(folder: str, known: frozenset[str]) -> bool:
-    """Whether git would run a program of the repository that it finds in this folder."""
-    return _is_harmful(folder, known, 0)
+def is_harmful_repository(folder: str, known: frozenset[str], root: str) -> bool:
+    """Whether git would run a program of the repository that it finds in this folder.
+
+    `root`: as for `open_doors`.
+    """
+    return _is_harmful(folder, known, 0, root)
 
 
-def _is_harmful(folder: str, known: frozenset[str], depth: int) -> bool:
+def _is_harmful(folder: str, known: frozenset[str], depth: int, root: str | None = None) -> bool:
     pointer = os.path.join(folder, ".git")
     try:
         mode = os.lstat(pointer).st_mode
@@ -100,7 +112,7 @@ def _is_harmful(folder: str, known: frozenset[str], depth: int) -> bool:
         return os.path.lexists(git_dir)
     try:
         # Git goes on into the repositories that this one names.
-        return bool(open_doors(fd, finished=False)) or is_harmful_index(
+        return bool(open_doors(fd, finished=False, tree=folder, root=root)) or is_harmful_index(
             fd, tree=folder, known=known, depth=depth + 1
         )
     finally:
@@ -149,27 +161,60 @@ def _subfolders(folder: str) -> list[str]:
         os.close(fd)
 
 
-def open_doors(git_dir: int, *, finished: bool) -> list[str]:
+def open_doors(
+    git_dir: int, *, finished: bool, tree: str | None = None, root: str | None = None
+) -> list[str]:
     """The names in a git dir made by a command that would run code.
 
     What `git init` and `git clone` write is harmless: plain settings, and hooks that are samples.
-    `finished`: the command is over, so an unfinished rebase is judged too.
+    `finished`: the command is over, so an unfinished rebase is judged too. `tree`: the folder that
+    its `core.worktree` may name. `root`: where the command can write, so that no remote may be
+    there.
     """
     names = (*GIT_DIR, *git_work_names.OLD_REMOTES, "modules", "info")
-    found = [name for name in names if _is_open(git_dir, name)]
+    found = [
+        name
+        for name in names
+        if (_is_open_config(git_dir, tree, root) if name == "config" else _is_open(git_dir, name))
+    ]
     if finished:
         found += [name for name in REBASE_STATE if _is_harmful_operation(git_dir, name)]
         found += ["index"] if is_harmful_index(git_dir) else []
         found += _links(git_dir)
         found += worktree_states.misleading(git_dir, path_of(git_dir))
+        found += harmful_worktrees(git_dir, frozenset())
+    return found
+
+
+def harmful_worktrees(git_dir: int, known: frozenset[str]) -> list[str]:
+    """What would make git run a program in worktrees that a command added. `known`: as above."""
+    found: list[str] = []
+    worktrees = enter(git_dir, worktree_states.FOLDER)
+    if worktrees is None:
+        return found
+    try:
+        for name in list_names(worktrees) or ():
+            state = enter(worktrees, name)
+            if state is None:
+                continue
+            try:
+                harmful = [one for one in REBASE_STATE if _is_harmful_operation(state, one)]
+                harmful += ["index"] if is_harmful_index(state, known=known) else []
+            finally:
+                os.close(state)
+            found += [f"{worktree_states.FOLDER}/{name}/{one}" for one in harmful]
+    finally:
+        os.close(worktrees)
     return found
 
 
 def _links(git_dir: int) -> list[str]:
     """Links that git would write through; `git init` and `git clone` make none."""
-    links = GitLinks(git_dir, "", None)
+    links = GitDirLinks(git_dir, "", None)
     plain = list_plain(git_dir)
-    found = [*links.look(plain or {}, finished=True), *StoredLinks(git_dir, "", is_new=True).look()]
+    found = links.look(plain or {}, finished=True)
+    for stored in (StoredLinks(git_dir, "", is_new=True), SymbolicRefs(git_dir, "", is_new=True)):
+        found += stored.look()
     return [one.path for one in found]
 
 
@@ -212,6 +257,25 @@ def is_harmful_index(
     return bool(reasons)
 
 
+def _is_open_config(git_dir: int, tree: str | None, root: str | None) -> bool:
+    if is_gone(git_dir, "config"):
+        return False
+    data = read_file(git_dir, "config", git_config.MAX_BYTES)
+    settings = git_config.doubtful(data) if data is not None else None
+    if data is None or settings is None:
+        return True
+    here = path_of(git_dir)
+    if any(k != "core.worktree" or os.path.realpath(f"{here}/{v}") != tree for k, v in settings):
+        return True
+    if root is None:
+        return False
+    base = os.path.dirname(here) if os.path.basename(here) == ".git" else here
+    return any(
+        within(os.path.realpath(os.path.join(base, os.path.expanduser(path))), root)
+        for path in git_config.local_remotes(data)
+    )
+
+
 def _is_open(git_dir: int, name: str) -> bool:
     try:
         status = os.stat(name, dir_fd=git_dir, follow_symlinks=False)
@@ -219,9 +283,6 @@ def _is_open(git_dir: int, name: str) -> bool:
         return False
     except OSError:
         return True
-    if name == "config":
-        data = read_file(git_dir, name, git_config.MAX_BYTES)
-        return data is None or not git_config.harmless(data)
     if not stat.S_ISDIR(status.st_mode):
         return True
     if name == "hooks":

@@ -46,7 +46,8 @@ class TopFolder:
 
     @property
     def unchanged(self) -> bool:
-        return True
+        """A `HEAD` that was there can be written without an event."""
+        return not self._is_git_dir()
 
     @property
     def heavy(self) -> bool:

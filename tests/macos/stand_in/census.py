@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from sandboxd.macos.census import Usage
+from sandboxd.macos.census import LivingUsage
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -31,12 +31,12 @@ class NamespaceCensus:
                 return []
             return [pid for pid in _pids() if _is_in(pid, namespace)]
 
-    def usage(self, pids: Iterable[int]) -> Usage:
+    def usage(self, pids: Iterable[int]) -> LivingUsage:
         found = [one for pid in pids if (one := _fields(pid)) is not None]
         memory = sum(int(fields[21]) * _PAGE for fields in found)
         # utime, stime, and those of children that were waited for
         cpu = sum(sum(map(int, fields[11:15])) for fields in found) / _TICKS
-        return Usage(len(found), memory, cpu)
+        return LivingUsage(len(found), memory, cpu)
 
 
 def _pids() -> list[int]:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from sandboxd.policy.presets import PRESETS
 from sandboxd.policy.request import Machine, PolicyRequest
 from sandboxd.policy.resolve import plan_for
 from sandboxd_proto import PRESET_NAMES
-from sandboxd_proto.manifest import Manifest
+from sandboxd_proto.errors import ManifestInvalid
+from sandboxd_proto.manifest import Manifest, manifest_from
 
 
 def test_only_backends_that_limit_the_sandbox_get_limits_in_its_spec(
@@ -22,6 +25,18 @@ def test_only_backends_that_limit_the_sandbox_get_limits_in_its_spec(
     assert with_limits.sandbox.limits.memory_bytes == 1 << 20
     assert plan_for(PolicyRequest(**asked), machine).sandbox.limits is None
     assert plan_for(PolicyRequest(backend="other", **asked), machine).sandbox.limits is None
+
+
+@pytest.mark.parametrize("field", ["max_memory_bytes", "tmp_bytes", "shm_bytes"])
+def test_an_amount_too_small_for_any_program_is_refused(
+    machine_with: Callable[..., Machine], field: str
+) -> None:
+    asked = PolicyRequest(manifest=manifest_from({field: 10}), manifest_given=True)
+    machine = machine_with()
+    with pytest.raises(ManifestInvalid) as refused:
+        plan_for(asked, machine)
+    assert refused.value.field == field
+    assert "or more" in (refused.value.remedy or "")
 
 
 def test_the_contract_names_the_presets() -> None:

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 import anyio
 from anyio.abc import TaskGroup
 
-from sandboxd.backends.docker.attach.framing import Said, Unframer
-from sandboxd.backends.docker.attach.local_io import STDERR, LocalEnds, Writer, read_some
+from sandboxd.backends.docker.attach.framing import FramedMessage, Unframer
 from sandboxd.backends.docker.engine import Engine, EngineError
+from sandboxd.backends.local_io import STDERR, LocalEnds, Writer, read_some
 from sandboxd.linux.init_client import codec, seqpacket
 from sandboxd.linux.init_client import messages as wire
 from sandboxd.linux.init_client.session import InitSandbox
@@ -137,7 +137,7 @@ class Bridge:
         for to, piece in early:
             await self._writer.write(self._ends.output(to), piece)
 
-    def _heard(self, said: Said) -> None:
+    def _heard(self, said: FramedMessage) -> None:
         if said.speaker == "control":
             match codec.decode_control(said.message):
                 case wire.IsolationLost(what):

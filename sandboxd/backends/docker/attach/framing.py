@@ -22,7 +22,7 @@ def new_word() -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class FramedMessage:
     speaker: From
     message: bytes
 
@@ -34,11 +34,11 @@ class Unframer:
         self._word = word.encode()
         self._held = b""
 
-    def feed(self, data: bytes) -> tuple[bytes, list[Said]]:
+    def feed(self, data: bytes) -> tuple[bytes, list[FramedMessage]]:
         """(the command's output, messages). InitProtocolViolation for a malformed frame."""
         held = self._held + data
         printed = bytearray()
-        said: list[Said] = []
+        said: list[FramedMessage] = []
         while (at := held.find(self._word)) >= 0:
             printed += held[:at]
             held = held[at:]
@@ -59,7 +59,7 @@ class Unframer:
         held, self._held = self._held, b""
         return b"" if held.startswith(self._word) else held
 
-    def _frame(self, held: bytes) -> tuple[int, Said] | None:
+    def _frame(self, held: bytes) -> tuple[int, FramedMessage] | None:
         """The first frame and its length; None while it is incomplete."""
         start = len(self._word) + 1 + _LENGTH_DIGITS
         if len(held) < start:
@@ -72,7 +72,7 @@ class Unframer:
                 raise InitProtocolViolation("a frame of an unknown sender, or too long")
             if len(held) < end:
                 return None
-            return end, Said(speaker, bytes.fromhex(held[start:end].decode("ascii")))
+            return end, FramedMessage(speaker, bytes.fromhex(held[start:end].decode("ascii")))
         except ValueError:
             raise InitProtocolViolation("a frame that is not hexadecimal") from None
 

@@ -38,7 +38,7 @@ START_S = 60.0
 OWN_PROCESSES = 3  # PID 1, the init, the reaper
 
 
-class Attached:
+class AttachSandboxes:
     """`tasks`: the task group of the daemon, set while it serves."""
 
     def __init__(self, containers: Containers) -> None:
@@ -58,7 +58,7 @@ class Attached:
 class AttachedSandbox:
     def __init__(
         self,
-        way: Attached,
+        way: AttachSandboxes,
         spec: SandboxSpec,
         mounts: Sequence[ContainerMount | Volume],
         frame: ContainerContext,
@@ -113,8 +113,8 @@ class AttachedSandbox:
         spec = FilterSpec(
             level=command.syscall_policy, restrict_families=self._spec.network.kind != "inherit"
         )
-        luggage = pack(told, spec, "root" if self._frame.user.uid == 0 else "container")
-        await engine.put(container, INSIDE, luggage.tar)
+        bundle = pack(told, spec, "root" if self._frame.user.uid == 0 else "container")
+        await engine.put(container, INSIDE, bundle.tar)
         output = await engine.attach(container, "output", tty=entry.tty)
         stack.push_async_callback(output.close)
         given = await engine.attach(container, "input", tty=entry.tty)
@@ -126,7 +126,7 @@ class AttachedSandbox:
         sandbox = InitSandbox(
             control, filter_for=lambda _: spec, counts="container", verify=self.verify
         )
-        process = InitProcess(channel, sandbox, command, filter_loaded=luggage.has_filter)
+        process = InitProcess(channel, sandbox, command, filter_loaded=bundle.has_filter)
         stack.callback(process.close)
         streams = AttachStreams(given, output)
         bridge = Bridge(engine, container, streams, word, theirs, sandbox, command, stdio)

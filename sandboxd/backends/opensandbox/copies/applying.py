@@ -18,7 +18,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from sandboxd.backends.opensandbox.copies.arrived import Archive, Arrived
-from sandboxd.backends.opensandbox.copies.entries import MODE_BITS, Copied, Entry, Stamp, kind_of
+from sandboxd.backends.opensandbox.copies.entries import (
+    MODE_BITS,
+    Copied,
+    CopyEntry,
+    Stamp,
+    kind_of,
+)
 from sandboxd.backends.opensandbox.copies.exchange import exchange, place_new
 from sandboxd.backends.opensandbox.copies.packing import STAGING
 from sandboxd.backends.opensandbox.copies.scope import CopyScope
@@ -31,7 +37,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _CHANGED = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EEXIST, errno.ENOTEMPTY, errno.EISDIR)
 
 
-class Conflict(Exception):
+class CopyConflict(Exception):
     """The host has something else there than the sandbox was given."""
 
 
@@ -133,7 +139,7 @@ class _Target:
                     self._remove(folder, name, path)
                 else:
                     self._write(folder, name, path, arrived)
-        except Conflict:
+        except CopyConflict:
             self._refuse(self._done.conflicts, path, arrived)
         except OSError as error:
             if error.errno in _CHANGED:
@@ -168,7 +174,7 @@ class _Target:
         folder, name, is_parent = dirfd.nearest(self._root, self._root_path, path)
         try:
             if not is_parent:
-                raise Conflict
+                raise CopyConflict
             yield folder, name
         finally:
             os.close(folder)
@@ -196,7 +202,7 @@ class _Target:
             return
         except OSError as error:
             if error.errno == errno.ENOTEMPTY and self._scope.holds_protected(path):
-                raise Conflict from None
+                raise CopyConflict from None
             raise
 
     # writing
@@ -243,13 +249,13 @@ class _Target:
     def _overwrite(self, folder: int, name: str, arrived: Arrived, before: Copied | None) -> None:
         """A grant that is a file: its folder is not granted, so it is written in place."""
         if before is None:
-            raise Conflict
+            raise CopyConflict
         self._check(folder, name, before)
         flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         fd = os.open(name, flags, dir_fd=folder)
         with os.fdopen(fd, "wb") as file:
             if Identity.of(os.fstat(fd)) != self._grant.identity:
-                raise Conflict
+                raise CopyConflict
             self._copy_content(file.fileno(), arrived)
             os.ftruncate(fd, arrived.size)
 
@@ -280,15 +286,15 @@ class _Target:
     # what the host has
 
     def _check(self, folder: int, name: str, before: Copied) -> None:
-        """Conflict unless the host has what the sandbox was given."""
+        """CopyConflict unless the host has what the sandbox was given."""
         try:
             found = os.stat(name, dir_fd=folder, follow_symlinks=False)
         except FileNotFoundError:
-            raise Conflict from None
+            raise CopyConflict from None
         if before.stamp is not None and Stamp.of(found) == before.stamp:
             return
         if _entry(folder, name, found) != before.entry:
-            raise Conflict
+            raise CopyConflict
 
     def _confirm(
         self, folder: int, name: str, draft: str, before: Copied, *, swapped: bool = False
@@ -303,16 +309,16 @@ class _Target:
             os.unlink(draft, dir_fd=self._staging)
         else:
             place_new(self._staging, draft, folder, name)
-        raise Conflict
+        raise CopyConflict
 
 
-def _entry(folder: int, name: str, found: os.stat_result) -> Entry | None:
+def _entry(folder: int, name: str, found: os.stat_result) -> CopyEntry | None:
     """What is there, with its content; None for what is not copied."""
     kind, mode = kind_of(found.st_mode), found.st_mode & MODE_BITS
     if kind == "link":
-        return Entry("link", 0, os.readlink(name, dir_fd=folder))
+        return CopyEntry("link", 0, os.readlink(name, dir_fd=folder))
     if kind != "file":
-        return Entry("dir", mode) if kind == "dir" else None
+        return CopyEntry("dir", mode) if kind == "dir" else None
     fd = dirfd.readable(folder, name)
     with os.fdopen(fd, "rb") as file:
-        return Entry("file", mode, hashlib.file_digest(file, "sha256").hexdigest())
+        return CopyEntry("file", mode, hashlib.file_digest(file, "sha256").hexdigest())

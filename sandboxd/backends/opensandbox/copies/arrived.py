@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
-from sandboxd.backends.opensandbox.copies.entries import MODE_BITS, Entry
+from sandboxd.backends.opensandbox.copies.entries import MODE_BITS, CopyEntry
 from sandboxd.backends.opensandbox.copies.packing import CopyLimits
 from sandboxd.backends.opensandbox.copies.scope import CopyScope
-from sandboxd.backends.opensandbox.copies.tar_reader import ArchiveViolation, Member, members
+from sandboxd.backends.opensandbox.copies.tar_reader import ArchiveViolation, TarMember, members
 
 _SET_ID = 0o6000
 CHUNK = 1 << 20
@@ -24,7 +24,7 @@ CHUNK = 1 << 20
 class Arrived:
     """`at`, `size`: where the archive has the content of a file."""
 
-    entry: Entry
+    entry: CopyEntry
     mtime: int = 0
     at: int = 0
     size: int = 0
@@ -83,25 +83,25 @@ def _path(name: str) -> str:
     return "/" + "/".join(parts)
 
 
-def _arrived(file: BinaryIO, member: Member, found: Mapping[str, Arrived]) -> Arrived:
+def _arrived(file: BinaryIO, member: TarMember, found: Mapping[str, Arrived]) -> Arrived:
     mode = member.mode & MODE_BITS
     match member.kind:
         case "dir":
-            return Arrived(Entry("dir", mode), member.mtime)
+            return Arrived(CopyEntry("dir", mode), member.mtime)
         case "link":
             if not member.target:
                 raise ArchiveViolation("a link that leads nowhere")
-            return Arrived(Entry("link", 0, member.target), member.mtime)
+            return Arrived(CopyEntry("link", 0, member.target), member.mtime)
         case "hard":
             first = found.get(_path(member.target))
             if first is None or first.entry.kind != "file":
                 raise ArchiveViolation("a hard link to something that is not in the archive")
             return first
     content = _digest(file, member)
-    return Arrived(Entry("file", mode, content), member.mtime, member.at, member.size)
+    return Arrived(CopyEntry("file", mode, content), member.mtime, member.at, member.size)
 
 
-def _digest(file: BinaryIO, member: Member) -> str:
+def _digest(file: BinaryIO, member: TarMember) -> str:
     total = hashlib.sha256()
     file.seek(member.at)
     left = member.size

@@ -34,14 +34,14 @@ class Stamp(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CopyEntry:
     """`content`: a file's SHA-256, a link's target; empty for a folder."""
 
     kind: Kind
     mode: int
     content: str = ""
 
-    def same(self, other: Entry | None) -> bool:
+    def same(self, other: CopyEntry | None) -> bool:
         return self == other
 
 
@@ -50,7 +50,7 @@ class Copied:
     """A path that the sandbox has. `stamp`: the host's when both had the same; None: they differ,
     so that it is sent again before the next command."""
 
-    entry: Entry
+    entry: CopyEntry
     stamp: Stamp | None
 
 

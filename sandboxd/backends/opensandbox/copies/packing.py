@@ -15,7 +15,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
-from sandboxd.backends.opensandbox.copies.entries import MODE_BITS, Copied, Entry, Stamp, kind_of
+from sandboxd.backends.opensandbox.copies.entries import (
+    MODE_BITS,
+    Copied,
+    CopyEntry,
+    Stamp,
+    kind_of,
+)
 from sandboxd.backends.opensandbox.copies.scope import CopyScope
 from sandboxd.linux.openat import changed_error
 from sandboxd.policy.plan import Grant, Identity
@@ -103,7 +109,7 @@ class _Packer:
 
     def add_link(self, path: str, target: str) -> None:
         if path not in self.done.now:
-            entry = Entry("link", 0, target)
+            entry = CopyEntry("link", 0, target)
             if self._count(path, Copied(entry, None)):
                 self._tar.addfile(_info(path, entry, 0.0))
 
@@ -116,7 +122,7 @@ class _Packer:
         elif kind == "file":
             self._add_file(parent, name, path, status)
         elif kind == "link":
-            entry = Entry("link", 0, os.readlink(name, dir_fd=parent))
+            entry = CopyEntry("link", 0, os.readlink(name, dir_fd=parent))
             if self._count(path, Copied(entry, Stamp.of(status))):
                 self._tar.addfile(_info(path, entry, status.st_mtime))
 
@@ -131,7 +137,7 @@ class _Packer:
             self.done.skipped.append(path)
             return
         try:
-            entry = Entry("dir", status.st_mode & MODE_BITS)
+            entry = CopyEntry("dir", status.st_mode & MODE_BITS)
             if self._count(path, Copied(entry, Stamp.of(status))):
                 self._tar.addfile(_info(path, entry, status.st_mtime))
             with os.scandir(fd) as listed:
@@ -167,12 +173,12 @@ class _Packer:
                 return
             self._measure(None, found.st_size)
             content = _Hashed(file, found.st_size)
-            entry = Entry("file", found.st_mode & MODE_BITS)
+            entry = CopyEntry("file", found.st_mode & MODE_BITS)
             info = _info(path, entry, found.st_mtime)
             info.size = found.st_size
             self._tar.addfile(info, content)  # type: ignore[arg-type]
             whole = not content.short and Stamp.of(os.fstat(fd)) == Stamp.of(found)
-        entry = Entry("file", entry.mode, content.digest())
+        entry = CopyEntry("file", entry.mode, content.digest())
         self._count(path, Copied(entry, Stamp.of(found) if whole else None))
 
     def _count(self, path: str, one: Copied) -> bool:
@@ -224,7 +230,7 @@ class _Hashed:
         return self._sum.hexdigest()
 
 
-def _info(path: str, entry: Entry, mtime: float) -> tarfile.TarInfo:
+def _info(path: str, entry: CopyEntry, mtime: float) -> tarfile.TarInfo:
     info = tarfile.TarInfo(path.lstrip("/"))
     info.mode = 0o777 if entry.kind == "link" else entry.mode
     info.mtime = int(mtime)

@@ -25,7 +25,7 @@ class ArchiveViolation(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class TarMember:
     """`kind`: file, dir, link, hard (a hard link to `target`), or special. `at`: its content."""
 
     name: str
@@ -37,7 +37,7 @@ class Member:
     target: str = ""
 
 
-def members(file: BinaryIO, most: int) -> Iterator[Member]:
+def members(file: BinaryIO, most: int) -> Iterator[TarMember]:
     """In their order. ArchiveViolation, also for more than `most`, and for a missing end mark."""
     end = os.fstat(file.fileno()).st_size
     at, count = 0, 0
@@ -70,19 +70,19 @@ def members(file: BinaryIO, most: int) -> Iterator[Member]:
         at += -(-size // BLOCK) * BLOCK
 
 
-def _member(header: bytes, kind: bytes, size: int, at: int, given: dict[str, str]) -> Member:
+def _member(header: bytes, kind: bytes, size: int, at: int, given: dict[str, str]) -> TarMember:
     name, target = given.get("path") or _name(header), given.get("linkpath")
     target = _text(header[157:257]) if target is None else target
     if len(os.fsencode(name)) > NAME_MAX or len(os.fsencode(target)) > NAME_MAX:
         raise ArchiveViolation("a name that is too long")
     mode, mtime = _number(header[100:108]), _number(header[136:148])
     if kind in _FILE:
-        return Member(name, "file", mode, mtime, size, at)
+        return TarMember(name, "file", mode, mtime, size, at)
     for letter, word in ((_FOLDER, "dir"), (_LINK, "link"), (_HARD_LINK, "hard")):
         if kind == letter:
-            return Member(name, word, mode, mtime, target=target)
+            return TarMember(name, word, mode, mtime, target=target)
     if kind in _FIFO_OR_DEVICE:
-        return Member(name, "special", mode, mtime)
+        return TarMember(name, "special", mode, mtime)
     raise ArchiveViolation(f"an entry of the type {kind!r}")
 
 

@@ -20,7 +20,7 @@ from sandboxd.backends.opensandbox.copies.scope import CopyScope
 from sandboxd.backends.opensandbox.copies.tar_reader import ArchiveViolation
 from sandboxd.backends.opensandbox.execd import Execd
 from sandboxd.backends.opensandbox.execd_files import ExecdFiles, Told
-from sandboxd.patient_thread import within
+from sandboxd.patient_thread import run_within
 from sandboxd.progress import Tell
 from sandboxd.types import BroughtBack
 from sandboxd_proto.errors import SandboxUnavailable
@@ -35,7 +35,8 @@ UNPACK = (
     'tar -x -o -p -f "$1"; code=$?; [ ! -e "$1.more" ] || tar -x -o -f "$1.more" 2>/dev/null; '
     'rm -f -- "$1" "$1.gone" "$1.more"; exit $code'
 )
-PACK = 'made=$1; shift; cd / && umask 077 && tar -c -f "$made" -- "$@"'
+# Without the limit a sparse file of a command would fill the sandbox's disk before it is refused.
+PACK = 'made=$1; ulimit -f "$2"; shift 2; cd / && umask 077 && tar -c -f "$made" -- "$@"'
 
 
 class CopyThreads:
@@ -48,7 +49,7 @@ class CopyThreads:
     async def run(self, scope: CopyScope, work: Callable[[], T]) -> T:
         """As the user that the command would run as."""
         async with self._room:
-            found: list[T] = await within(self._patience_s, partial(_as_user, scope, work), [])
+            found: list[T] = await run_within(self._patience_s, partial(_as_user, scope, work), [])
         if not found:
             raise SandboxUnavailable(
                 f"the granted folders could not be copied in {self._patience_s:g} s: their file "
@@ -146,10 +147,13 @@ class WorkspaceCopy:
         if not paths:
             return None
         place = f"/tmp/.sandboxd-{secrets.token_hex(8)}.tar"
-        await self._in_sandbox("packed", ["sh", "-c", PACK, "sh", place, *paths])
+        most = self._limits.bytes + self._limits.files * HEADERS_MAX
+        await self._in_sandbox(
+            f"packed (more than {most} bytes are not brought back)",
+            ["sh", "-c", PACK, "sh", place, str(most // 512 + 1), *paths],
+        )
         archive = tempfile.TemporaryFile()  # noqa: SIM115  (its owner closes it)
         try:
-            most = self._limits.bytes + self._limits.files * HEADERS_MAX
             await self._files.fetch(place, archive, most, Teller(progress, "download"))
             archive.flush()
             if goes_on:
@@ -190,7 +194,8 @@ class WorkspaceCopy:
             raise SandboxUnavailable(
                 f"the granted folders could not be {what} in the sandbox: "
                 f"{said.strip()[-300:] or f'exit code {code}'}",
-                remedy="the image needs the programs sh, tar, rm and xargs, and room for a copy",
+                remedy="the image needs the programs sh, tar, rm and xargs, and room for a copy; "
+                "[opensandbox] copy_max_bytes and copy_max_files say how much is copied",
             )
 
 

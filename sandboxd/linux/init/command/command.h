@@ -82,7 +82,7 @@ struct command {
     uint32_t flags;
     struct start_state *start_state;
     struct limit_watch watch;
-    struct attempts *noticed;
+    struct attempts *attempts;
     /* The rest is used when the reaper was killed and the init has taken the command over. */
     bool orphaned;
     bool channel_ended;

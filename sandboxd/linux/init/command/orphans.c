@@ -48,12 +48,14 @@ static void report_exit(struct command *command)
 }
 
 /* Before STARTED was sent: there is no terminal to hand over, or no process at all. The reaper of a
- * prefork whose child could not be forked (too many processes) ends without a message. */
+ * prefork whose child could not be forked (too many processes) ends without a message; otherwise one
+ * of them was killed. */
 static void give_up_start(struct command *command)
 {
     bool forked = command->start_state->main_pid > 0;
     uint32_t stage = forked && command->flags & EXEC_PTY ? EXEC_STAGE_PTY : EXEC_STAGE_FORK;
-    send_exec_failed(command->channel, stage, forked ? EINTR : EAGAIN, "", false);
+    int error = command->start_state->fork_refused ? EAGAIN : EINTR;
+    send_exec_failed(command->channel, stage, error, "", false);
     command->failed = true;
     command->ending = true;
 }

@@ -103,6 +103,7 @@ static noreturn void reaper_wait(struct start_state *start_state, int signals, p
     pid_t reaper = getpid(), child = fork();
     if (child == 0)
         child_wait(start_state, report[1], hands[1], reaper);
+    start_state->fork_refused = child < 0;
     int keep[] = {hands[0], signals, report[0]};
     close_all_but(keep, 3);
     if (child < 0 || !handed_over(hands[0], signals, child, init, &message) ||

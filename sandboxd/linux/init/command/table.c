@@ -44,7 +44,7 @@ void command_free(struct command *command)
 {
     command_count--;
     munmap(command->start_state, sizeof *command->start_state);
-    free(command->noticed);
+    free(command->attempts);
     free(command);
 }
 

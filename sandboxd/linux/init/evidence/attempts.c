@@ -39,20 +39,20 @@ struct command *command_of(pid_t pid)
 
 static struct attempts *attempts_of(struct command *command)
 {
-    if (command->noticed == NULL)
-        command->noticed = calloc(1, sizeof *command->noticed);
-    return command->noticed;
+    if (command->attempts == NULL)
+        command->attempts = calloc(1, sizeof *command->attempts);
+    return command->attempts;
 }
 
 void command_notified(struct command *command, const struct endpoint *end)
 {
-    struct attempts *noticed = attempts_of(command);
-    if (noticed == NULL || noticed->end_count == ATTEMPTS_MAX)
+    struct attempts *attempts = attempts_of(command);
+    if (attempts == NULL || attempts->end_count == ATTEMPTS_MAX)
         return;
-    for (unsigned i = 0; i < noticed->end_count; i++)
-        if (memcmp(&noticed->ends[i], end, sizeof *end) == 0)
+    for (unsigned i = 0; i < attempts->end_count; i++)
+        if (memcmp(&attempts->ends[i], end, sizeof *end) == 0)
             return;
-    noticed->ends[noticed->end_count++] = *end;
+    attempts->ends[attempts->end_count++] = *end;
     send_notified(command->channel, end);
 }
 
@@ -65,25 +65,25 @@ static bool known_name(const char *known, const char *name)
 
 void command_looked_up(struct command *command, const char *name)
 {
-    struct attempts *noticed = attempts_of(command);
-    if (noticed == NULL || noticed->name_count == ATTEMPTS_MAX)
+    struct attempts *attempts = attempts_of(command);
+    if (attempts == NULL || attempts->name_count == ATTEMPTS_MAX)
         return;
-    for (unsigned i = 0; i < noticed->name_count; i++)
-        if (known_name(noticed->names[i], name))
+    for (unsigned i = 0; i < attempts->name_count; i++)
+        if (known_name(attempts->names[i], name))
             return;
-    memcpy(noticed->names[noticed->name_count++], name, strlen(name) + 1);
+    memcpy(attempts->names[attempts->name_count++], name, strlen(name) + 1);
     send_looked_up(command->channel, name);
 }
 
 /* getaddrinfo makes datagram sockets that block, to ask for a route; a resolver's do not block. */
 void command_refused_socket(struct command *command, int type)
 {
-    struct attempts *noticed = attempts_of(command);
+    struct attempts *attempts = attempts_of(command);
     bool stream = (type & SOCKET_TYPE_MASK) == SOCK_STREAM;
     bool datagram = (type & SOCKET_TYPE_MASK) == SOCK_DGRAM && (type & SOCK_NONBLOCK) != 0;
-    if (noticed == NULL || !(stream || datagram))
+    if (attempts == NULL || !(stream || datagram))
         return;
-    bool *known = stream ? &noticed->stream_refused : &noticed->datagram_refused;
+    bool *known = stream ? &attempts->stream_refused : &attempts->datagram_refused;
     if (!*known)
         send_refused_socket(command->channel, stream ? SOCK_STREAM : SOCK_DGRAM);
     *known = true;
@@ -93,18 +93,18 @@ void command_refused_peer(struct command *command, int fd)
 {
     char link[64], path[WIRE_TEXT_MAX];
     struct stat status;
-    struct attempts *noticed = attempts_of(command);
-    if (noticed == NULL || noticed->peer_count == PEERS_MAX || fstat(fd, &status) != 0)
+    struct attempts *attempts = attempts_of(command);
+    if (attempts == NULL || attempts->peer_count == PEERS_MAX || fstat(fd, &status) != 0)
         return;
-    for (unsigned i = 0; i < noticed->peer_count; i++)
-        if (noticed->peers[i].inode == status.st_ino && noticed->peers[i].device == status.st_dev)
+    for (unsigned i = 0; i < attempts->peer_count; i++)
+        if (attempts->peers[i].inode == status.st_ino && attempts->peers[i].device == status.st_dev)
             return;
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
     ssize_t length = readlink(link, path, sizeof path - 1);
     if (length <= 0 || (size_t)length == sizeof path - 1 || path[0] != '/')
         return;
     path[length] = 0;
-    struct inode_check *known = &noticed->peers[noticed->peer_count++];
+    struct inode_check *known = &attempts->peers[attempts->peer_count++];
     memset(known, 0, sizeof *known);
     known->inode = status.st_ino;
     known->device = status.st_dev;

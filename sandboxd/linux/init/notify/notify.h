@@ -81,5 +81,24 @@ bool proxied_connect_reaped(pid_t pid);
 bool unix_peers_set_up(const struct inode_check *sockets, uint32_t count, bool shared_network);
 /* fd: the file of the address, opened with O_PATH. */
 bool unix_peer_allowed(int fd);
+/* The name of a socket without a file, which begins with NUL. */
+bool unix_name_allowed(const char *name, size_t length);
+/* Whether the one that a connected socket leads to began to listen in this sandbox. */
+bool unix_peer_is_inside(int fd);
+
+/* unix_listeners.c */
+
+#define LISTENERS_MAX 16
+
+/* A name, or else a file. */
+struct listening_place {
+    const char *name;
+    size_t name_length;
+    uint32_t inode;
+    uint32_t device;
+};
+
+/* The numbers of the sockets that listen there; one unless 32 bits are too few for an inode. */
+size_t unix_listeners(const struct listening_place *place, uint32_t found[LISTENERS_MAX]);
 
 #endif

@@ -33,6 +33,7 @@
 struct attempt {
     struct asked_call call;
     int socket;
+    int domain;
     int target;
     socklen_t length;
     union {
@@ -98,12 +99,16 @@ static void as_seen_by(pid_t caller, const char *path, char *into, size_t size)
         snprintf(into, size, "%s", path);
 }
 
+static size_t name_length(const struct attempt *attempt)
+{
+    return attempt->length - offsetof(struct sockaddr_un, sun_path);
+}
+
 /* The file that the address names, as the caller sees it; -1 with errno. */
 static int open_target(const struct attempt *attempt)
 {
     char path[sizeof attempt->address.local.sun_path + 1] = "", seen[160], place[64];
-    memcpy(path, attempt->address.local.sun_path,
-           attempt->length - offsetof(struct sockaddr_un, sun_path));
+    memcpy(path, attempt->address.local.sun_path, name_length(attempt));
     as_seen_by(attempt->call.pid, path, seen, sizeof seen);
     if (!caller_has_our_root(attempt->call.pid)) {
         errno = EACCES;
@@ -120,17 +125,27 @@ static int open_target(const struct attempt *attempt)
     return fd;
 }
 
-static bool names_a_file(const struct attempt *attempt)
+static bool names_something(const struct attempt *attempt)
 {
     return attempt->address.any.sa_family == AF_UNIX &&
            attempt->length > offsetof(struct sockaddr_un, sun_path) &&
-           attempt->length <= sizeof(struct sockaddr_un) &&
-           attempt->address.local.sun_path[0] != 0;
+           attempt->length <= sizeof(struct sockaddr_un);
 }
 
-/* 0, or the error to answer. The address is replaced by one of the checked file. */
+/* A name without a file. */
+static bool is_abstract(const struct attempt *attempt)
+{
+    return names_something(attempt) && attempt->address.local.sun_path[0] == 0;
+}
+
+/* 0, or the error to answer. The address of a file is replaced by one of the checked file. */
 static int judge_target(struct attempt *attempt)
 {
+    /* The same answer as where nothing has the name. */
+    if (is_abstract(attempt))
+        return unix_name_allowed(attempt->address.local.sun_path, name_length(attempt))
+                   ? 0
+                   : ECONNREFUSED;
     attempt->target = open_target(attempt);
     if (attempt->target < 0)
         return errno;
@@ -169,7 +184,14 @@ static void turn_to_loopback(struct attempt *attempt)
 
 static int connect_now(const struct attempt *attempt)
 {
-    return notify_connect(attempt->socket, &attempt->address, attempt->length) == 0 ? 0 : errno;
+    if (notify_connect(attempt->socket, &attempt->address, attempt->length) != 0)
+        return errno;
+    /* Since it was judged, the name may have passed to a program outside. */
+    if (attempt->domain == AF_UNIX && is_abstract(attempt) && !unix_peer_is_inside(attempt->socket)) {
+        shutdown(attempt->socket, SHUT_RDWR);
+        return ECONNREFUSED;
+    }
+    return 0;
 }
 
 /* EINTR when it takes longer. The alarm is repeated: the first may come before connect(). */
@@ -242,17 +264,17 @@ static int read_address(struct attempt *attempt, const uint64_t *args)
 /* True when a worker will answer. */
 static bool attempt_connect(struct attempt *attempt, const uint64_t *args, int *error)
 {
-    int domain = AF_UNSPEC;
-    socklen_t size = sizeof domain;
+    socklen_t size = sizeof attempt->domain;
     attempt->socket = copy_socket(attempt->call.pid, (int)args[0]);
     *error = attempt->socket < 0 ? errno : 0;
-    if (*error == 0 && getsockopt(attempt->socket, SOL_SOCKET, SO_DOMAIN, &domain, &size) != 0)
+    if (*error == 0 &&
+        getsockopt(attempt->socket, SOL_SOCKET, SO_DOMAIN, &attempt->domain, &size) != 0)
         *error = errno;
     if (*error == 0)
         *error = read_address(attempt, args);
     if (*error == 0 && !caller_still_asks(&attempt->call))
         *error = EINTR;
-    if (*error == 0 && domain == AF_UNIX && names_a_file(attempt))
+    if (*error == 0 && attempt->domain == AF_UNIX && names_something(attempt))
         *error = judge_target(attempt);
     if (*error != 0)
         return false;

@@ -1,21 +1,18 @@
 /*
- * Which socket files a command may connect to: those that processes of the sandbox listen on, and
- * those that the caller named.
+ * Which Unix sockets a command may connect to: those that processes of the sandbox listen on, and
+ * files that the caller named.
  *
  * A socket file on a read-only mount was made outside. On a writable mount the kernel's list of
- * listening sockets decides: it holds the device and the inode of the file that each is bound to,
- * for the sockets of one network namespace. Where the sandbox shares the host's network namespace,
- * a process of the sandbox must also hold the socket. A file is bound to one socket for good, and
- * the descriptor that the caller of these functions holds keeps its inode from being reused.
+ * listening sockets of this network namespace decides. Where the sandbox shares the host's network
+ * namespace, a process of the sandbox must also hold the socket, whether it has a file or only a
+ * name. A file is bound to one socket for good, and the descriptor that the caller of these functions
+ * holds keeps its inode from being reused. A name can pass to another socket: see unix_peer_is_inside.
  */
 #include "../command/command.h"
 #include "../process_tree/process_tree.h"
 #include "notify.h"
 
 #include <dirent.h>
-#include <linux/netlink.h>
-#include <linux/sock_diag.h>
-#include <linux/unix_diag.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,18 +22,11 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#define STATE_LISTEN 10
-#define MATCHES_MAX 16
 #define MOUNTINFO_MAX (256u << 10)
 
 static struct inode_check *named;
 static uint32_t named_count;
 static bool network_is_shared;
-
-struct wanted_file {
-    uint32_t inode;
-    uint32_t device;
-};
 
 bool unix_peers_set_up(const struct inode_check *sockets, uint32_t count, bool shared_network)
 {
@@ -86,80 +76,6 @@ static uint32_t filesystem_device(int fd, uint32_t otherwise)
     return otherwise;
 }
 
-static bool is_wanted(const struct unix_diag_vfs *vfs, const struct wanted_file *file)
-{
-    return vfs->udiag_vfs_ino == file->inode && vfs->udiag_vfs_dev == file->device;
-}
-
-static const struct unix_diag_vfs *vfs_of(const struct nlmsghdr *header)
-{
-    const struct unix_diag_msg *message = NLMSG_DATA(header);
-    const struct nlattr *attribute = (const void *)(message + 1);
-    size_t rest = header->nlmsg_len < NLMSG_LENGTH(sizeof *message)
-                      ? 0
-                      : header->nlmsg_len - NLMSG_LENGTH(sizeof *message);
-    while (rest >= sizeof *attribute && attribute->nla_len >= sizeof *attribute &&
-           attribute->nla_len <= rest) {
-        size_t step = NLA_ALIGN(attribute->nla_len);
-        if (attribute->nla_type == UNIX_DIAG_VFS &&
-            attribute->nla_len >= NLA_HDRLEN + sizeof(struct unix_diag_vfs))
-            return (const void *)((const char *)attribute + NLA_HDRLEN);
-        if (step >= rest)
-            break;
-        rest -= step;
-        attribute = (const void *)((const char *)attribute + step);
-    }
-    return NULL;
-}
-
-static bool ask_for_listeners(int netlink)
-{
-    struct {
-        struct nlmsghdr header;
-        struct unix_diag_req request;
-    } question = {
-        .header = {.nlmsg_len = sizeof question,
-                   .nlmsg_type = SOCK_DIAG_BY_FAMILY,
-                   .nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP},
-        .request = {.sdiag_family = AF_UNIX,
-                    .udiag_states = 1u << STATE_LISTEN,
-                    .udiag_show = UDIAG_SHOW_VFS},
-    };
-    return send(netlink, &question, sizeof question, 0) == (ssize_t)sizeof question;
-}
-
-/* The numbers of the listening sockets bound to the file; one unless 32 bits are too few. */
-static size_t listeners(const struct wanted_file *file, uint32_t found[MATCHES_MAX])
-{
-    static _Alignas(struct nlmsghdr) char buffer[32768];
-    size_t count = 0;
-    int netlink = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
-    if (netlink < 0)
-        return 0;
-    if (!ask_for_listeners(netlink)) {
-        close(netlink);
-        return 0;
-    }
-    /* The kernel writes the answer while it is read: nothing is waited for. */
-    for (bool done = false; !done;) {
-        ssize_t length = recv(netlink, buffer, sizeof buffer, MSG_DONTWAIT);
-        done = length <= 0;
-        const struct nlmsghdr *header = (const void *)buffer;
-        for (size_t rest = done ? 0 : (size_t)length; NLMSG_OK(header, rest);
-             header = NLMSG_NEXT(header, rest)) {
-            if (header->nlmsg_type != SOCK_DIAG_BY_FAMILY) {
-                done = true;
-                break;
-            }
-            const struct unix_diag_vfs *vfs = vfs_of(header);
-            if (vfs != NULL && is_wanted(vfs, file) && count < MATCHES_MAX)
-                found[count++] = ((const struct unix_diag_msg *)NLMSG_DATA(header))->udiag_ino;
-        }
-    }
-    close(netlink);
-    return count;
-}
-
 static bool holds(pid_t pid, const char *socket_name)
 {
     char path[64], target[64];
@@ -190,10 +106,10 @@ static bool is_held_inside(uint32_t socket_number)
     return found;
 }
 
-static bool has_listener_inside(const struct wanted_file *file)
+static bool has_listener_inside(const struct listening_place *place)
 {
-    uint32_t found[MATCHES_MAX];
-    size_t count = listeners(file, found);
+    uint32_t found[LISTENERS_MAX];
+    size_t count = unix_listeners(place, found);
     if (!network_is_shared)
         return count > 0;
     for (size_t i = 0; i < count; i++)
@@ -205,7 +121,7 @@ static bool has_listener_inside(const struct wanted_file *file)
 static bool is_listened_on_inside(int fd, const struct stat *status)
 {
     uint32_t device = kernel_device(major(status->st_dev), minor(status->st_dev));
-    struct wanted_file file = {(uint32_t)status->st_ino, device};
+    struct listening_place file = {.inode = (uint32_t)status->st_ino, .device = device};
     if (has_listener_inside(&file))
         return true;
     file.device = filesystem_device(fd, device);
@@ -222,4 +138,18 @@ bool unix_peer_allowed(int fd)
     if (!S_ISSOCK(status.st_mode) || is_named(&status))
         return true;
     return (filesystem.f_flag & ST_RDONLY) == 0 && is_listened_on_inside(fd, &status);
+}
+
+bool unix_name_allowed(const char *name, size_t length)
+{
+    struct listening_place place = {.name = name, .name_length = length};
+    return !network_is_shared || has_listener_inside(&place);
+}
+
+bool unix_peer_is_inside(int fd)
+{
+    struct ucred peer;
+    socklen_t size = sizeof peer;
+    /* A process outside of our pid namespace has the number 0 here. */
+    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.pid != 0;
 }

@@ -48,12 +48,12 @@ void limits_postpone(struct limit_watch *watch)
 
 void limits_begin(struct limit_watch *watch, const struct tree_limits *limits)
 {
-    struct pid_list nobody = {0};
+    struct pid_list empty = {0};
     *watch = (struct limit_watch){.limits = *limits};
     if (limits->wall_ms > 0)
         watch->deadline_ms = now_ms() + limits->wall_ms;
     if (limits->memory_bytes > 0)
-        watch->objects_before = shm_shared_bytes(&nobody);
+        watch->objects_before = shm_shared_bytes(&empty);
     limits_postpone(watch);
 }
 

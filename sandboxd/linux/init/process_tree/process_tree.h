@@ -112,6 +112,7 @@ struct start_state {
     _Atomic uint32_t stage;
     _Atomic bool started;
     _Atomic bool exit_reported;
+    _Atomic bool fork_refused;
     /* The sandbox has, or had, other commands at the same time. */
     _Atomic bool shared;
 };

@@ -216,6 +216,11 @@ def test_a_real_setuid_bwrap(tmp_path: Path):
             '"/newroot/srv/engine/overlay2/c24d/merged": No such file or directory',
             True,
         ),
+        (
+            "bwrap: Can't bind mount /oldroot/ on /newroot/: Unable to apply mount flags: remount "
+            '"/newroot/srv/engine/overlay2/c24d/merged": Invalid argument',
+            True,
+        ),
         (TOO_MANY, False),
         (
             "bwrap: Can't bind mount /oldroot/a on /newroot/a: Unable to apply mount flags: "

@@ -6,6 +6,7 @@ import os
 import shutil
 import socket
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -132,6 +133,67 @@ def test_socket_that_was_named_is_reached(
     with other.socket, ready_init(where, flags=flags(share), sockets=[named]) as init:
         assert printed(init.python(script)) == ["connected", "EACCES"]
     assert host.was_reached()
+
+
+@pytest.mark.parametrize("kind", ["SOCK_STREAM", "SOCK_SEQPACKET"])
+def test_name_of_the_host_without_a_file_is_refused(
+    folder: Path, share: bool, user: bool, kind: str
+) -> None:
+    """Also on a kernel whose Landlock does not know such names: no ruleset is applied here."""
+    name = f"sandboxd-test-{os.getpid()}-{kind}"
+    script = CONNECT + (
+        f"attempt('\\0{name}', socket.{kind})\n"
+        f"attempt('\\0{name}-longer', socket.{kind}); attempt('\\0{name[:-1]}', socket.{kind})\n"
+    )
+    where = place(folder, writable=True, user=user, share=share)
+    with socket.socket(socket.AF_UNIX, getattr(socket, kind)) as server:
+        server.bind(f"\0{name}")
+        server.listen()
+        server.setblocking(False)
+        with ready_init(where) as init:
+            expected = "connected" if share else "ECONNREFUSED"
+            assert printed(init.python(script)) == [expected, "ECONNREFUSED", "ECONNREFUSED"]
+        if share:
+            server.accept()[0].close()
+        with ready_init(where, flags=flags(share)) as init:
+            assert printed(init.python(script)) == ["ECONNREFUSED"] * 3
+        with pytest.raises(BlockingIOError):
+            server.accept()
+
+
+def test_name_that_a_program_outside_listens_at_is_closed_again(
+    folder: Path, host: HostSocket
+) -> None:
+    """The command holds the listener, so that the name counts as its own until it is connected to:
+    as when the name passes from the command to a program outside in that moment."""
+    name, status = f"sandboxd-test-{os.getpid()}-handed", host.path.stat()
+    named = wire.Check(path=str(host.path), device=status.st_dev, inode=status.st_ino)
+    script = CONNECT + (
+        f"door = attempt({str(host.path)!r})\n"
+        "_, handed, _, _ = socket.recv_fds(door, 1, 1)\n"
+        f"attempt('\\0{name}')\n"
+    )
+    where = place(folder, writable=True, share=True)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(f"\0{name}")
+        listener.listen()
+        listener.settimeout(20)
+
+        def hand_over() -> None:
+            host.socket.settimeout(20)
+            with host.socket.accept()[0] as door:
+                socket.send_fds(door, [b"x"], [listener.fileno()])
+
+        for checked in (False, True):
+            giver = threading.Thread(target=hand_over)
+            giver.start()
+            flag, sockets = (flags(True), [named]) if checked else (wire.SetupFlag(0), [])
+            with ready_init(where, flags=flag, sockets=sockets) as init:
+                words = ["connected", "ECONNREFUSED" if checked else "connected"]
+                assert printed(init.python(script)) == words
+                giver.join()
+            with listener.accept()[0] as reached:
+                assert reached.recv(1) == b""
 
 
 @pytest.mark.parametrize("kind", ["SOCK_STREAM", "SOCK_SEQPACKET"])

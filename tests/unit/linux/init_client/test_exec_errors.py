@@ -92,6 +92,13 @@ def test_no_more_processes_is_busy() -> None:
     assert "no more processes" in error.message
 
 
+@pytest.mark.parametrize("stage", [one for one in ExecStage if one is not ExecStage.EXEC])
+def test_killed_before_the_exec_is_said_as_such(stage: ExecStage) -> None:
+    error = told("/bin/true", errno.EINTR, stage)
+    assert isinstance(error, ExecFailed)
+    assert "killed before it was executed" in error.message
+
+
 def test_a_look_that_hangs_costs_the_sentence_and_not_the_daemon() -> None:
     """Threads that hang are left behind, and there are never more than a few of them."""
     release = threading.Event()
@@ -104,7 +111,7 @@ def test_a_look_that_hangs_costs_the_sentence_and_not_the_daemon() -> None:
         found: list[str] = []
 
         async def one() -> None:
-            found.append(await patient_thread.within(0.05, hang, "default"))
+            found.append(await patient_thread.run_within(0.05, hang, "default"))
 
         async with anyio.create_task_group() as tasks:
             for _ in range(3 * patient_thread.MOST_THREADS):
@@ -120,4 +127,4 @@ def test_a_look_that_hangs_costs_the_sentence_and_not_the_daemon() -> None:
     for thread in threading.enumerate():
         if thread.name == "patient":
             thread.join()
-    assert anyio.run(patient_thread.within, 5.0, lambda: "in time", "default") == "in time"
+    assert anyio.run(patient_thread.run_within, 5.0, lambda: "in time", "default") == "in time"

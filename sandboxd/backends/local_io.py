@@ -56,6 +56,10 @@ class LocalEnds:
         """Close the writing end, so that the reader sees the end. A terminal is closed."""
         self._close(self._out, self._err)
 
+    def close_output(self, stream: int) -> None:
+        """The same for one of them."""
+        self._close(self._err if stream == STDERR else self._out)
+
     def close(self) -> None:
         self._close(*self._open)
         if self.master is not None:
@@ -75,11 +79,11 @@ class LocalEnds:
             os.close(fd)
 
 
-async def read_some(fd: int) -> bytes:
+async def read_some(fd: int, most: int = READ_SIZE) -> bytes:
     """The available bytes, waiting for some; empty at the end of the stream or when closed."""
     while True:
         try:
-            return os.read(fd, READ_SIZE)
+            return os.read(fd, most)
         except BlockingIOError:
             try:
                 await anyio.wait_readable(fd)
@@ -106,17 +110,18 @@ class Writer:
         if self._waiting is not None:
             self._waiting.cancel()  # and wait again, no longer than that
 
-    async def write(self, fd: int, data: bytes) -> None:
-        """Drop output that has no reader."""
+    async def write(self, fd: int, data: bytes) -> bool:
+        """Drop output that has no reader; False where there is none any more."""
         view = memoryview(data)
         while view and fd >= 0:
             try:
                 view = view[os.write(fd, view) :]
             except BlockingIOError:
                 if not await self._room(fd):
-                    return
+                    return True
             except OSError:
-                return
+                return False
+        return True
 
     async def _room(self, fd: int) -> bool:
         patience_s = self._patience_s

@@ -1,4 +1,4 @@
-"""How firmly each field of a manifest holds in an AppContainer. Pure."""
+"""How each field of a manifest is enforced in an AppContainer. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How firmly sandbox-exec holds each field of a manifest."""
+"""How sandbox-exec enforces each field of a manifest."""
 
 from __future__ import annotations
 

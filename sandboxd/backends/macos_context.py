@@ -1,4 +1,4 @@
-"""What the backend needs for the life of the daemon."""
+"""What the macOS backend needs for the life of the daemon."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from sandboxd.policy.mounts.own_paths import OwnPaths
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class SystemParts:
     """`context`: what the system's backends are made from, given the daemon's own paths.
 
     `running`: around everything, for as long as it serves. `hidden`: host paths that no sandbox may
