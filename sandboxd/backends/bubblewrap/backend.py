@@ -15,7 +15,7 @@ from sandboxd.backends.bubblewrap.binary import Bwrap, known
 from sandboxd.backends.bubblewrap.bind_errors import unreachable
 from sandboxd.backends.bubblewrap.breaker import TRIAL_S, USUAL_MOUNTS, Breaker
 from sandboxd.backends.bubblewrap.clones import SpecTemplate, Templates, can_clone
-from sandboxd.backends.bubblewrap.launch_plan import LaunchPlans, Line, root_inside
+from sandboxd.backends.bubblewrap.launch_plan import LaunchPlans, BwrapLine, root_inside
 from sandboxd.backends.bubblewrap.probe import TRIVIAL, find_program, probe
 from sandboxd.backends.enforcement import linux_tiers
 from sandboxd.backends.gated import open_gated
@@ -165,7 +165,7 @@ class Bubblewrap:
                     raise  # perhaps only clones are refused here
                 raise refusal from None
 
-    def _template(self, spec: SandboxSpec, line: Line) -> SpecTemplate:
+    def _template(self, spec: SandboxSpec, line: BwrapLine) -> SpecTemplate:
         """Another request may have made one while this one waited for `line`."""
         found = self._templates.get(spec)
         if found is None:

@@ -36,7 +36,7 @@ from sandboxd.policy.plan import RunAs, SandboxSpec
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class BwrapLine:
     """How bwrap is started, and what the init must find at its mounts."""
 
     argv: list[str]
@@ -71,7 +71,7 @@ class LaunchPlans:
         name = program.path if program else "bwrap"
         return [*_drop(spec.run_as), name, *preview(tokens), "--", "sandboxd-init"]
 
-    def launch(self, spec: SandboxSpec, line: Line, held: ExitStack, ready_s: float) -> Launch:
+    def launch(self, spec: SandboxSpec, line: BwrapLine, held: ExitStack, ready_s: float) -> Launch:
         setup = self._setup(spec, self.layout(spec), line.checks)
         plan = self._plan(spec, setup, held, self._verify(spec), ready_s)
         return replace(plan, argv=line.argv, inherit=line.inherit)
@@ -82,7 +82,7 @@ class LaunchPlans:
         plan = self._plan(spec, kept.setup, held, kept.verify, ready_s)
         return replace(plan, template=kept.template)
 
-    def start_template(self, spec: SandboxSpec, line: Line) -> SpecTemplate:
+    def start_template(self, spec: SandboxSpec, line: BwrapLine) -> SpecTemplate:
         layout = self.layout(spec)
         with ExitStack() as mounted:
             mounted.enter_context(self.hold_etc(spec))
@@ -95,7 +95,7 @@ class LaunchPlans:
     def line(
         self, spec: SandboxSpec, program: Bwrap, held: ExitStack, sources: dict[str, Bind], *,
         template: bool,
-    ) -> Line:  # fmt: skip
+    ) -> BwrapLine:  # fmt: skip
         """`sources` gets what is bound, by the name that bwrap has for it."""
         layout = self.layout(spec)
         for mask in spec.masks:
@@ -109,7 +109,7 @@ class LaunchPlans:
         init = self._support.init
         argv = [*_drop(spec.run_as), program.path, "--args", str(args_fd), "--",
                 f"/proc/self/fd/{init}"]  # fmt: skip
-        return Line(argv, [*descriptors, args_fd, init], checks)
+        return BwrapLine(argv, [*descriptors, args_fd, init], checks)
 
     def _setup(
         self, spec: SandboxSpec, layout: MountPlan, checks: Sequence[wire.Check]
