@@ -15,7 +15,7 @@ from sandboxd.backends.bubblewrap.binary import Bwrap, known
 from sandboxd.backends.bubblewrap.bind_errors import unreachable
 from sandboxd.backends.bubblewrap.breaker import TRIAL_S, USUAL_MOUNTS, Breaker
 from sandboxd.backends.bubblewrap.clones import SpecTemplate, Templates, can_clone
-from sandboxd.backends.bubblewrap.launch_plan import LaunchPlans, BwrapLine, root_inside
+from sandboxd.backends.bubblewrap.launch_plan import BwrapLine, LaunchPlans, root_inside
 from sandboxd.backends.bubblewrap.probe import TRIVIAL, find_program, probe
 from sandboxd.backends.enforcement import linux_tiers
 from sandboxd.backends.gated import open_gated
