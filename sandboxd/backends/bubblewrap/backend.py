@@ -135,11 +135,11 @@ class Bubblewrap:
         self, spec: SandboxSpec, program: Bwrap, *, clone: bool
     ) -> AsyncIterator[Sandbox]:
         with ExitStack() as kept:
-            await self._plans.make_etc(spec)
             held = kept.enter_context(ExitStack())
             sources: dict[str, Bind] = {}
             template = self._templates.get(spec) if clone else None
             if template is None:
+                await self._plans.make_etc(spec)
                 words = spec, program, held, sources
                 make = partial(self._plans.line, *words, template=clone)
                 line = await anyio.to_thread.run_sync(make) if _is_large(spec) else make()
