@@ -60,8 +60,8 @@ def where(**more: object) -> Setting:
     return setting(view=host(mine=("/",)), withheld=("/w/hidden",), **more)  # type: ignore[arg-type]
 
 
-def permitted(there: Setting, remedy: Remedy) -> Remedy | None:
-    return None if refusal(there, remedy) else remedy
+def permitted(there: Setting, remedy: Remedy, *, claimed: bool = False) -> Remedy | None:
+    return None if refusal(there, remedy, claimed=claimed) else remedy
 
 
 @pytest.mark.parametrize("path", NEVER)

@@ -132,14 +132,13 @@ def test_beyond_the_bounds_it_says_so(
     if bound == "depth":
         _repository(tmp_path / "1/2/3/4/5/6")
     elif bound == "folders":
-        monkeypatch.setattr(nested_git, "MOST_FOLDERS", 3)
         for name in "abcd":
             (tmp_path / name).mkdir()
     else:
         monkeypatch.setattr(nested_git, "MOST_REPOSITORIES", 2)
         for name in "abc":
             _repository(tmp_path / name)
-    found = nested_git.find(str(tmp_path))
+    found = nested_git.find(str(tmp_path), most=3 if bound == "folders" else 100)
     assert len(found.warnings) == 1
     assert str(tmp_path) in found.warnings[0]
 
