@@ -19,7 +19,7 @@ from sandboxd.policy.request import Machine, PolicyRequest
 from sandboxd.policy.resolve import plan_for
 from sandboxd_proto.manifest import Manifest
 
-MAX_PLANS = 128
+MAX_PLANS = 64
 MANY_PATHS = 64
 PREPARED_S = 1.0
 _MOST_PREPARED = 64
