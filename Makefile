@@ -12,7 +12,8 @@
 #   make lint     ruff (rules and format), mypy for linux, darwin and win32, import-linter
 #   make docs     docs/config.md and proto/openrpc.json, generated from code
 #   make release-check  builds sdist and wheel, installs and tries them, compares version and changelog
-#   make bench    side-by-side measurements, printed as ratios (BENCH=--quick: about a minute)
+#   make bench    side-by-side measurements, printed as ratios (BENCH=--quick: about a minute;
+#                 BENCH=--targets: what has a target, ten minutes)
 #   make bench-peers  the same command in other sandboxes, installed into a temporary folder
 #   make soak     clients at work for SECONDS (300); fails when the daemon grows
 #   make install  .venv with .venv/bin/sandboxd, .venv/bin/sandboxctl and the development tools

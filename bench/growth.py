@@ -17,6 +17,7 @@ from bench.rows_daemon import Params
 PATHS = (1, 10, 100, 500)
 LIVE = (1, 100, 500)
 LIVE_GROWTH = 1.5
+PATHS_GROWTH = 2.0  # of a warm command, with the most paths
 AT_ONCE = 20  # sandboxes asked for before the first answer is read
 
 
@@ -47,10 +48,14 @@ def _pair(place: Place, count: int, held: ExitStack) -> tuple[Row, Row]:
 
 def _path_lines(found: list[list[Measured]]) -> list[Line]:
     return [
-        Line(one.name, ms(one.p50), ms(one.p95), one.p50 / first.p50, first.name)
+        Line(
+            one.name, ms(one.p50), ms(one.p95), one.p50 / first.p50, first.name,
+            (Target(PATHS_GROWTH, one.p50 / first.p50),)
+            if pair is found[-1] and one is pair[1] else (),
+        )
         for pair in found
         for one, first in zip(pair, found[0], strict=True)
-    ]
+    ]  # fmt: skip
 
 
 def _with_paths(folder: Path, count: int) -> Params:

@@ -13,8 +13,8 @@ COMMAND = "/bin/true"
 _ENTRY = "import sys; from sandboxd_client.cli import main; sys.exit(main())"
 
 
-def unsandboxed() -> Row:
-    return _spawning("unsandboxed subprocess.run", [COMMAND])
+def unsandboxed(name: str = "unsandboxed subprocess.run") -> Row:
+    return _spawning(name, [COMMAND])
 
 
 def bare_bwrap(command_line: Sequence[str]) -> Row:

@@ -21,7 +21,7 @@ from bench.place import Place
 
 JSON_MB_S, DESCRIPTORS_OF_PIPE = 150.0, 0.8
 READ = 1 << 20
-_PROGRAM = """
+PROGRAM = """
 import os, sys
 line = b"[ 42%] Building CXX object src/CMakeFiles/thing.dir/some/source.cc.o -- ok\\n"
 block = (line * (1 + (1 << 20) // len(line)))[: 1 << 20]
@@ -51,7 +51,7 @@ class _Message(msgspec.Struct):
 def measured(place: Place) -> Section:
     size = place.size.stream_bytes
     python = shutil.which("python3", path="/usr/bin:/usr/local/bin:/bin") or "python3"
-    argv = [python, "-c", _PROGRAM, str(size)]
+    argv = [python, "-c", PROGRAM, str(size)]
     ways: list[Callable[[], int]] = [
         lambda: _pipe(argv),
         lambda: _descriptors(place.warm, argv),

@@ -47,7 +47,7 @@ from sandboxd_proto.messages.sandbox import Forwarded, SandboxCreated, SandboxLi
 from sandboxd_proto.messages.server import CheckResult, InitializeResult, StatusResult
 
 R = TypeVar("R")
-_READ_BYTES = 256 * 1024
+_READ_BYTES = 64 * 1024  # a larger buffer is mapped and unmapped for each read
 # A message that was begun must be finished, or the connection is lost for all callers.
 _SEND_LIMIT_S = 30.0
 

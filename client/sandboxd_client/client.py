@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from _socket import socket
 
 R = TypeVar("R")
-_READ_BYTES = 256 * 1024
+_READ_BYTES = 64 * 1024  # a larger buffer is mapped and unmapped for each read
 
 
 class Client(SessionMethods):

@@ -20,8 +20,8 @@ from inspect import BoundArguments, Signature
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
-from jsonrpcserver import JsonRpcError, Success, dispatch_to_serializable
 
+from sandboxd.rpc.jsonrpc_library import JsonRpcError, Success, dispatch_to_serializable
 from sandboxd.rpc.request_context import RequestContext
 from sandboxd_proto import methods
 from sandboxd_proto.errors import (

@@ -144,4 +144,34 @@ def test_every_phrase_is_covered_by_a_needle(platform: str) -> None:
         texts |= {text[:1].upper() + text[1:] for text in sign.phrases}
         texts |= {text[:1].lower() + text[1:] for text in sign.phrases if text[1:2].islower()}
         for text in texts:
-            assert any(word in text.encode() for word in words), text
+            assert any(word in text.encode() for word in words.words), text
+
+
+WORDS = needles(COMMON)
+parts = st.one_of(
+    st.sampled_from(WORDS.words),
+    st.builds(lambda word, size: word[:size], st.sampled_from(WORDS.words), st.integers(0, 8)),
+    st.sampled_from([b"\n", b"\r", b" ", b"x" * limits_of.MAX_LINE]),
+    st.binary(max_size=8),
+)
+
+
+@given(data=st.lists(parts, max_size=40).map(b"".join), cuts=st.lists(st.integers(0, 9000)))
+def test_one_pass_finds_the_lines_that_a_search_for_each_needle_finds(
+    data: bytes, cuts: list[int]
+) -> None:
+    """Needles overlap, are cut short, and lie beyond the part of a line that counts."""
+    read: list[bytes] = []
+
+    def examine(line: str, above: list[str]) -> int:
+        read.append(line.encode())
+        return 0
+
+    stream = limits_of._Stream(WORDS, WORDS, examine)
+    edges = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
+    for begin, end in pairwise(edges):
+        stream.feed(data[begin:end])
+    stream.finish()
+    lines = [line[: limits_of.MAX_LINE] for line in data.replace(b"\r", b"\n").split(b"\n")]
+    wanted = [line for line in lines if any(word in line for word in WORDS.words)]
+    assert read == [line.decode("utf-8", "replace").encode() for line in wanted]

@@ -80,6 +80,7 @@ static void read_message(int socket)
     }
     struct signal_request signal_request;
     const char *why;
+    int socket_inside;
     switch (message.type) {
     case MESSAGE_SETUP:
         read_setup(&message);
@@ -90,6 +91,11 @@ static void read_message(int socket)
     case MESSAGE_SIGNAL:
         why = decode_signal(&message, &signal_request);
         printf("signal %s\n", why != NULL ? why : "ok");
+        break;
+    case MESSAGE_CLONE:
+        why = decode_clone(&message, &socket_inside);
+        printf("clone %s\n", why != NULL ? why : "ok");
+        close_if(socket_inside);
         break;
     default:
         puts("other");

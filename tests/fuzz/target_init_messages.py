@@ -54,6 +54,7 @@ def known() -> list[tuple[int, int, bytes, str]]:
     )
     made = codec.encode(command).message
     in_fd = made[:1] + bytes((codec.HeaderFlag.PAYLOAD_IN_FD,)) + made[2:]
+    clone = codec.encode(wire.CloneRequest()).message
     return [
         (0, 0, codec.encode(wire.Setup()).message, "setup ok 0 0 0"),
         (1, 0, codec.encode(ruled).message, "setup ok 2 1 12"),
@@ -63,6 +64,10 @@ def known() -> list[tuple[int, int, bytes, str]]:
         (0, 0, made, "exec descriptors missing with EXEC"),
         (0, 0, codec.encode(wire.Signal(number=15)).message, "signal ok"),
         (0, 0, codec.encode(wire.Kill()).message, "other"),
+        (1, 0, clone, "clone ok"),
+        (0, 0, clone, "clone no socket with CLONE"),
+        (2, 0, clone, "clone no socket with CLONE"),
+        (1, 0, clone[:4] + struct.pack("<I", 1) + b"x", "clone malformed CLONE"),
         (0, 0, QUERY, "malformed"),
     ]
 

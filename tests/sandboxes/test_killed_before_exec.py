@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.backends import CLONED, running_backend
+from support.backends import OTHER_WAY, running_backend
 from support.daemon import Daemon
 from support.rpc import Connection
 
@@ -32,7 +32,7 @@ KINDS: dict[str, dict[str, Any]] = {
 SHARED_KINDS = ("usual", "terminal", "explained")
 
 
-@pytest.fixture(scope="module", params=["bubblewrap", CLONED, "landlock"])
+@pytest.fixture(scope="module", params=["bubblewrap", OTHER_WAY, "landlock"])
 def daemon(request: pytest.FixtureRequest) -> Iterator[Daemon]:
     with running_backend(request.param) as daemon:
         yield daemon

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,13 @@ from support.rpc import Connection
 
 pytestmark = [pytest.mark.requires("bubblewrap"), pytest.mark.isolation]
 StartDaemon = Callable[..., Daemon]
-COLD = "[pool]\nenabled = false\ntemplate = true\n"  # nothing is ready but the template
-NO_TEMPLATE = "[pool]\nenabled = false\n"
+COLD = "[pool]\nenabled = false\n"  # nothing is ready but the template
+
+
+@pytest.fixture
+def start_daemon(start_daemon: StartDaemon) -> StartDaemon:
+    """With templates, in a pass without them too."""
+    return partial(start_daemon, env={"SANDBOXD_POOL_TEMPLATE": "true"})
 
 
 def run(connection: Connection, script: str, **params: Any) -> Any:
@@ -55,11 +61,42 @@ def test_commands_of_one_plan_are_cloned_from_one_process(start_daemon: StartDae
     assert len(one) >= 8
 
 
+def test_the_command_line_of_the_init_says_nothing(start_daemon: StartDaemon) -> None:
+    daemon = start_daemon(config=COLD)
+    with daemon.connect() as connection:
+        shown = stdout_of(run(connection, "tr -d '\\0' < /proc/1/cmdline"))
+        (pid,) = templates(daemon)
+    assert "--template" not in shown
+    assert b"--template" in Path(f"/proc/{pid}/cmdline").read_bytes()
+
+
 def test_without_it_each_sandbox_has_its_own_bwrap(start_daemon: StartDaemon) -> None:
-    daemon = start_daemon(config=NO_TEMPLATE)
+    daemon = start_daemon(config=COLD, env={"SANDBOXD_POOL_TEMPLATE": "false"})
     with daemon.connect() as connection:
         assert stdout_of(run(connection, "echo here")) == "here\n"
         assert templates(daemon) == []
+
+
+def test_where_no_template_comes_up_each_sandbox_has_its_own_bwrap(
+    start_daemon: StartDaemon, tmp_path: Path
+) -> None:
+    """As a bwrap that is setuid refuses it. A few commands show that it is so for good."""
+    program, tried = tmp_path / "bin" / "bwrap", tmp_path / "tried"
+    program.parent.mkdir(mode=0o755)
+    program.write_text(
+        "#!/bin/sh\n"
+        f'case "$*" in *--template*) echo x >> {tried}\n'
+        "  echo 'bwrap: --cap-add in setuid mode can be used only by root' >&2; exit 1;; esac\n"
+        'exec /usr/bin/bwrap "$@"\n'
+    )
+    program.chmod(0o755)
+    path = {"PATH": f"{program.parent}:/usr/bin:/bin", "SANDBOXD_POOL_TEMPLATE": "true"}
+    daemon = start_daemon(config=COLD, env=path)
+    with daemon.connect() as connection:
+        for _ in range(5):
+            assert stdout_of(run(connection, "echo here")) == "here\n"
+    assert tried.read_text().count("x") == 3
+    assert daemon.log.count("no more clones") == 1
 
 
 def test_a_mask_that_the_host_replaces_is_there_in_the_next_clone(

@@ -20,13 +20,15 @@ from support.requirements import is_promised
 
 # A backend that runs in two ways is two here: what holds must hold in both.
 ATTACHED = "docker-attach"
-CLONED = "bubblewrap-cloned"  # clones of a template, in place of a bwrap for each sandbox
-ALL = (*(entry.name for entry in BACKENDS), ATTACHED, CLONED)
+# bubblewrap with `[pool] template` the other way round than in the rest of this pass.
+OTHER_WAY = "bubblewrap-other-way"
+TEMPLATE = "SANDBOXD_POOL_TEMPLATE"
+ALL = (*(entry.name for entry in BACKENDS), ATTACHED, OTHER_WAY)
 
 
 def product_name(name: str) -> str:
     """What the daemon calls it."""
-    return {ATTACHED: "docker", CLONED: "bubblewrap"}.get(name, name)
+    return {ATTACHED: "docker", OTHER_WAY: "bubblewrap"}.get(name, name)
 
 
 # What cannot be here is in `status`, and refuses; there is nothing to try.
@@ -61,8 +63,8 @@ LINUX = ("bubblewrap", "landlock", "docker")
 def environment(name: str) -> dict[str, str]:
     """What makes a daemon use this backend and no other. `none` needs its second key."""
     keys = {"SANDBOXD_BACKEND": product_name(name)}
-    if name == CLONED:
-        keys["SANDBOXD_POOL_TEMPLATE"] = "true"
+    if name == OTHER_WAY:
+        keys[TEMPLATE] = "true" if os.environ.get(TEMPLATE) == "false" else "false"
     if keys["SANDBOXD_BACKEND"] == "docker":
         engine = shared_engine()
         keys["DOCKER_HOST"] = engine.url if engine else "unix:///nonexistent/engine.sock"

@@ -24,6 +24,8 @@ from support.rpc import PATIENCE_S, Connection, Framing
 
 STOP_S = 15.0
 ROOT = Path(__file__).parents[2]
+# Of the test's own environment; the last one by a pass that runs without templates.
+KEPT = ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "SANDBOXD_POOL_TEMPLATE")
 
 
 class Daemon:
@@ -70,7 +72,7 @@ class Daemon:
 
 def scrubbed_env(home: Path, extra: Mapping[str, str]) -> dict[str, str]:
     """What a daemon of a test sees: nothing of the developer's own settings."""
-    kept = {k: os.environ[k] for k in ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE") if k in os.environ}
+    kept = {k: os.environ[k] for k in KEPT if k in os.environ}
     fixed = {
         "PATH": "/usr/local/bin:/usr/bin:/bin",
         "LANG": "C.UTF-8",

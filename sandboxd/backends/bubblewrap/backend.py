@@ -14,8 +14,8 @@ from sandboxd.backends.bubblewrap.arguments import Bind
 from sandboxd.backends.bubblewrap.binary import Bwrap, known
 from sandboxd.backends.bubblewrap.bind_errors import unreachable
 from sandboxd.backends.bubblewrap.breaker import TRIAL_S, USUAL_MOUNTS, Breaker
-from sandboxd.backends.bubblewrap.clones import Templates, can_clone
-from sandboxd.backends.bubblewrap.launch_plan import LaunchPlans, root_inside
+from sandboxd.backends.bubblewrap.clones import SpecTemplate, Templates, can_clone
+from sandboxd.backends.bubblewrap.launch_plan import BwrapLine, LaunchPlans, root_inside
 from sandboxd.backends.bubblewrap.probe import TRIVIAL, find_program, probe
 from sandboxd.backends.enforcement import linux_tiers
 from sandboxd.backends.gated import open_gated
@@ -23,7 +23,7 @@ from sandboxd.backends.interface import Capabilities, Enforcement, Probe
 from sandboxd.backends.linux_context import LinuxSupport
 from sandboxd.backends.shared_probe import SharedProbe
 from sandboxd.linux.init_client.exec_errors import no_more_processes
-from sandboxd.linux.init_client.launch import READY_TIMEOUT_S, Launch, LaunchFailed, launch
+from sandboxd.linux.init_client.launch import READY_TIMEOUT_S, LaunchFailed, launch
 from sandboxd.linux.openat import changed_error
 from sandboxd.policy.plan import Plan, SandboxSpec
 from sandboxd.types import Sandbox
@@ -101,20 +101,22 @@ class Bubblewrap:
     async def _first_that_works(
         self, spec: SandboxSpec, program: Bwrap, stack: AsyncExitStack, *, clone: bool
     ) -> Sandbox:
+        """What cannot be cloned gets a bwrap of its own."""
+        failed: LaunchFailed | None = None
         if clone and can_clone(spec, self._plans.layout(spec)):
             try:
                 sandbox = await self._retry(spec, program, stack, clone=True)
-            except LaunchFailed as failed:
-                self._clone_failed(failed)
+            except LaunchFailed as error:
+                failed = error
             else:
                 self._clone_failures = 0
                 return sandbox
-        return await self._retry(spec, program, stack, clone=False)
-
-    def _clone_failed(self, failed: LaunchFailed) -> None:
-        self._clone_failures += 1
-        if self._clone_failures == MOST_CLONE_FAILURES:
-            log.warning("sandboxes are not cloned any more, each gets its own bwrap: %s", failed)
+        sandbox = await self._retry(spec, program, stack, clone=False)
+        if failed is not None:
+            self._clone_failures += 1
+            if self._clone_failures == MOST_CLONE_FAILURES:
+                log.warning("no more clones, each sandbox gets its own bwrap: %s", failed)
+        return sandbox
 
     async def _retry(
         self, spec: SandboxSpec, program: Bwrap, stack: AsyncExitStack, *, clone: bool
@@ -133,16 +135,21 @@ class Bubblewrap:
         self, spec: SandboxSpec, program: Bwrap, *, clone: bool
     ) -> AsyncIterator[Sandbox]:
         with ExitStack() as kept:
-            await self._plans.make_etc(spec)
             held = kept.enter_context(ExitStack())
             sources: dict[str, Bind] = {}
-            if clone:
-                plan = self._clone(spec, program, held, sources)
-            else:
-                kept.enter_context(self._plans.hold_etc(spec))
-                words = spec, program, held, sources, self._ready_s
-                make = partial(self._plans.launch, *words)
-                plan = await anyio.to_thread.run_sync(make) if _is_large(spec) else make()
+            template = self._templates.get(spec) if clone else None
+            if template is None:
+                await self._plans.make_etc(spec)
+                words = spec, program, held, sources
+                make = partial(self._plans.line, *words, template=clone)
+                line = await anyio.to_thread.run_sync(make) if _is_large(spec) else make()
+                if clone:
+                    template = self._template(spec, line)
+                else:
+                    kept.enter_context(self._plans.hold_etc(spec))
+                    plan = self._plans.launch(spec, line, held, self._ready_s)
+            if template is not None:
+                plan = self._plans.clone(spec, template, held, self._ready_s)
             try:
                 if spec.network.kind == "allow_hosts":
                     egress = self._support.egress
@@ -153,18 +160,18 @@ class Bubblewrap:
                         yield sandbox
             except LaunchFailed as failed:
                 self._templates.drop(spec)
-                if failed.no_clone:
-                    raise
-                raise self._refusal(failed, sources, spec, program) from None
+                refusal = self._refusal(failed, sources, spec, program)
+                if clone and isinstance(refusal, SandboxUnavailable) and not failed.hung:
+                    raise  # perhaps only clones are refused here
+                raise refusal from None
 
-    def _clone(
-        self, spec: SandboxSpec, program: Bwrap, held: ExitStack, sources: dict[str, Bind]
-    ) -> Launch:
-        kept = self._templates.get(spec)
-        if kept is None:
-            kept = self._plans.make_template(spec, program, sources)
-            self._templates.add(spec, kept)
-        return self._plans.clone(spec, kept, held, self._ready_s)
+    def _template(self, spec: SandboxSpec, line: BwrapLine) -> SpecTemplate:
+        """Another request may have made one while this one waited for `line`."""
+        found = self._templates.get(spec)
+        if found is None:
+            found = self._plans.start_template(spec, line)
+            self._templates.add(spec, found)
+        return found
 
     @property
     def _ready_s(self) -> float:

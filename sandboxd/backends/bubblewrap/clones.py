@@ -23,7 +23,7 @@ from sandboxd.policy.mounts.mount_plan import MountKind, MountPlan
 from sandboxd.policy.paths.within import is_below
 from sandboxd.policy.plan import SandboxSpec
 
-MOST: Final = 32
+MOST: Final = 64
 IDLE_S: Final = 60.0
 SWEEP_S: Final = 15.0
 END_S: Final = 2.0

@@ -36,7 +36,7 @@ from sandboxd.policy.plan import RunAs, SandboxSpec
 
 
 @dataclass(frozen=True, slots=True)
-class _Line:
+class BwrapLine:
     """How bwrap is started, and what the init must find at its mounts."""
 
     argv: list[str]
@@ -71,14 +71,8 @@ class LaunchPlans:
         name = program.path if program else "bwrap"
         return [*_drop(spec.run_as), name, *preview(tokens), "--", "sandboxd-init"]
 
-    def launch(
-        self, spec: SandboxSpec, program: Bwrap, held: ExitStack, sources: dict[str, Bind],
-        ready_s: float,
-    ) -> Launch:  # fmt: skip
-        """`sources` gets what is bound, by the name that bwrap has for it."""
-        layout = self.layout(spec)
-        line = self._line(spec, layout, program, held, sources, template=False)
-        setup = self._setup(spec, layout, line.checks)
+    def launch(self, spec: SandboxSpec, line: BwrapLine, held: ExitStack, ready_s: float) -> Launch:
+        setup = self._setup(spec, self.layout(spec), line.checks)
         plan = self._plan(spec, setup, held, self._verify(spec), ready_s)
         return replace(plan, argv=line.argv, inherit=line.inherit)
 
@@ -88,23 +82,22 @@ class LaunchPlans:
         plan = self._plan(spec, kept.setup, held, kept.verify, ready_s)
         return replace(plan, template=kept.template)
 
-    def make_template(
-        self, spec: SandboxSpec, program: Bwrap, sources: dict[str, Bind]
-    ) -> SpecTemplate:
+    def start_template(self, spec: SandboxSpec, line: BwrapLine) -> SpecTemplate:
         layout = self.layout(spec)
-        with ExitStack() as held, ExitStack() as mounted:
+        with ExitStack() as mounted:
             mounted.enter_context(self.hold_etc(spec))
-            line = self._line(spec, layout, program, held, sources, template=True)
-            around = self._mount_sources(spec, layout, program)
+            around = self._mount_sources(spec, layout, None)
             own = template_arguments(spec, layout, around, root_inside=root_inside(spec))
             template = start_template(line.argv, own, line.inherit, mounted.pop_all().close)
         setup = self._setup(spec, layout, line.checks)
         return SpecTemplate(template, setup, self._verify(spec), time.monotonic())
 
-    def _line(
-        self, spec: SandboxSpec, layout: MountPlan, program: Bwrap, held: ExitStack,
-        sources: dict[str, Bind], *, template: bool,
-    ) -> _Line:  # fmt: skip
+    def line(
+        self, spec: SandboxSpec, program: Bwrap, held: ExitStack, sources: dict[str, Bind], *,
+        template: bool,
+    ) -> BwrapLine:  # fmt: skip
+        """`sources` gets what is bound, by the name that bwrap has for it."""
+        layout = self.layout(spec)
         for mask in spec.masks:
             # bwrap would make the missing mount point, and it would stay on the host.
             if not os.path.lexists(mask.path):
@@ -116,7 +109,7 @@ class LaunchPlans:
         init = self._support.init
         argv = [*_drop(spec.run_as), program.path, "--args", str(args_fd), "--",
                 f"/proc/self/fd/{init}"]  # fmt: skip
-        return _Line(argv, [*descriptors, args_fd, init], checks)
+        return BwrapLine(argv, [*descriptors, args_fd, init], checks)
 
     def _setup(
         self, spec: SandboxSpec, layout: MountPlan, checks: Sequence[wire.Check]

@@ -22,7 +22,7 @@ from sandboxd.denials.explain import needs
 from sandboxd.denials.explain.manifest import ExplainRequest, explanation
 from sandboxd.denials.text.line_classifier import LineClassifier
 from sandboxd.denials.text.phrases import SignFinder, signs_for
-from sandboxd.denials.text.prefilter import essential, needles
+from sandboxd.denials.text.prefilter import Needles, essential, needles
 from sandboxd_proto.denial import Denial
 from sandboxd_proto.messages.execute import StreamName
 from sandboxd_proto.messages.explanation import Explanation
@@ -47,7 +47,7 @@ Examine = Callable[[str, list[str]], int]
 class _Stream:
     """Cuts one stream into lines and hands over those that hold a needle."""
 
-    def __init__(self, full: tuple[bytes, ...], less: tuple[bytes, ...], examine: Examine) -> None:
+    def __init__(self, full: Needles, less: Needles, examine: Examine) -> None:
         self._full, self._less, self._examine = full, less, examine
         self._carry = b""
         self._overlong = False
@@ -102,7 +102,7 @@ class _Stream:
                 self._search(part, at, words)
         self._history = (self._history + block[-CONTEXT_BYTES:])[-CONTEXT_BYTES:]
 
-    def _tiers(self, block: bytes, offset: int) -> list[tuple[bytes, int, tuple[bytes, ...]]]:
+    def _tiers(self, block: bytes, offset: int) -> list[tuple[bytes, int, Needles]]:
         """`block` cut where the line that starts at a tier's border starts."""
         border = _line_at(block, FULL_BYTES - offset)
         end = _line_at(block, ESSENTIAL_BYTES - offset)
@@ -110,15 +110,11 @@ class _Stream:
         parts.append((block[border:end], offset + border, self._less))
         return [part for part in parts if part[0]]
 
-    def _search(self, block: bytes, offset: int, words: tuple[bytes, ...]) -> None:
-        hit = [word for word in words if word in block]
-        if not hit:
-            return
+    def _search(self, block: bytes, offset: int, words: Needles) -> None:
         text = block.replace(b"\r", b"\n")
-        for start in sorted(_line_starts(text, hit, EXAMINED_LINES + 1 - self._examined)):
-            end = text.find(b"\n", start)
-            line = text[start : end if end >= 0 else len(text)][:MAX_LINE]
-            if not any(word in line for word in hit):
+        for start, end in words.lines(text):
+            line = text[start:end][:MAX_LINE]
+            if end - start > MAX_LINE and not words.within(line):
                 continue
             if self._examined >= EXAMINED_LINES or self.steps >= MOST_STEPS:
                 self._stopped_at = offset + start
@@ -146,7 +142,7 @@ class _Stream:
         most = self.steps + TAIL_STEPS
         # The last lines are the most useful: they are read first if not all can be read.
         for at, line in reversed(lines[-TAIL_LINES:]):
-            if self.steps < most and any(word in line for word in self._full):
+            if self.steps < most and self._full.within(line):
                 self._read(line, text[max(0, at - CONTEXT_BYTES) : at])
 
     def _read(self, line: bytes, above: bytes) -> None:
@@ -168,23 +164,10 @@ def _line_at(block: bytes, position: int) -> int:
     return min(ends) + 1 if ends else len(block)
 
 
-def _line_starts(text: bytes, words: list[bytes], most: int) -> set[int]:
-    """Starts of the first `most` lines for each word: enough to know the first `most` of all."""
-    starts: set[int] = set()
-    for word in words:
-        at, seen = text.find(word), 0
-        while at >= 0 and seen < most:
-            starts.add(text.rfind(b"\n", 0, at) + 1)
-            seen += 1
-            end = text.find(b"\n", at)
-            at = text.find(word, end) if end >= 0 else -1
-    return starts
-
-
 @lru_cache(maxsize=32)
 def _words(
     platform: str, translations: tuple[tuple[str, tuple[str, ...]], ...]
-) -> tuple[SignFinder, tuple[bytes, ...], tuple[bytes, ...]]:
+) -> tuple[SignFinder, Needles, Needles]:
     """The search terms: shared by all commands with the same languages, immutable."""
     signs = signs_for(platform, dict(translations))
     return SignFinder(signs), needles(signs), essential(signs)

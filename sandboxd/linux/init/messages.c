@@ -214,3 +214,14 @@ const char *decode_signal(struct message *message, struct signal_request *reques
         return "no such signal in SIGNAL";
     return request->scope > SCOPE_TREE ? "unknown scope in SIGNAL" : NULL;
 }
+
+const char *decode_clone(struct message *message, int *socket)
+{
+    *socket = -1;
+    if (message->type != MESSAGE_CLONE || message->length != 0)
+        return "malformed CLONE";
+    if (message->fd_count != 1)
+        return "no socket with CLONE";
+    *socket = take_descriptor(message);
+    return NULL;
+}

@@ -121,11 +121,8 @@ static int next_request(int control)
     } while (receipt == RECEIPT_NOTHING);
     if (receipt != RECEIPT_MESSAGE)
         return -1;
-    int socket = -1;
-    if (message.type == MESSAGE_CLONE && message.length == 0 && message.fd_count == 1) {
-        socket = message.fds[0];
-        message.fd_count = 0;
-    }
+    int socket;
+    decode_clone(&message, &socket);
     wire_release(&message);
     return socket;
 }
@@ -271,7 +268,7 @@ static void drop_capabilities(int socket)
         fail(socket, "capabilities");
 }
 
-static int become_init(const struct template *template, int socket)
+static void become_init(const struct template *template, int socket)
 {
     int keep[] = {socket};
     close_all_but(keep, 1);
@@ -284,7 +281,13 @@ static int become_init(const struct template *template, int socket)
     drop_capabilities(socket);
     if (chdir("/") != 0)
         fail(socket, "/");
-    return socket;
+}
+
+/* What /proc/1/cmdline shows to commands: the plan's paths are not theirs to know. */
+static void forget_arguments(int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++)
+        memset(argv[i], 0, strlen(argv[i]));
 }
 
 /* Mounts that appear on the host later do not get in here, and so into no clone. bwrap's covers in
@@ -316,8 +319,11 @@ int template_open(int argc, char **argv)
             break;
         request.pidfd = (uint64_t)(uintptr_t)&pidfd;
         long pid = syscall(SYS_clone3, &request, sizeof request);
-        if (pid == 0)
-            return become_init(&template, socket);
+        if (pid == 0) {
+            become_init(&template, socket);
+            forget_arguments(argc, argv);
+            return socket;
+        }
         answer(template.control, pid < 0 ? errno : 0, pidfd);
         close(socket);
         if (pid > 0)

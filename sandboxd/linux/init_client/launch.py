@@ -59,17 +59,15 @@ class LaunchFailed(Exception):
 
     `moved`: the path at which the init found another mount or file than the planned one.
     `hung`: no answer in time. `no_more_processes`: the program could not be forked.
-    `no_clone`: this kernel or machine does not clone sandboxes from a template.
     `killed`: another process, or the kernel, sent SIGKILL to it.
     """
 
     def __init__(
         self, said: str, moved: str | None = None, *, hung: bool = False,
-        no_more_processes: bool = False, no_clone: bool = False, killed: bool = False,
+        no_more_processes: bool = False, killed: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(said)
         self.killed = killed
-        self.no_clone = no_clone
         self.moved = moved
         self.hung = hung
         self.no_more_processes = no_more_processes
@@ -111,11 +109,12 @@ async def launch(plan: Launch, release: Callable[[], None]) -> AsyncIterator[Spa
 def _start(plan: Launch, theirs: socket.socket) -> tuple[Helper | Clone, int]:
     """What runs the init, and where to read what it writes to stderr."""
     if plan.template is not None:
+        errors = os.dup(plan.template.errors)
         try:
-            return plan.template.clone(theirs), os.dup(plan.template.errors)
-        except OSError as error:
-            reason = f"the template: {os.strerror(error.errno or 0)}"
-            raise LaunchFailed(reason, no_clone=True) from None
+            return plan.template.clone(theirs), errors
+        except BlockingIOError:
+            os.close(errors)
+            raise LaunchFailed("the template does not read") from None
     errors, stderr = os.pipe()
     os.set_blocking(errors, False)
     try:
@@ -183,7 +182,7 @@ async def _ready(
         helper.kill()  # a program that hangs does not end by itself either
         raise LaunchFailed(f"no answer from the init in {plan.ready_s:g} s", hung=True) from None
     except OSError as error:
-        raise await _lost(errors, helper, os.strerror(error.errno or 0)) from None
+        raise await _lost(plan, errors, helper, os.strerror(error.errno or 0)) from None
     except codec.InitProtocolViolation as lie:
         raise LaunchFailed(f"protocol violation by the init: {lie}") from None
     finally:
@@ -197,24 +196,25 @@ async def _refusal(
     plan: Launch, refused: SetupRefused, errors: int, helper: Helper | Clone
 ) -> LaunchFailed:
     number, said = refused.errno, str(refused) or _said(errors)
-    no_clone = refused.stage is wire.SetupStage.TEMPLATE
-    if not said and isinstance(helper, Helper):
-        return await _lost(errors, helper, "")
     if not said and isinstance(helper, Clone) and plan.template is not None:
         plan.template.take_answers()
-        number, no_clone = helper.error, True
-        said = f"no clone of the template ({os.strerror(number) if number else 'it ended'})"
-    full = number == errno.EAGAIN
-    return LaunchFailed(said, refused.path, no_more_processes=full, no_clone=no_clone)
+        number = helper.error
+        said = f"no clone of the template ({os.strerror(number)})" if number else ""
+    if not said:
+        return await _lost(plan, errors, helper, "")
+    return LaunchFailed(said, refused.path, no_more_processes=number == errno.EAGAIN)
 
 
-async def _lost(errors: int, helper: Helper | Clone, reason: str) -> LaunchFailed:
-    """The other end of the socket is gone."""
-    said = _said(errors)
-    if said or not isinstance(helper, Helper):
-        return LaunchFailed(said or reason)
-    ending = await _how_it_ended(helper)
-    return LaunchFailed(ending or reason, killed=helper.status in _KILLED)
+async def _lost(plan: Launch, errors: int, helper: Helper | Clone, reason: str) -> LaunchFailed:
+    """The other end of the socket is gone: what was said, or else how the program ended."""
+    said, status = _said(errors), None
+    if not said:
+        with anyio.move_on_after(END_TIMEOUT_S):
+            if plan.template is not None:
+                plan.template.close()
+            status = await (helper if plan.template is None else plan.template).ended()
+            reason = _ending(status)
+    return LaunchFailed(said or reason, killed=status in _KILLED)
 
 
 def _said(errors: int) -> str:
@@ -224,14 +224,11 @@ def _said(errors: int) -> str:
         return ""
 
 
-async def _how_it_ended(helper: Helper) -> str:
+def _ending(status: int) -> str:
     """For a program that ended without a word: how is all that is known."""
-    with anyio.move_on_after(END_TIMEOUT_S):
-        status = await helper.ended()
-        if os.WIFSIGNALED(status):
-            return f"it was killed by {signal.Signals(os.WTERMSIG(status)).name}"
-        return f"it ended with exit code {os.WEXITSTATUS(status)} and without a word"
-    return ""
+    if os.WIFSIGNALED(status):
+        return f"it was killed by {signal.Signals(os.WTERMSIG(status)).name}"
+    return f"it ended with exit code {os.WEXITSTATUS(status)} and without a word"
 
 
 async def _ended(helper: Helper | Clone) -> None:

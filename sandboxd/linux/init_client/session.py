@@ -55,12 +55,8 @@ class SetupRefused(Exception):
     `path`: where it found another mount or file than the planned one.
     """
 
-    def __init__(
-        self, said: str, path: str | None = None, number: int = 0,
-        stage: wire.SetupStage | None = None,
-    ) -> None:  # fmt: skip
+    def __init__(self, said: str, path: str | None = None, number: int = 0) -> None:
         super().__init__(said)
-        self.stage = stage
         self.path = path
         self.errno = number
 
@@ -109,7 +105,7 @@ class InitSandbox:
                 reason = f"{stage.name.lower()}: {detail or os.strerror(number)}"
                 moved = detail if stage is wire.SetupStage.CHECK else None
                 said = f"the init could not set the sandbox up ({reason})"
-                raise SetupRefused(said, moved, number, stage)
+                raise SetupRefused(said, moved, number)
             case other:
                 raise codec.InitProtocolViolation(f"{other} instead of ready")
 

@@ -79,10 +79,17 @@ class Template:
         event_loop.add_reader(control, self._receive)
 
     def clone(self, theirs: socket.socket) -> Clone:
-        """OSError where the template is gone or does not read."""
-        seqpacket.send_at_once(self._control, wire.CloneRequest(), [theirs.fileno()])
+        """BlockingIOError where the template does not read. Whoever waits for the clone finds out
+        that the template is gone."""
         clone = Clone(self)
         self._waiting.append(clone)
+        try:
+            seqpacket.send_at_once(self._control, wire.CloneRequest(), [theirs.fileno()])
+        except BlockingIOError:
+            self._waiting.pop()
+            raise
+        except OSError:
+            self.close()
         return clone
 
     def take_answers(self) -> None:
@@ -134,6 +141,7 @@ class Template:
         self._release()
         self._ended.set()
 
-    async def ended(self) -> None:
-        """After `close`."""
+    async def ended(self) -> int:
+        """After `close`: the wait status of bwrap."""
         await self._ended.wait()
+        return await self._helper.ended()

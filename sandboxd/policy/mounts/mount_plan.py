@@ -128,7 +128,7 @@ class MountPlan:
         return any(is_below(other.path, path) for other in self.places)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=64)
 def mount_plan(spec: SandboxSpec, host: Host) -> MountPlan:
     places = [*_base_places(spec, host), *_name_places(spec, host), *_grant_places(spec)]
     places += [Mount(m.path, MountKind.MASK, m.is_dir) for m in spec.masks]

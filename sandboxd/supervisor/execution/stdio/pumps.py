@@ -14,6 +14,7 @@ import anyio.lowlevel
 from anyio.abc import TaskGroup
 
 from sandboxd import event_loop
+from sandboxd.posix.passed_ends import resize
 from sandboxd.supervisor.execution.stdio.ends.current import ends
 from sandboxd.supervisor.execution.stdio.output import Stream
 from sandboxd.supervisor.execution.stdio.text import TextStream
@@ -22,6 +23,8 @@ from sandboxd_proto.denial import Denial
 from sandboxd_proto.messages.execute import Encoding
 
 AFTER_END_BYTES = 8 << 20  # of background processes that go on printing
+# Of a pipe with much output, for fewer turns of the event loop. A user's pipes have a common limit.
+LARGE_PIPE_BYTES = 256 << 10
 
 
 class Pump(Protocol):
@@ -42,6 +45,7 @@ class CollectingPump:
 
     def __init__(self, stream: Stream, fd: int, broken: Callable[[Exception], None]) -> None:
         self._stream = stream
+        self._fd = fd
         self._end = ends.ReadEnd(fd)
         self._broken = broken
         self._open = True
@@ -65,6 +69,8 @@ class CollectingPump:
             if data:
                 kept = self._stream.keep(data)
                 if self._stream.scan_now(kept) is None:
+                    if self._scan is None:
+                        resize(self._fd, LARGE_PIPE_BYTES)
                     self._pause()
                     self._scan = event_loop.create_task(self._scan_later(kept))
             elif data is not None:
