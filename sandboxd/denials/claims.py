@@ -46,7 +46,7 @@ def bounded(denial: Denial, facts: RunEvidence) -> Denial:
     return denial
 
 
-def overheard(denials: Iterable[Denial], facts: RunEvidence) -> list[Denial]:
+def stdout_notes(denials: Iterable[Denial], facts: RunEvidence) -> list[Denial]:
     """Text on stdout alone: a hint, and only if the command failed."""
     if not facts.failed_by_itself:
         return []

@@ -24,11 +24,11 @@ MAX_STRONG = 32  # a command can ask the gate for any number of hosts
 
 
 def conclude(
-    examiner: LineClassifier, facts: RunEvidence, said: list[Denial], overheard: list[Denial]
+    classifier: LineClassifier, facts: RunEvidence, said: list[Denial], stdout_notes: list[Denial]
 ) -> list[Denial]:
-    """`said`: what the command claims where errors are printed; `overheard`: on stdout alone."""
-    setting = examiner.setting
-    weighed = partial(claims.weighed, facts=facts, hosts=[h for h, _ in examiner.command.hosts])
+    """`said`: what the command claims where errors are printed; `stdout_notes`: on stdout alone."""
+    setting = classifier.setting
+    weighed = partial(claims.weighed, facts=facts, hosts=[h for h, _ in classifier.command.hosts])
     spoken = [weighed(denial) for denial in said]
     if facts.setup_failure is not None:
         return _with_sent([*_protected(facts), _sandbox_error(facts.setup_failure)], spoken)
@@ -44,25 +44,25 @@ def conclude(
     ]
     if facts.explained:
         # The kernel reported every refused access: text about files adds nothing.
-        strong += needs.denials(setting, needs.found(examiner, facts, said))
+        strong += needs.denials(setting, needs.found(classifier, facts, said))
         spoken = [d for d in spoken if d.kind not in needs.KINDS]
     elif facts.refused:
         # The kernel told some of what it refused: the command's words may tell the rest.
-        strong += needs.denials(setting, needs.found(examiner, facts, said))
+        strong += needs.denials(setting, needs.found(classifier, facts, said))
     strong = merge([], strong)[:MAX_STRONG]
-    strong = merge(strong, _connections(examiner, facts, [*strong, *spoken]))
-    strong = merge(strong, _sockets(examiner, facts))
+    strong = merge(strong, _connections(classifier, facts, [*strong, *spoken]))
+    strong = merge(strong, _sockets(classifier, facts))
     found = _with_sent(strong, spoken)
     if facts.timed_out or facts.cancelled or facts.outcome in {"timeout", "cancelled"}:
         # The text of a command that was killed explains nothing.
         return found
     for step in (*FROM_TEXT, *FROM_COMMAND_LINE):
         weigh = weighed if step in FROM_TEXT else partial(claims.bounded, facts=facts)
-        more = [weigh(denial) for denial in step(examiner, facts, found)]
+        more = [weigh(denial) for denial in step(classifier, facts, found)]
         if facts.explained:
             more = [d for d in more if d.kind not in needs.KINDS]
         found = merge(found, more)
-    return merge(found, claims.overheard(overheard, facts))
+    return merge(found, claims.stdout_notes(stdout_notes, facts))
 
 
 def _with_sent(strong: list[Denial], sent: list[Denial]) -> list[Denial]:
@@ -157,7 +157,7 @@ def _peers(setting: Setting, facts: RunEvidence) -> Iterator[Denial]:
             yield network.peer_denial(setting, path)
 
 
-def _sockets(examiner: LineClassifier, facts: RunEvidence) -> Iterator[Denial]:
+def _sockets(classifier: LineClassifier, facts: RunEvidence) -> Iterator[Denial]:
     """Sockets that could not be made. What they were for is not known: the command line may name
     the host of an Internet socket."""
     if "unix" in facts.refused_sockets and facts.failed:
@@ -165,21 +165,21 @@ def _sockets(examiner: LineClassifier, facts: RunEvidence) -> Iterator[Denial]:
     refused = facts.refused_inet
     if not refused:
         return
-    hosts = command_hosts(examiner)
+    hosts = command_hosts(classifier)
     for host in hosts:
-        yield _no_socket(examiner.setting, host, "medium")
-    group = known_programs.first_group(examiner.command.simple)
-    aside = any(map(known_programs.checks_for_updates, examiner.command.simple))
+        yield _no_socket(classifier.setting, host, "medium")
+    group = known_programs.first_group(classifier.command.simple)
+    aside = any(map(known_programs.checks_for_updates, classifier.command.simple))
     if hosts or (aside and not facts.failed):
         return
     if group is not None and facts.failed:
         yield network.tool_denial(group)
     elif "stream" in refused:
-        yield _no_socket(examiner.setting, None, "high" if facts.failed else "medium")
+        yield _no_socket(classifier.setting, None, "high" if facts.failed else "medium")
     elif refused == {"blocking datagram"}:
-        yield _no_socket(examiner.setting, None, "low")
+        yield _no_socket(classifier.setting, None, "low")
     else:
-        yield _no_socket(examiner.setting, None, "medium" if facts.failed else "low")
+        yield _no_socket(classifier.setting, None, "medium" if facts.failed else "low")
 
 
 def _no_socket(setting: Setting, host: network.HostPort | None, confidence: Confidence) -> Denial:
@@ -187,19 +187,19 @@ def _no_socket(setting: Setting, host: network.HostPort | None, confidence: Conf
 
 
 def _connections(
-    examiner: LineClassifier, facts: RunEvidence, found: list[Denial]
+    classifier: LineClassifier, facts: RunEvidence, found: list[Denial]
 ) -> Iterator[Denial]:
     """Attempts that the kernel reported. A DNS query counts as an attempt to reach its host."""
-    setting = examiner.setting
+    setting = classifier.setting
     asked = False
-    simple = examiner.command.simple
+    simple = classifier.command.simple
     aside = any(map(known_programs.checks_for_updates, simple))
     if not facts.failed and not has_kind(found, "network"):
         aside = aside or known_programs.asks_aside(simple)
     if setting.plan.sandbox.network.kind == "deny":
         # With allowed hosts the daemon's own responder answers, and reports what it refuses.
         for name in () if aside else facts.lookups[:MAX_STRONG]:
-            end = network.HostPort(name, examiner.command.port_of(name))
+            end = network.HostPort(name, classifier.command.port_of(name))
             if network.refused(setting, end):
                 yield network.denial(setting, end, operation="lookup", evidence="kernel")
     for one in facts.notified[:MAX_STRONG]:
@@ -212,8 +212,8 @@ def _connections(
         # A lookup of something by a command that succeeded: its own name, a version check.
         known = [denial for denial in found if denial.confidence != "low"]
         aside = aside or not facts.failed or has_kind(known, "network")
-        hosts = command_hosts(examiner)
-        group = known_programs.first_group(examiner.command.simple)
+        hosts = command_hosts(classifier)
+        group = known_programs.first_group(classifier.command.simple)
         if not hosts and not aside and group is not None:
             yield network.tool_denial(group)
             return

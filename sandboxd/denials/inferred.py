@@ -34,33 +34,33 @@ _PRINTERS = frozenset({"echo", "printf", "export", ":", "true", "false", "set", 
 
 
 def _limit_text(
-    examiner: LineClassifier, facts: RunEvidence, found: list[Denial]
+    classifier: LineClassifier, facts: RunEvidence, found: list[Denial]
 ) -> Iterator[Denial]:
-    noted = examiner.notes.limits
+    noted = classifier.notes.limits
     for limit in limits.TEXT_LIMITS:
-        if limit not in noted or limits.value(examiner.setting, limit) is None:
+        if limit not in noted or limits.value(classifier.setting, limit) is None:
             continue
         if facts.failed or limit != "memory":
-            yield limits.denial(examiner.setting, limit, "text", "medium")
+            yield limits.denial(classifier.setting, limit, "text", "medium")
 
 
 def _network_text(
-    examiner: LineClassifier, facts: RunEvidence, found: list[Denial]
+    classifier: LineClassifier, facts: RunEvidence, found: list[Denial]
 ) -> Iterator[Denial]:
     """A network error without a host, or an exit status that means one."""
-    setting = examiner.setting
+    setting = classifier.setting
     if not setting.network_restricted or has_kind(found, "network"):
         return
-    only = examiner.command.only
+    only = classifier.command.only
     by_status = only is not None and known_programs.says_network(only, facts.exit_code)
-    noted = examiner.notes.network
+    noted = classifier.notes.network
     if not noted and not by_status:
         return
-    hosts = command_hosts(examiner)
+    hosts = command_hosts(classifier)
     for host in hosts:
         yield network.denial(setting, host, confidence="medium")
     if not hosts and noted and setting.plan.sandbox.network.kind == "deny":
-        group = known_programs.first_group(examiner.command.simple)
+        group = known_programs.first_group(classifier.command.simple)
         if group is not None:
             yield network.tool_denial(group)
         else:
@@ -68,13 +68,13 @@ def _network_text(
 
 
 def _nameless_text(
-    examiner: LineClassifier, facts: RunEvidence, found: list[Denial]
+    classifier: LineClassifier, facts: RunEvidence, found: list[Denial]
 ) -> Iterator[Denial]:
     """A failed write without a path: a path on the command line may explain it."""
-    nameless = examiner.notes.nameless
+    nameless = classifier.notes.nameless
     if not nameless or has_kind(found, "filesystem_read", "filesystem_write", "protected_path"):
         return
-    setting, command = examiner.setting, examiner.command
+    setting, command = classifier.setting, classifier.command
     named = subjects.absolute_names(command.text)
     for reason in ("EROFS", "unwritable", "unopened"):
         if reason not in nameless or not (facts.failed or reason == "EROFS"):
@@ -94,11 +94,11 @@ def _nameless_text(
         )  # fmt: skip
 
 
-def _named(examiner: LineClassifier, facts: RunEvidence, found: list[Denial]) -> Iterator[Denial]:
+def _named(classifier: LineClassifier, facts: RunEvidence, found: list[Denial]) -> Iterator[Denial]:
     """Operands that lead to masked or hidden paths: a mask reads as empty and says nothing."""
-    setting = examiner.setting
-    for word, name in islice(_operands(examiner), _MOST_OPERANDS):
-        for at in _statuses(examiner, name):
+    setting = classifier.setting
+    for word, name in islice(_operands(classifier), _MOST_OPERANDS):
+        for at in _statuses(classifier, name):
             if any(_related(at.path, other.target) for other in found):
                 continue
             if at.masked and at.on_host:
@@ -112,9 +112,9 @@ def _readable(setting: Setting, word: str, at: PathStatus) -> bool:
     return posixpath.isabs(word) and setting.host.permits(at.path, "read")
 
 
-def _operands(examiner: LineClassifier) -> Iterator[tuple[str, str]]:
+def _operands(classifier: LineClassifier) -> Iterator[tuple[str, str]]:
     """(word, name in it): a word may be a program text that names paths in quotes."""
-    for one in examiner.command.simple:
+    for one in classifier.command.simple:
         if one.program not in _PRINTERS:
             for word in one.words:
                 for name in dict.fromkeys([word, *subjects.absolute_names(word[:65536])]):
@@ -122,30 +122,34 @@ def _operands(examiner: LineClassifier) -> Iterator[tuple[str, str]]:
 
 
 def _silent_writes(
-    examiner: LineClassifier, facts: RunEvidence, found: list[Denial]
+    classifier: LineClassifier, facts: RunEvidence, found: list[Denial]
 ) -> Iterator[Denial]:
     """`cp a /ro/b 2>/dev/null`: it cannot have worked, and its message was discarded."""
-    for one in examiner.command.simple[:_MOST_OPERANDS]:
+    for one in classifier.command.simple[:_MOST_OPERANDS]:
         for name in known_programs.written(one)[:_MOST_WRITTEN] if one.silent else ():
-            for at in _statuses(examiner, name):
+            for at in _statuses(classifier, name):
                 known = any(_related(at.path, other.target) for other in found)
                 if not known and known_programs.would_write(one, exists=at.on_host):
                     denial = filesystem.judge(
-                        examiner.setting, examiner.command, "EROFS", [at.path], one.program + ":"
+                        classifier.setting,
+                        classifier.command,
+                        "EROFS",
+                        [at.path],
+                        one.program + ":",
                     )
                     if denial is not None:
                         yield msgspec.structs.replace(denial, confidence="low")
 
 
 def _unreached(
-    examiner: LineClassifier, facts: RunEvidence, found: list[Denial]
+    classifier: LineClassifier, facts: RunEvidence, found: list[Denial]
 ) -> Iterator[Denial]:
     """`curl -s URL || true` where no socket can be made: it cannot have worked, and the kernel
     tells of no attempt."""
-    setting = examiner.setting
+    setting = classifier.setting
     if setting.network_namespace or not setting.network_restricted or has_kind(found, "network"):
         return
-    for one in examiner.command.simple:
+    for one in classifier.command.simple:
         named = (
             CommandLine((one.program, *one.words)).hosts
             if known_programs.needs_network(one)
@@ -158,16 +162,16 @@ def _unreached(
                 yield network.denial(setting, end, confidence=sure, layer="seccomp")
 
 
-def _statuses(examiner: LineClassifier, name: str) -> list[PathStatus]:
+def _statuses(classifier: LineClassifier, name: str) -> list[PathStatus]:
     if len(name) > subjects.MAX_NAME or "\n" in name:
         return []
-    paths = resolve(examiner.setting, name, examiner.command.folders)
-    return [at for path in paths for at in path_statuses(examiner.setting, path)]
+    paths = resolve(classifier.setting, name, classifier.command.folders)
+    return [at for path in paths for at in path_statuses(classifier.setting, path)]
 
 
-def command_hosts(examiner: LineClassifier) -> list[network.HostPort | None]:
-    ends = [network.HostPort(host, port) for host, port in examiner.command.hosts]
-    return [end for end in ends if network.refused(examiner.setting, end)]
+def command_hosts(classifier: LineClassifier) -> list[network.HostPort | None]:
+    ends = [network.HostPort(host, port) for host, port in classifier.command.hosts]
+    return [end for end in ends if network.refused(classifier.setting, end)]
 
 
 def has_kind(found: list[Denial], *kinds: str) -> bool:

@@ -55,10 +55,10 @@ def _identity(path: str) -> Identity | None:
         return None
 
 
-def key_of(wish: PolicyRequest) -> Key:
+def key_of(request: PolicyRequest) -> Key:
     return (
-        msgspec.json.encode(wish.manifest), wish.preset, wish.workspace, wish.cwd, wish.backend,
-        wish.manifest_given, wish.dry,
+        msgspec.json.encode(request.manifest), request.preset, request.workspace, request.cwd,
+        request.backend, request.manifest_given, request.dry,
     )  # fmt: skip
 
 
@@ -78,27 +78,27 @@ class PlanCache:
         self._kept: OrderedDict[Key, _CachedPlan] = OrderedDict()
         self._checked: tuple[_CachedPlan | None, float] = (None, 0.0)
 
-    def rehearse(self, wish: PolicyRequest) -> None:
+    def rehearse(self, request: PolicyRequest) -> None:
         """Make every look at the host that `plan_for` makes. For a thread: nothing is kept."""
-        kept = self._kept.get(key_of(wish))
+        kept = self._kept.get(key_of(request))
         if kept is not None and kept.basis.holds_now() and _same_files(kept.plan):
             return
-        plan = plan_for(wish, self._machine)
+        plan = plan_for(request, self._machine)
         for grant in plan.sandbox.grants:
             _identity(grant.path)
 
-    def looked_at(self, wish: PolicyRequest) -> list[str]:
+    def looked_at(self, request: PolicyRequest) -> list[str]:
         """The paths that planning starts from."""
-        manifest = wish.manifest
-        named = [wish.workspace, wish.cwd, *(manifest.fs_read_allow or ())]
+        manifest = request.manifest
+        named = [request.workspace, request.cwd, *(manifest.fs_read_allow or ())]
         named += [*(manifest.fs_write_allow or ()), *(manifest.fs_deny or ())]
         return [files.internal(files.expanduser(path)) for path in named if path]
 
-    def takes_long(self, wish: PolicyRequest) -> bool:
+    def takes_long(self, request: PolicyRequest) -> bool:
         """Whether a thread should `attempt` the plan before `plan_for` is called."""
-        if not names_folders(wish.manifest, wish.workspace):
+        if not names_folders(request.manifest, request.workspace):
             return False
-        kept = self._kept.get(key_of(wish))
+        kept = self._kept.get(key_of(request))
         if kept is None:
             return True
         try:
@@ -109,28 +109,28 @@ class PlanCache:
             self._checked = kept, time.monotonic()
         return not valid
 
-    def attempt(self, wish: PolicyRequest) -> MadePlan | Exception:
+    def attempt(self, request: PolicyRequest) -> MadePlan | Exception:
         """For a thread."""
-        kept = self._kept.get(key_of(wish))
+        kept = self._kept.get(key_of(request))
         try:
             if kept is not None and _is_valid(kept):
                 return MadePlan(*kept)
-            return self._make(wish)
+            return self._make(request)
         except Exception as error:  # `keep` raises it
             return error
 
-    def look(self, wish: PolicyRequest) -> Plan:
+    def look(self, request: PolicyRequest) -> Plan:
         """The plan, for a thread."""
-        made = self.attempt(wish)
+        made = self.attempt(request)
         if isinstance(made, Exception):
             raise made
         return made.plan
 
-    def keep(self, wish: PolicyRequest, made: MadePlan | Exception) -> Plan:
+    def keep(self, request: PolicyRequest, made: MadePlan | Exception) -> Plan:
         """What a thread has made for this request."""
         if isinstance(made, Exception):
             raise made
-        key = key_of(wish)
+        key = key_of(request)
         if made.basis is None:
             self._kept.pop(key, None)
         else:
@@ -140,20 +140,20 @@ class PlanCache:
                 self._kept.popitem(last=False)
         return made.plan
 
-    def plan_for(self, wish: PolicyRequest) -> Plan:
-        kept = self._kept.get(key_of(wish))
+    def plan_for(self, request: PolicyRequest) -> Plan:
+        kept = self._kept.get(key_of(request))
         if kept is not None and (self._was_checked(kept) or _is_valid(kept)):
-            self._kept.move_to_end(key_of(wish))
+            self._kept.move_to_end(key_of(request))
             return kept.plan
-        return self.keep(wish, self._make(wish))
+        return self.keep(request, self._make(request))
 
     def _was_checked(self, kept: _CachedPlan) -> bool:
         checked, at = self._checked
         return checked is kept and time.monotonic() - at < _CHECKED_S
 
-    def _make(self, wish: PolicyRequest) -> MadePlan:
+    def _make(self, request: PolicyRequest) -> MadePlan:
         with recording_fs.recording() as notes:
-            plan = plan_for(wish, self._machine)
+            plan = plan_for(request, self._machine)
         if notes.fleeting:
             return MadePlan(plan, None)
         basis = Basis(notes, (grant.path for grant in plan.sandbox.grants))

@@ -40,10 +40,10 @@ MAX_PATHS = 1000  # in one list of a manifest
 DEFAULT_TIMEOUT_S = system_places.DEFAULT_TIMEOUT_S
 
 
-def plan_for(wish: PolicyRequest, machine: Machine) -> Plan:
+def plan_for(request: PolicyRequest, machine: Machine) -> Plan:
     """The plan, or the error that names the field. Nothing has run and nothing was changed."""
     try:
-        return _plan_for(wish, machine)
+        return _plan_for(request, machine)
     except OSError as error:
         # Missing paths were refused before; this one was swapped or removed during planning.
         raise PathDenied(
@@ -52,18 +52,18 @@ def plan_for(wish: PolicyRequest, machine: Machine) -> Plan:
         ) from None
 
 
-def _plan_for(wish: PolicyRequest, machine: Machine) -> Plan:
+def _plan_for(request: PolicyRequest, machine: Machine) -> Plan:
     config = machine.config
-    name = wish.preset
-    if name is None and not wish.manifest_given:
+    name = request.preset
+    if name is None and not request.manifest_given:
         name = config.preset
     base = preset(name)
-    manifest = wish.manifest
-    workspace = _workspace(wish, base, machine)
+    manifest = request.manifest
+    workspace = _workspace(request, base, machine)
     env = environment(manifest.env)
     network = network_rule(manifest, base, config)
     default_s = min(DEFAULT_TIMEOUT_S, config.ceiling.max_timeout_secs or DEFAULT_TIMEOUT_S)
-    spec, more = _sandbox(wish, base, workspace, env, network, machine)
+    spec, more = _sandbox(request, base, workspace, env, network, machine)
     plan = Plan(
         sandbox=spec,
         syscall_policy=manifest.syscall_policy or base.syscall_policy,
@@ -72,7 +72,7 @@ def _plan_for(wish: PolicyRequest, machine: Machine) -> Plan:
         env=overlay(_retries(base, network), more.env, env),
         cwd="/",
         asked=_asked(manifest, base),
-        backend="none" if base.unsandboxed else wish.backend,
+        backend="none" if base.unsandboxed else request.backend,
         preset=name,
         workspace=workspace.path if workspace else None,
         nested=more.nested,
@@ -82,7 +82,7 @@ def _plan_for(wish: PolicyRequest, machine: Machine) -> Plan:
     ceiling.check(plan, config.ceiling)
     if (plan.backend or config.backend) in machine.limit_sandboxes:
         plan = replace(plan, sandbox=replace(spec, limits=limits.of_container(plan.limits)))
-    return _with_cwd(plan, wish, workspace, machine)
+    return _with_cwd(plan, request, workspace, machine)
 
 
 def _retries(base: Preset, network: NetworkRule) -> Pairs:
@@ -92,18 +92,18 @@ def _retries(base: Preset, network: NetworkRule) -> Pairs:
     return FAIL_FAST if network.kind == "deny" else FEW_RETRIES
 
 
-def _workspace(wish: PolicyRequest, base: Preset, machine: Machine) -> Resolved | None:
-    if wish.workspace is None:
+def _workspace(request: PolicyRequest, base: Preset, machine: Machine) -> Resolved | None:
+    if request.workspace is None:
         if base.needs_workspace:
             raise ManifestInvalid(
                 f"the preset {base.name} needs a workspace", field="workspace",
                 remedy='give "workspace": "/abs/dir", the folder that may be written',
             )  # fmt: skip
         return None
-    found = resolve(wish.workspace, "workspace")
-    refuse_planted(found, wish.workspace, "workspace", None)
+    found = resolve(request.workspace, "workspace")
+    refuse_planted(found, request.workspace, "workspace", None)
     if not found.identity.is_dir:
-        raise PathDenied(f"{wish.workspace} is not a folder", field="workspace")
+        raise PathDenied(f"{request.workspace} is not a folder", field="workspace")
     if found.path == "/":
         raise PathDenied(
             "the workspace cannot be /", field="workspace",
@@ -117,10 +117,10 @@ def _workspace(wish: PolicyRequest, base: Preset, machine: Machine) -> Resolved 
 
 
 def _sandbox(
-    wish: PolicyRequest, base: Preset, workspace: Resolved | None, env: Pairs, network: NetworkRule,
-    machine: Machine,
+    request: PolicyRequest, base: Preset, workspace: Resolved | None, env: Pairs,
+    network: NetworkRule, machine: Machine,
 ) -> tuple[SandboxSpec, PresetGrants]:  # fmt: skip
-    manifest = wish.manifest
+    manifest = request.manifest
     grants, links = _asked_grants(manifest, workspace, machine)
     if workspace is not None and base.named:
         access: Access = "write" if base.workspace_writable else "read"
@@ -133,7 +133,8 @@ def _sandbox(
     tmp_bytes, shm_bytes = limits.private_bytes(manifest)
     owner = _run_as(workspace, grants, machine)
     more = preset_grants(
-        PresetInputs(base, workspace, env, tuple(grants), tuple(denied), owner, wish.dry), machine
+        PresetInputs(base, workspace, env, tuple(grants), tuple(denied), owner, request.dry),
+        machine,
     )
     spec = SandboxSpec(
         base=manifest.base or base.base,
@@ -240,11 +241,11 @@ def _asked(manifest: Manifest, base: Preset) -> frozenset[str]:
 
 
 def _with_cwd(
-    plan: Plan, wish: PolicyRequest, workspace: Resolved | None, machine: Machine
+    plan: Plan, request: PolicyRequest, workspace: Resolved | None, machine: Machine
 ) -> Plan:
-    if wish.cwd is not None:
-        return _at(plan, wish.cwd, machine)
-    cwd = wish.workspace if workspace and plan.preset else None
+    if request.cwd is not None:
+        return _at(plan, request.cwd, machine)
+    cwd = request.workspace if workspace and plan.preset else None
     return replace(plan, cwd=files.internal(cwd) if cwd else system_places.START_FOLDER)
 
 

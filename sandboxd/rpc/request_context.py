@@ -60,11 +60,11 @@ class RequestContext:
             raise InvalidParams("an approver has no session: name one", field="session")
         return self.service.admission.sessions.any(session_id)
 
-    def plan_for(self, wish: PolicyRequest) -> Plan:
+    def plan_for(self, policy: PolicyRequest) -> Plan:
         """On the event loop: after `wait_for_plan` of mount_answers.py."""
-        made = self.prepared.get(key_of(wish)) if self.prepared else None
+        made = self.prepared.get(key_of(policy)) if self.prepared else None
         plans = self.service.plans
-        return plans.plan_for(wish) if made is None else plans.keep(wish, made)
+        return plans.plan_for(policy) if made is None else plans.keep(policy, made)
 
     def after_answer(self, work: Callable[[], object]) -> None:
         """Do `work` once the answer to this call was sent."""

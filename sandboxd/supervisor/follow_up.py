@@ -78,12 +78,12 @@ class DenialFollowUp:
     ) -> Approval | None:
         """The approval that would allow what was denied; None if nothing can be offered."""
         request, admission = execution.request, self._admission
-        session, wish, sent = request.session, request.wish, request.plan
-        if session is None or wish is None or not session.is_open or not result.denials:
+        session, policy, sent = request.session, request.policy, request.plan
+        if session is None or policy is None or not session.is_open or not result.denials:
             return None
         if admission.is_planning(session) or execution.cancelled:
             return None
-        offer = partial(self._offer, result.denials, wish, sent)
+        offer = partial(self._offer, result.denials, policy, sent)
         add, folders = await anyio.to_thread.run_sync(offer)
         if add is None:
             return None
@@ -101,11 +101,11 @@ class DenialFollowUp:
         return approval
 
     def _offer(
-        self, denials: Sequence[Denial], wish: PolicyRequest, sent: Plan
+        self, denials: Sequence[Denial], policy: PolicyRequest, sent: Plan
     ) -> tuple[Addition | None, Addition | None]:
         """In a thread: each addition is tried by planning with it."""
-        add = addition_for(denials, wish, sent, self._plans.look)
-        return add, folders_of(add, wish, sent, self._plans.look) if add is not None else None
+        add = addition_for(denials, policy, sent, self._plans.look)
+        return add, folders_of(add, policy, sent, self._plans.look) if add is not None else None
 
     async def _wait(
         self, first: Execution, current: Execution, approval: Approval
@@ -132,7 +132,7 @@ class DenialFollowUp:
             return None
         try:
             left = self._lifecycle.check_start(request.session)
-            plan, wish = await widened_by(request, add, self._plans)
+            plan, policy = await widened_by(request, add, self._plans)
         except SandboxdError:
             return None
         tmps = self._admission.sessions.tmps
@@ -143,18 +143,18 @@ class DenialFollowUp:
             plan = replace(plan, timeout_s=left if timeout is None else min(left, timeout))
         listener = request.listener.next_attempt() if request.listener is not None else None
         return replace(
-            request, plan=plan, wish=wish, attempt=request.attempt + 1, listener=listener
+            request, plan=plan, policy=policy, attempt=request.attempt + 1, listener=listener
         )
 
 
 async def widened_by(request: ExecuteRequest, add: Addition, plans: PlanCache) -> tuple[Plan, Any]:
-    assert request.wish is not None
-    wish = request.wish
-    merged = merge_addition(wish.manifest, add, request.plan)
+    assert request.policy is not None
+    policy = request.policy
+    merged = merge_addition(policy.manifest, add, request.plan)
     if merged is None:
-        return request.plan, wish
-    wish = replace(wish, manifest=merged, manifest_given=True, preset=request.plan.preset)
-    return plans.keep(wish, await anyio.to_thread.run_sync(plans.attempt, wish)), wish
+        return request.plan, policy
+    policy = replace(policy, manifest=merged, manifest_given=True, preset=request.plan.preset)
+    return plans.keep(policy, await anyio.to_thread.run_sync(plans.attempt, policy)), policy
 
 
 def _may_retry(request: ExecuteRequest) -> bool:

@@ -46,9 +46,9 @@ class ExecuteRequest:
 
     `merge`: one pipe for stdout and stderr, so that their order stays.
     `explain`: what was asked for, to be completed by what the command turns out to need.
-    `wish` and `sent`: the request and its plan before grants were added. `on_denial`: what follows
-    from denials; `ask_egress`: asks about hosts that the manifest does not name. `attempt` counts
-    from 1.
+    `policy` and `sent`: the request and its plan before grants were added. `on_denial`: what
+    follows from denials; `ask_egress`: asks about hosts that the manifest does not name. `attempt`
+    counts from 1.
     """
 
     argv: tuple[str, ...]
@@ -70,7 +70,7 @@ class ExecuteRequest:
     passed: Passed = NOTHING_PASSED
     explain: ExplainRequest | None = None
     on_denial: OnDenial = "report"
-    wish: PolicyRequest | None = None
+    policy: PolicyRequest | None = None
     sent: Plan | None = None
     effect: Effect = "read"
     ask_egress: AskEgress | None = None

@@ -41,19 +41,19 @@ PlanFor = Callable[[PolicyRequest], Plan]
 
 
 def addition_for(
-    denials: Sequence[Denial], wish: PolicyRequest, sent: Plan, plan_for: PlanFor
+    denials: Sequence[Denial], policy: PolicyRequest, sent: Plan, plan_for: PlanFor
 ) -> Addition | None:
     """The sum of the remedies that the policy accepts; None if nothing is left."""
     pieces = [piece for denial in denials for piece in _pieces(denial, sent)]
     pieces = [piece for at, piece in enumerate(pieces) if piece not in pieces[:at]]
-    kept = [piece for piece in pieces if _is_accepted([piece], wish, sent, plan_for)]
-    if not kept or not _is_accepted(kept, wish, sent, plan_for):
+    kept = [piece for piece in pieces if _is_accepted([piece], policy, sent, plan_for)]
+    if not kept or not _is_accepted(kept, policy, sent, plan_for):
         return None
     return _sum(kept)
 
 
 def folders_of(
-    add: Addition, wish: PolicyRequest, sent: Plan, plan_for: PlanFor
+    add: Addition, policy: PolicyRequest, sent: Plan, plan_for: PlanFor
 ) -> Addition | None:
     """The same with the folder of each file; None if no file is in it, the policy refuses, or a
     folder holds more than ordinary files."""
@@ -61,7 +61,7 @@ def folders_of(
     for name in PATHS:
         if name in add:
             wider[name] = sorted({_folder(path) for path in add[name]})
-    if wider == add or not _is_accepted([wider], wish, sent, plan_for):
+    if wider == add or not _is_accepted([wider], policy, sent, plan_for):
         return None
     looks = HostLooks(host_view(sent.sandbox.run_as))
     if any(looks.at(path) & _MORE_THAN_FILES for name in PATHS for path in wider.get(name, ())):
@@ -117,13 +117,13 @@ def _is_secret(path: str) -> bool:
 
 
 def _is_accepted(
-    pieces: Sequence[Addition], wish: PolicyRequest, sent: Plan, plan_for: PlanFor
+    pieces: Sequence[Addition], policy: PolicyRequest, sent: Plan, plan_for: PlanFor
 ) -> bool:
-    merged = merge_addition(wish.manifest, _sum(pieces), sent)
+    merged = merge_addition(policy.manifest, _sum(pieces), sent)
     if merged is None:
         return False
     try:
-        plan = plan_for(replace(wish, manifest=merged, manifest_given=True, preset=sent.preset))
+        plan = plan_for(replace(policy, manifest=merged, manifest_given=True, preset=sent.preset))
     except SandboxdError:
         return False
     paths = [path for piece in pieces for name in PATHS for path in piece.get(name, ())]

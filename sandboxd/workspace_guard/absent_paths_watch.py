@@ -27,7 +27,7 @@ from sandboxd.workspace_guard.dirfd import (
     open_planned,
 )
 from sandboxd.workspace_guard.git.git_dir import GitDir, GitInfo
-from sandboxd.workspace_guard.git.repository import open_doors
+from sandboxd.workspace_guard.git.repository import open_exec_paths
 from sandboxd.workspace_guard.git.top_folder import TopFolder
 from sandboxd.workspace_guard.ignored_case import CACHED_S, open_snapshot
 from sandboxd.workspace_guard.quarantine import JudgedFile, Moved, Quarantine
@@ -293,10 +293,10 @@ class AbsentPathsWatch:
                 return [entry.path]
             self._made.add(one)
             try:
-                doors = open_doors(git_dir, finished=finished, root=one.root)
+                exec_paths = open_exec_paths(git_dir, finished=finished, root=one.root)
             finally:
                 os.close(git_dir)
-            return [os.path.join(entry.path, name) for name in doors]
+            return [os.path.join(entry.path, name) for name in exec_paths]
 
     def _is_permitted(self, one: Protected, entry: Entry) -> bool:
         if entry.path != one.path:

@@ -29,7 +29,7 @@ from sandboxd.linux.init_client.binary import seal
 from sandboxd.linux.init_client.launch import Launch, start_template
 from sandboxd.linux.landlock import confinement, kernel_abi
 from sandboxd.linux.openat import changed_error, open_checked
-from sandboxd.linux.rootfs.curated_etc import EtcWish
+from sandboxd.linux.rootfs.curated_etc import EtcRequest
 from sandboxd.linux.setpriv import account_stamp
 from sandboxd.policy.mounts.mount_plan import MountKind, MountPlan, mount_plan
 from sandboxd.policy.plan import RunAs, SandboxSpec
@@ -56,14 +56,14 @@ class LaunchPlans:
     async def make_etc(self, spec: SandboxSpec) -> None:
         layout = self.layout(spec)
         if layout.at("/etc").kind is MountKind.CURATED:
-            await self._support.etc.make(self._etc_wish(spec, layout))
+            await self._support.etc.make(self._etc_request(spec, layout))
 
     def hold_etc(self, spec: SandboxSpec) -> AbstractContextManager[None]:
         """The copy of /etc stays for as long as something has it mounted."""
         layout = self.layout(spec)
         if layout.at("/etc").kind is not MountKind.CURATED:
             return nullcontext()
-        return self._support.etc.hold(self._etc_wish(spec, layout))
+        return self._support.etc.hold(self._etc_request(spec, layout))
 
     def command_line(self, spec: SandboxSpec, program: Bwrap | None) -> list[str]:
         """As a preview, without descriptors."""
@@ -173,7 +173,7 @@ class LaunchPlans:
         state = self._support.state
         etc = ""
         if places.at("/etc").kind is MountKind.CURATED:
-            etc = self._support.etc.folder(self._etc_wish(spec, places))
+            etc = self._support.etc.folder(self._etc_request(spec, places))
         kernel = tuple(f for f in KERNEL_FILES if os.path.exists(f))
         return MountSources(
             etc=etc,
@@ -187,7 +187,7 @@ class LaunchPlans:
             shared_tmp=spec.shared_tmp,
         )
 
-    def _etc_wish(self, spec: SandboxSpec, places: MountPlan) -> EtcWish:
+    def _etc_request(self, spec: SandboxSpec, places: MountPlan) -> EtcRequest:
         inner = tuple(
             (place.path.removeprefix("/etc/"), place.is_dir)
             for place in places.places
@@ -196,7 +196,7 @@ class LaunchPlans:
         uid, gid = os.getuid(), os.getgid()
         if spec.run_as:
             uid, gid = spec.run_as.uid, spec.run_as.gid
-        return EtcWish(uid, gid, network=spec.network.kind == "inherit", mount_points=inner)
+        return EtcRequest(uid, gid, network=spec.network.kind == "inherit", mount_points=inner)
 
     def _unchanged(self, spec: SandboxSpec, etc: object) -> bool:
         """Whether /etc is still what was copied: plans do not look at it. The plan's paths need no

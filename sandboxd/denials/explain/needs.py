@@ -69,10 +69,12 @@ class Need:
         return "write" if self.operation.direction == "write" else "read"
 
 
-def found(examiner: LineClassifier, facts: RunEvidence, complaints: Iterable[Denial]) -> list[Need]:
+def found(
+    classifier: LineClassifier, facts: RunEvidence, complaints: Iterable[Denial]
+) -> list[Need]:
     """What was needed, in order, each path once. `complaints`: what the program's words said."""
-    setting = examiner.setting
-    named = _named_paths(examiner)
+    setting = classifier.setting
+    named = _named_paths(classifier)
     spoken = [d.target for d in complaints if d.target]
     needs: dict[tuple[str, Access], Need] = {}
     for refused in facts.refused:
@@ -181,7 +183,7 @@ def _is_ambient(setting: Setting, path: str) -> bool:
     return bool(home) and path.startswith(f"{home}/.")
 
 
-def _named_paths(examiner: LineClassifier) -> list[str]:
+def _named_paths(classifier: LineClassifier) -> list[str]:
     """Absolute paths that the command line names; what is relative is in the sandbox anyway."""
-    names = subjects.absolute_names(examiner.command.text)
+    names = subjects.absolute_names(classifier.command.text)
     return [posixpath.normpath(name) for name in names if name not in ("/", "//")]

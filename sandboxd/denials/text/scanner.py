@@ -206,9 +206,9 @@ class StreamScanner:
         self, setting: Setting, translations: Mapping[str, tuple[str, ...]] | None = None
     ) -> None:
         finder, full, less = _words(setting.platform, tuple((translations or {}).items()))
-        self._examiner = LineClassifier(setting, finder)
+        self._classifier = LineClassifier(setting, finder)
         self._said = _Kept()
-        self._overheard = _Kept()
+        self._stdout_notes = _Kept()
         self._streams = {
             name: _Stream(full, less, self._reader(name)) for name in ("stdout", "stderr")
         }
@@ -223,25 +223,27 @@ class StreamScanner:
         """All denials of the execution. Those of `feed` may have a higher confidence now."""
         for stream in self._streams.values():
             stream.finish()
-        found = conclude.conclude(self._examiner, facts, self._said.all(), self._overheard.all())
-        return claims.published(self._examiner.setting, found, self._examiner.asked_for)
+        found = conclude.conclude(
+            self._classifier, facts, self._said.all(), self._stdout_notes.all()
+        )
+        return claims.published(self._classifier.setting, found, self._classifier.asked_for)
 
     def explain(
         self, facts: RunEvidence, denials: list[Denial], asked: ExplainRequest
     ) -> Explanation:
         """After `finish`, and only with a complete kernel report (`facts.explained`)."""
-        found = needs.found(self._examiner, facts, self._said.denials)
-        return explanation(self._examiner.setting, found, denials, asked, failed=facts.failed)
+        found = needs.found(self._classifier, facts, self._said.denials)
+        return explanation(self._classifier.setting, found, denials, asked, failed=facts.failed)
 
     def _reader(self, name: str) -> Examine:
         stream: StreamName = "stdout" if name == "stdout" else "stderr"
 
-        kept = self._said if self._examiner.trusts(stream) else self._overheard
+        kept = self._said if self._classifier.trusts(stream) else self._stdout_notes
 
         def read(line: str, before: list[str]) -> int:
-            spent = self._examiner.steps
-            for denial in self._examiner.examine(line, before, stream):
+            spent = self._classifier.steps
+            for denial in self._classifier.examine(line, before, stream):
                 kept.add(denial)
-            return self._examiner.steps - spent
+            return self._classifier.steps - spent
 
         return read

@@ -64,7 +64,7 @@ def ask(channel: socket.socket, socket_requests: Sequence[SocketRequest]) -> Non
     if len(socket_requests) >= WISHES_MAX:
         raise netns_error(f"more than {WISHES_MAX} addresses and ports are asked for")
     try:
-        channel.send(_ALL + b"".join(wish.encoded for wish in socket_requests))
+        channel.send(_ALL + b"".join(request.encoded for request in socket_requests))
     except OSError as error:
         raise netns_error(f"the helper cannot be asked ({os.strerror(error.errno or 0)})") from None
 
@@ -81,8 +81,8 @@ async def received(
         with anyio.fail_after(TIMEOUT_S):
             # First, so that sockets can be bound to addresses of other hosts.
             await _nothing(channel, "the route of all addresses")
-            for wish in socket_requests:
-                made.append(await _socket_for(channel, wish))
+            for request in socket_requests:
+                made.append(await _socket_for(channel, request))
         _check_namespace(made)
     except TimeoutError:
         close_all(made)
@@ -105,18 +105,18 @@ async def _nothing(channel: socket.socket, what: str) -> None:
         raise netns_error(f"{what}: an unexpected descriptor")
 
 
-async def _socket_for(channel: socket.socket, wish: SocketRequest) -> socket.socket:
-    fd = await _answer(channel, str(wish))
+async def _socket_for(channel: socket.socket, request: SocketRequest) -> socket.socket:
+    fd = await _answer(channel, str(request))
     if fd is None:
-        raise netns_error(f"{wish}: no socket was received")
+        raise netns_error(f"{request}: no socket was received")
     try:
         made = socket.socket(fileno=fd)
     except OSError:
         os.close(fd)
-        raise netns_error(f"{wish}: the descriptor is not a socket") from None
-    if not _is_requested(made, wish):
+        raise netns_error(f"{request}: the descriptor is not a socket") from None
+    if not _is_requested(made, request):
         made.close()
-        raise netns_error(f"{wish}: another socket was received")
+        raise netns_error(f"{request}: another socket was received")
     made.setblocking(False)
     return made
 
@@ -142,12 +142,12 @@ async def _answer(channel: socket.socket, what: str) -> int | None:
     return fds[0] if fds else None
 
 
-def _is_requested(made: socket.socket, wish: SocketRequest) -> bool:
-    family = socket.AF_INET if wish.address.version == 4 else socket.AF_INET6
+def _is_requested(made: socket.socket, request: SocketRequest) -> bool:
+    family = socket.AF_INET if request.address.version == 4 else socket.AF_INET6
     kind = (socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    if wish.raw:
+    if request.raw:
         kind = (socket.SOCK_RAW, socket.IPPROTO_TCP)
-    elif not wish.stream:
+    elif not request.stream:
         kind = (socket.SOCK_DGRAM, socket.IPPROTO_UDP)
     if (made.family, made.type, made.proto) != (family, *kind):
         return False
@@ -157,7 +157,10 @@ def _is_requested(made: socket.socket, wish: SocketRequest) -> bool:
         return False  # connected
     except OSError:
         here = made.getsockname()
-    return listens == wish.stream and (ip_address(here[0]), here[1]) == (wish.address, wish.port)
+    return listens == request.stream and (ip_address(here[0]), here[1]) == (
+        request.address,
+        request.port,
+    )
 
 
 def _check_namespace(made: Sequence[socket.socket]) -> None:

@@ -37,7 +37,7 @@ _WATCHED = ("passwd", "group", "hosts", "resolv.conf", *COPIED)
 
 
 @dataclass(frozen=True, slots=True)
-class EtcWish:
+class EtcRequest:
     """`mount_points`: (path below /etc, is a folder) that grants will be mounted on."""
 
     uid: int
@@ -57,18 +57,18 @@ class CuratedEtc:
     def __init__(self, state: StateFolder, source: str = "/etc") -> None:
         self._state = state
         self._source = source
-        self._known: dict[EtcWish, _Known] = {}
+        self._known: dict[EtcRequest, _Known] = {}
         self._uses: Counter[str] = Counter()  # folders; in the order in which they came into use
 
-    async def make(self, wish: EtcWish) -> None:
+    async def make(self, request: EtcRequest) -> None:
         """`folder(wish)` is made, in a thread: a copy has hundreds of files."""
-        if not self._is_known(wish):
-            await anyio.to_thread.run_sync(self.folder, wish)
+        if not self._is_known(request):
+            await anyio.to_thread.run_sync(self.folder, request)
 
     @contextmanager
-    def hold(self, wish: EtcWish) -> Iterator[None]:
+    def hold(self, request: EtcRequest) -> Iterator[None]:
         """`folder(wish)` stays."""
-        path = self.folder(wish)
+        path = self.folder(request)
         before = self._uses.pop(path, 0)
         self._uses[path] = before + 1
         try:
@@ -81,33 +81,33 @@ class CuratedEtc:
         unused = [path for path, uses in self._uses.items() if not uses]
         for path in unused[: max(0, len(unused) - MOST_UNUSED)]:
             del self._uses[path]
-            self._known = {wish: one for wish, one in self._known.items() if one.path != path}
+            self._known = {request: one for request, one in self._known.items() if one.path != path}
             gone = f"{path}.{secrets.token_hex(4)}.gone"
             with suppress(OSError):
                 os.rename(path, gone)
                 event_loop.run_in_thread(remove_tree, gone)
 
-    def _is_known(self, wish: EtcWish) -> bool:
-        known = self._known.get(wish)
+    def _is_known(self, request: EtcRequest) -> bool:
+        known = self._known.get(request)
         now = time.monotonic()
         return known is not None and known.until > now and known.stamp == self.stamp()
 
-    def folder(self, wish: EtcWish) -> str:
+    def folder(self, request: EtcRequest) -> str:
         """The folder to bind on /etc, made if it is not there yet."""
-        if self._is_known(wish):
-            return self._known[wish].path
-        path = self._made(wish)
-        self._known[wish] = _Known(path, self.stamp(), time.monotonic() + FULL_LOOK_S)
+        if self._is_known(request):
+            return self._known[request].path
+        path = self._made(request)
+        self._known[request] = _Known(path, self.stamp(), time.monotonic() + FULL_LOOK_S)
         return path
 
-    def _made(self, wish: EtcWish) -> str:
-        key = hashlib.sha256(repr((wish, self.signature())).encode()).hexdigest()[:16]
+    def _made(self, request: EtcRequest) -> str:
+        key = hashlib.sha256(repr((request, self.signature())).encode()).hexdigest()[:16]
         path = os.path.join(self._state.folder("etc"), key)
         if not os.path.isdir(path):
             partial = f"{path}.{secrets.token_hex(4)}.partial"
             os.mkdir(partial, 0o755)
             os.chmod(partial, 0o755)
-            self._fill(partial, wish)
+            self._fill(partial, request)
             try:
                 os.rename(partial, path)
             except OSError:  # another thread was faster
@@ -160,19 +160,19 @@ class CuratedEtc:
             found.append((name, status.st_ino, status.st_mtime_ns))
         return tuple(found)
 
-    def _fill(self, into: str, wish: EtcWish) -> None:
+    def _fill(self, into: str, request: EtcRequest) -> None:
         for name in COPIED:
             _copy(os.path.join(self._source, name), os.path.join(into, name))
         _write(into, "nsswitch.conf", NSSWITCH)
-        _write(into, "passwd", _passwd(wish.uid, wish.gid))
-        _write(into, "group", _group(wish.gid))
+        _write(into, "passwd", _passwd(request.uid, request.gid))
+        _write(into, "group", _group(request.gid))
         _write(into, "hosts", _hosts())
         _write(into, "hostname", socket.gethostname() + "\n")
-        if wish.network:
+        if request.network:
             _copy(os.path.realpath(os.path.join(self._source, "resolv.conf")),
                   os.path.join(into, "resolv.conf"))  # fmt: skip
         _link(into, "mtab", "/proc/self/mounts")
-        for path, is_dir in wish.mount_points:
+        for path, is_dir in request.mount_points:
             _mount_point(into, path, is_dir=is_dir)
 
 

@@ -74,44 +74,44 @@ def within_budget(call: RequestContext, request: ExecuteRequest) -> ExecuteReque
 
 
 def with_session_defaults(
-    call: RequestContext, session: Session, wish: PolicyRequest
+    call: RequestContext, session: Session, policy: PolicyRequest
 ) -> PolicyRequest:
     """A request that names neither preset nor manifest has the session's preset; in plan mode
     `read-only`."""
-    if wish.preset is not None or wish.manifest_given:
-        return wish
+    if policy.preset is not None or policy.manifest_given:
+        return policy
     if call.service.admission.is_planning(session):
-        return replace(wish, preset="read-only", workspace=wish.workspace or session.workspace)
+        return replace(policy, preset="read-only", workspace=policy.workspace or session.workspace)
     if session.implicit:
-        return wish
-    return replace(wish, preset=session.preset, workspace=wish.workspace or session.workspace)
+        return policy
+    return replace(policy, preset=session.preset, workspace=policy.workspace or session.workspace)
 
 
 def widened(
-    call: RequestContext, session: Session, wish: PolicyRequest, sent: Plan
+    call: RequestContext, session: Session, policy: PolicyRequest, sent: Plan
 ) -> tuple[Plan, PolicyRequest, tuple[str, ...]]:
     """The plan with what grants add to it, and the ids of the grants that were used. A grant that
     no longer fits (its path is gone, the ceiling forbids it) is left out."""
     plan, used = sent, []
     for grant in _additions(call, session, sent):
-        wider = _wider(wish, grant, sent)
+        wider = _wider(policy, grant, sent)
         if wider is None:
             continue
         try:
             plan = call.plan_for(wider)
         except SandboxdError:
             continue
-        wish = wider
+        policy = wider
         used.append(grant.id)
-    return plan, wish, tuple(used)
+    return plan, policy, tuple(used)
 
 
-def wait_for_wider(call: RequestContext, session: Session, wish: PolicyRequest) -> Wait | None:
+def wait_for_wider(call: RequestContext, session: Session, policy: PolicyRequest) -> Wait | None:
     """What to await before `widened` may plan on the event loop; None if it may at once."""
     with suppress(SandboxdError):  # the handler gets the same error
-        sent = call.plan_for(wish)
+        sent = call.plan_for(policy)
         for grant in _additions(call, session, sent):
-            wider = _wider(wish, grant, sent)
+            wider = _wider(policy, grant, sent)
             if wider is None:
                 continue
             wait = wait_for_plan(call, wider)
@@ -119,7 +119,7 @@ def wait_for_wider(call: RequestContext, session: Session, wish: PolicyRequest) 
                 return wait
             with suppress(SandboxdError):
                 call.plan_for(wider)
-                wish = wider
+                policy = wider
     return None
 
 
@@ -130,11 +130,11 @@ def _additions(call: RequestContext, session: Session, sent: Plan) -> list[Appro
     return admission.grants.additions(session, sent.grants_workspace)
 
 
-def _wider(wish: PolicyRequest, grant: ApprovedGrant, sent: Plan) -> PolicyRequest | None:
-    merged = merge_addition(wish.manifest, grant.add or {}, sent)
+def _wider(policy: PolicyRequest, grant: ApprovedGrant, sent: Plan) -> PolicyRequest | None:
+    merged = merge_addition(policy.manifest, grant.add or {}, sent)
     if merged is None:
         return None
-    return replace(wish, manifest=merged, manifest_given=True, preset=sent.preset)
+    return replace(policy, manifest=merged, manifest_given=True, preset=sent.preset)
 
 
 async def hold_detached(call: RequestContext, execution: Execution, found: Judged) -> Detached:
@@ -217,17 +217,17 @@ async def _use_widening(call: RequestContext, execution: Execution) -> None:
     """Use an addition that was allowed once for a request with this digest."""
     request, admission = execution.request, call.service.admission
     session = request.session
-    if session is None or not session.widenings or request.wish is None:
+    if session is None or not session.widenings or request.policy is None:
         return
     files = await look_at_files(request.argv, request.plan.cwd)
     kept = session.widenings.pop(admission.run_request(request, files).digest(), None)
     if kept is None:
         return
     approval_id, add = kept
-    plan, wish = await widened_by(request, add, call.service.plans)
+    plan, policy = await widened_by(request, add, call.service.plans)
     tmps = admission.sessions.tmps
     plan = tmps.plan_with(session, plan) if tmps is not None else plan
-    execution.request = replace(request, plan=plan, wish=wish)
+    execution.request = replace(request, plan=plan, policy=policy)
     execution.approval = approval_id
 
 

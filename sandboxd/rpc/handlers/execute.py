@@ -127,13 +127,13 @@ def _checked(
     if params.approval_wait_secs is not None and not 0 <= params.approval_wait_secs <= 86400:
         raise InvalidParams("approval_wait_secs must be 0 to 86400", field="approval_wait_secs")
     session = call.session(params.session)
-    sent, wish, place = _plan(call, params, session)
+    sent, policy, place = _plan(call, params, session)
     _check_passed(params)
     found = judged(call, session, sent, place.session if place is not None else None)
     plan = sent
     grants: tuple[str, ...] = ()
-    if wish is not None:
-        plan, wish, grants = widened(call, session, wish, sent)
+    if policy is not None:
+        plan, policy, grants = widened(call, session, policy, sent)
         tmps = call.service.admission.sessions.tmps
         if session.tmp is not None and tmps is not None:
             plan = tmps.plan_with(session, plan)
@@ -157,7 +157,7 @@ def _checked(
         client=call.requester,
         grants=grants,
         on_denial=on_denial,
-        wish=wish,
+        policy=policy,
         sent=sent,
         effect=found.effect,
         had_fds=params.fds is not None,
@@ -171,9 +171,9 @@ def _wait_for_plan(call: RequestContext, params: ExecuteParams) -> Wait | None:
     if params.sandbox is not None:
         return wait_for_sandbox(call, params.sandbox)
     session = call.session(params.session)
-    wish = _wish(call, params, session)
-    wait = wait_for_plan(call, wish)
-    return wait if wait is not None else wait_for_wider(call, session, wish)
+    policy = _wish(call, params, session)
+    wait = wait_for_plan(call, policy)
+    return wait if wait is not None else wait_for_wider(call, session, policy)
 
 
 def _listener(
@@ -218,8 +218,8 @@ def _plan(
 ) -> tuple[Plan, PolicyRequest | None, PersistentSandbox | None]:
     """The plan, and the request that it came from or the sandbox that it belongs to."""
     if params.sandbox is None:
-        wish = _wish(call, params, session)
-        return call.plan_for(wish), wish, None
+        policy = _wish(call, params, session)
+        return call.plan_for(policy), policy, None
     for field in ("preset", "workspace", "backend"):
         if getattr(params, field) is not None:
             raise InvalidParams(
@@ -234,10 +234,10 @@ def _plan(
 
 
 def _wish(call: RequestContext, params: ExecuteParams, session: Session) -> PolicyRequest:
-    wish = with_session_defaults(call, session, policy_request_of(params))
-    if wish.cwd is None:
-        return wish
-    return replace(wish, cwd=absolute_cwd(wish.cwd, wish.workspace))
+    policy = with_session_defaults(call, session, policy_request_of(params))
+    if policy.cwd is None:
+        return policy
+    return replace(policy, cwd=absolute_cwd(policy.cwd, policy.workspace))
 
 
 def absolute_cwd(cwd: str, workspace: str | None) -> str:

@@ -19,9 +19,9 @@ from sandboxd_proto.messages.server import CheckParams, CheckResult, ResolvedMan
 async def manifest_check(call: RequestContext, params: CheckParams) -> CheckResult:
     machine, supervisor = call.service.machine, call.service.supervisor
     session = call.session(params.session)
-    wish = replace(with_session_defaults(call, session, policy_request_of(params)), dry=True)
-    await plan_answers(call, wish)
-    plan = call.plan_for(wish)
+    policy = replace(with_session_defaults(call, session, policy_request_of(params)), dry=True)
+    await plan_answers(call, policy)
+    plan = call.plan_for(policy)
     found = call.service.admission.judge(session, plan)
     backend, enforcement = await find_working(plan, machine.config, supervisor.registry)
     return CheckResult(

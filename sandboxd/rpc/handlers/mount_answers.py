@@ -13,33 +13,33 @@ from sandboxd.supervisor.execution.result import new_secrets
 from sandboxd.supervisor.hanging_mount_checks import Wait
 
 
-def wait_for_plan(call: RequestContext, wish: PolicyRequest) -> Wait | None:
+def wait_for_plan(call: RequestContext, policy: PolicyRequest) -> Wait | None:
     """What to await before `plan_for` may run on the event loop; None if it may at once."""
     plans, mounts = call.service.plans, call.service.supervisor.mounts
-    if mounts.none and not names_folders(wish.manifest, wish.workspace):
+    if mounts.none and not names_folders(policy.manifest, policy.workspace):
         return None
-    if key_of(wish) in call.prepared:
+    if key_of(policy) in call.prepared:
         return None
     if not mounts.none:
         wait = mounts.pending(
-            key_of(wish), lambda: plans.rehearse(wish), folders=plans.looked_at(wish),
+            key_of(policy), lambda: plans.rehearse(policy), folders=plans.looked_at(policy),
             paths=(call.service.machine.home,),
         )  # fmt: skip
         if wait is not None:
             return wait
-    return (lambda: _prepare(call, wish)) if plans.takes_long(wish) else None
+    return (lambda: _prepare(call, policy)) if plans.takes_long(policy) else None
 
 
-async def _prepare(call: RequestContext, wish: PolicyRequest) -> None:
+async def _prepare(call: RequestContext, policy: PolicyRequest) -> None:
     """Of each workspace one at a time, and of all a few: many busy threads would keep the event
     loop waiting for its turn."""
-    async with call.service.planning.turn(wish.workspace):
-        made = await anyio.to_thread.run_sync(call.service.plans.attempt, wish)
-    call.prepared[key_of(wish)] = made
+    async with call.service.planning.turn(policy.workspace):
+        made = await anyio.to_thread.run_sync(call.service.plans.attempt, policy)
+    call.prepared[key_of(policy)] = made
 
 
-async def plan_answers(call: RequestContext, wish: PolicyRequest) -> None:
-    while (wait := wait_for_plan(call, wish)) is not None:
+async def plan_answers(call: RequestContext, policy: PolicyRequest) -> None:
+    while (wait := wait_for_plan(call, policy)) is not None:
         await wait()
 
 

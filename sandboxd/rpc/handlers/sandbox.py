@@ -44,9 +44,9 @@ from sandboxd_proto.messages.sandbox import (
 @later
 async def create(call: RequestContext, params: SandboxCreateParams) -> SandboxCreated:
     session = call.session(params.session)
-    wish = with_session_defaults(call, session, policy_request_of(params))
-    await plan_answers(call, wish)
-    sent = call.plan_for(wish)
+    policy = with_session_defaults(call, session, policy_request_of(params))
+    await plan_answers(call, policy)
+    sent = call.plan_for(policy)
     supervisor, sessions = call.service.supervisor, call.service.admission.sessions
     supervisor.sandboxes.check_name(params.name)
     found = judged(call, session, sent)
@@ -54,9 +54,9 @@ async def create(call: RequestContext, params: SandboxCreateParams) -> SandboxCr
     if found.decision == "ask":
         approval = await hold_sandbox(call, session, sent, found, params.approval_wait_secs)
         session = call.session(params.session)  # it may have been closed while it waited
-    while (wait := wait_for_wider(call, session, wish)) is not None:
+    while (wait := wait_for_wider(call, session, policy)) is not None:
         await wait()
-    plan, _, _ = widened(call, session, wish, sent)
+    plan, _, _ = widened(call, session, policy, sent)
     if params.scope != "user" and sessions.tmps is not None:
         # A sandbox that outlives its session has its own /tmp.
         plan = sessions.tmps.plan_with(session, plan)

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Iterable
 
 from sandboxd.workspace_guard.dirfd import Entry, find, open_root, read_file
-from sandboxd.workspace_guard.git.repository import is_harmful_repository, open_doors
+from sandboxd.workspace_guard.git.repository import is_harmful_repository, open_exec_paths
 from sandboxd.workspace_guard.quarantine import Moved, Quarantine
 
 log = logging.getLogger(__name__)
@@ -65,7 +65,7 @@ def _harmful_name(folder: str, known: frozenset[str], root: str) -> str | None:
     except OSError:
         return None
     try:
-        return "HEAD" if open_doors(fd, finished=True, root=root) else None
+        return "HEAD" if open_exec_paths(fd, finished=True, root=root) else None
     finally:
         os.close(fd)
 
@@ -88,7 +88,7 @@ def _is_own_worktree(folder: str, known: frozenset[str]) -> bool:
         common = (read_file(state, "commondir", _SMALL) or b"").rstrip(b"\n")
         leads_to = os.fsdecode(os.path.realpath(os.path.join(git_dir, common)))
         inside = os.path.dirname(os.fsdecode(git_dir)) == os.path.join(leads_to, "worktrees")
-        doors = set(open_doors(state, finished=True)) - {"commondir"}
-        return bool(common) and inside and leads_to in known and not doors
+        exec_paths = set(open_exec_paths(state, finished=True)) - {"commondir"}
+        return bool(common) and inside and leads_to in known and not exec_paths
     finally:
         os.close(state)

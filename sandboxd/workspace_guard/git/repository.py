@@ -85,7 +85,7 @@ def harmful_check(tree: str, known: frozenset[str], depth: int = 0) -> Callable[
 def is_harmful_repository(folder: str, known: frozenset[str], root: str) -> bool:
     """Whether git would run a program of the repository that it finds in this folder.
 
-    `root`: as for `open_doors`.
+    `root`: as for `open_exec_paths`.
     """
     return _is_harmful(folder, known, 0, root)
 
@@ -112,9 +112,9 @@ def _is_harmful(folder: str, known: frozenset[str], depth: int, root: str | None
         return os.path.lexists(git_dir)
     try:
         # Git goes on into the repositories that this one names.
-        return bool(open_doors(fd, finished=False, tree=folder, root=root)) or is_harmful_index(
-            fd, tree=folder, known=known, depth=depth + 1
-        )
+        return bool(
+            open_exec_paths(fd, finished=False, tree=folder, root=root)
+        ) or is_harmful_index(fd, tree=folder, known=known, depth=depth + 1)
     finally:
         os.close(fd)
 
@@ -161,7 +161,7 @@ def _subfolders(folder: str) -> list[str]:
         os.close(fd)
 
 
-def open_doors(
+def open_exec_paths(
     git_dir: int, *, finished: bool, tree: str | None = None, root: str | None = None
 ) -> list[str]:
     """The names in a git dir made by a command that would run code.

@@ -13,7 +13,7 @@ import pytest
 if sys.platform != "linux":
     pytest.skip("these sandboxes are Linux's", allow_module_level=True)
 
-from sandboxd.linux.rootfs.curated_etc import MOST_UNUSED, CuratedEtc, EtcWish
+from sandboxd.linux.rootfs.curated_etc import MOST_UNUSED, CuratedEtc, EtcRequest
 from sandboxd.linux.rootfs.state import StateFolder
 
 MANY = 20
@@ -26,14 +26,14 @@ class RecordingEtc(CuratedEtc):
         super().__init__(state, source)
         self.threads: set[int | None] = set()
 
-    def _fill(self, into: str, wish: EtcWish) -> None:
+    def _fill(self, into: str, wish: EtcRequest) -> None:
         self.threads.add(threading.get_ident())
         super()._fill(into, wish)
 
 
-def wish(number: int) -> EtcWish:
+def wish(number: int) -> EtcRequest:
     """As a client makes another one with each path in /etc that it names."""
-    return EtcWish(0, 0, network=False, mount_points=((f"granted-{number}", False),))
+    return EtcRequest(0, 0, network=False, mount_points=((f"granted-{number}", False),))
 
 
 def test_copies(tmp_path: Path) -> None:
@@ -46,7 +46,7 @@ def test_copies(tmp_path: Path) -> None:
     def copies() -> set[str]:
         return {path.name for path in (Path(state.path) / "etc").iterdir()}
 
-    def granted(of: EtcWish) -> bool:
+    def granted(of: EtcRequest) -> bool:
         return os.path.exists(os.path.join(etc.folder(of), of.mount_points[0][0]))
 
     async def work() -> None:
