@@ -18,7 +18,7 @@ from sandboxd.rpc.transport.interface import Listener
 from sandboxd.rpc.transport.notifier import NoNotifier
 from sandboxd.rpc.transport.pipe_listener import listen
 from sandboxd.system_parts import SystemParts
-from sandboxd.windows.jobs import JobPort
+from sandboxd.windows.job_objects.jobs import JobPort
 from sandboxd_proto import locations
 from sandboxd_proto.locations import default_socket
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from sandboxd.windows import console
+from sandboxd.windows.processes import console
 from sandboxd_proto.errors import SandboxUnavailable
 
 if TYPE_CHECKING:
-    from sandboxd.windows.jobs import JobPort
+    from sandboxd.windows.job_objects.jobs import JobPort
 
 
 ELEVATED = (

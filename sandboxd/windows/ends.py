@@ -16,8 +16,8 @@ import anyio
 from sandboxd import event_loop
 from sandboxd.platform.windows_loop import current_proactor
 from sandboxd.windows import api
-from sandboxd.windows.console import ConsoleTerminal
 from sandboxd.windows.handles import Handle
+from sandboxd.windows.processes.console import ConsoleTerminal
 from sandboxd.windows.security_descriptors import private_attributes
 from sandboxd.windows.structures import SECURITY_ATTRIBUTES
 

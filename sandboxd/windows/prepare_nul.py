@@ -11,8 +11,8 @@ import pywintypes
 import win32api
 import win32security
 
-from sandboxd.windows.host_access import nul_dacl, open_nul
-from sandboxd.windows.preparation import NUL_MASK, PACKAGES
+from sandboxd.windows.app_containers.host_access import nul_dacl, open_nul
+from sandboxd.windows.app_containers.preparation import NUL_MASK, PACKAGES
 
 assert sys.platform == "win32"
 

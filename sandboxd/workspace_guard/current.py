@@ -9,7 +9,7 @@ from sandboxd.policy.plan import Protected
 from sandboxd.workspace_guard.interface import MovedPath, Watch
 
 if sys.platform == "win32":
-    from sandboxd.windows.pinned_parents import pinned
+    from sandboxd.windows.access_lists.pinned_parents import pinned
     from sandboxd.workspace_guard import overtaken_by_name
     from sandboxd.workspace_guard.directory_watch import DirectoryWatch
 

@@ -12,9 +12,9 @@ from functools import partial
 
 from sandboxd.platform.windows_paths import native
 from sandboxd.policy.plan import Protected
-from sandboxd.windows.change_records import ADDED, RENAMED_NEW
-from sandboxd.windows.directory_changes import Changes, DirectoryChanges
-from sandboxd.windows.pinned_parents import pinned
+from sandboxd.windows.access_lists.pinned_parents import pinned
+from sandboxd.windows.folders.change_records import ADDED, RENAMED_NEW
+from sandboxd.windows.folders.directory_changes import Changes, DirectoryChanges
 from sandboxd.workspace_guard.sweep_only import SweepOnly
 from sandboxd_proto.errors import SandboxUnavailable
 

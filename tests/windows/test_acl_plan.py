@@ -6,7 +6,7 @@ import posixpath
 
 from sandboxd.policy.paths.within import within
 from sandboxd.policy.plan import Grant, Identity, Mask, NetworkRule, Protected, SandboxSpec
-from sandboxd.windows.acl_plan import (
+from sandboxd.windows.access_lists.acl_plan import (
     ALL,
     DELETE,
     INHERITED,

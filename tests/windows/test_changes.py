@@ -13,7 +13,7 @@ import pytest
 
 from sandboxd.platform.current import files
 from sandboxd.policy.plan import Protected, Rule
-from sandboxd.windows.change_records import records
+from sandboxd.windows.folders.change_records import records
 from sandboxd.workspace_guard import overtaken_by_name
 from sandboxd.workspace_guard.kept_folder import KeptFolder, unpinned
 from sandboxd.workspace_guard.sweep_only import SweepOnly

@@ -12,10 +12,10 @@ from sandboxd.policy.plan import Limits, NetworkRule, Plan, SandboxSpec
 from sandboxd.supervisor.execution.unsupported import refuse_unsupported
 from sandboxd.supervisor.request import ExecuteRequest
 from sandboxd.types import PtyRequest
-from sandboxd.windows import console
-from sandboxd.windows.console import ConsoleTerminal
-from sandboxd.windows.exits import KILLED
-from sandboxd.windows.launch import launch
+from sandboxd.windows.processes import console
+from sandboxd.windows.processes.console import ConsoleTerminal
+from sandboxd.windows.processes.exits import KILLED
+from sandboxd.windows.processes.launch import launch
 from sandboxd_proto.errors import PolicyNotSupported
 
 SIZE = PtyRequest(24, 80)

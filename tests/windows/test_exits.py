@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sandboxd.windows import exits
+from sandboxd.windows.processes import exits
 
 
 @pytest.mark.parametrize("code", [0xC0000022, 0xC0000135, 0xC0000142])

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from sandboxd.windows.acl_plan import INHERITED, READ, WRITE, AclEntry, AclPlan, Kind
-from sandboxd.windows.granting import GrantError, apply
-from sandboxd.windows.journal import ASIDE, Change, Journal, Owner, read, recover
+from sandboxd.windows.access_lists.acl_plan import INHERITED, READ, WRITE, AclEntry, AclPlan, Kind
+from sandboxd.windows.access_lists.granting import GrantError, apply
+from sandboxd.windows.access_lists.journal import ASIDE, Change, Journal, Owner, read, recover
 
 ME = Owner(4711, 99)
 

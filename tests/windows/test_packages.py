@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sandboxd.windows.packages import (
+from sandboxd.windows.app_containers.packages import (
     capability_sid,
     grant_capability,
     package_sid,

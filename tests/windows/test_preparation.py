@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from sandboxd.backends.appcontainer.probe import prepared
 from sandboxd.backends.interface import Available, Unavailable
-from sandboxd.windows.packages import ALL_PACKAGES, ALL_RESTRICTED_PACKAGES
-from sandboxd.windows.preparation import NUL_MASK, ROOT_MASK, Ace, is_granted, missing
+from sandboxd.windows.app_containers.packages import ALL_PACKAGES, ALL_RESTRICTED_PACKAGES
+from sandboxd.windows.app_containers.preparation import (
+    NUL_MASK,
+    ROOT_MASK,
+    Ace,
+    is_granted,
+    missing,
+)
 
 BOTH = (ALL_PACKAGES, ALL_RESTRICTED_PACKAGES)
 ROOT = [Ace(True, sid, ROOT_MASK) for sid in BOTH]

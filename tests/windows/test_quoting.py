@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandboxd.windows import quoting
+from sandboxd.windows.processes import quoting
 
 ARGUMENTS = st.lists(st.text(alphabet='ab "\\\t%^&ü', max_size=8), min_size=1, max_size=5)
 

@@ -9,7 +9,7 @@ from sandboxd.policy.mounts.mount_plan import Host
 from sandboxd.policy.plan import Limits, NetworkRule, Plan, SandboxSpec
 from sandboxd.supervisor.classifier import Classifier, HostTraits
 from sandboxd.types import ExitReport, TreeUsage
-from sandboxd.windows import exits
+from sandboxd.windows.processes import exits
 from sandboxd_proto.denial import Denial
 
 STATUS = 0xC0000022

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from sandboxd.policy.plan import Limits
-from sandboxd.windows.job_limits import (
+from sandboxd.windows.app_containers.verification import Expected, NotVerifiedError, resume_verified
+from sandboxd.windows.job_objects.job_limits import (
     ACTIVE_PROCESSES,
     JOB_MEMORY,
     PROCESS_MEMORY,
@@ -18,7 +19,6 @@ from sandboxd.windows.job_limits import (
     ui_limits,
 )
 from sandboxd.windows.structures import JOBOBJECT_EXTENDED_LIMIT_INFORMATION
-from sandboxd.windows.verification import Expected, NotVerifiedError, resume_verified
 
 EXPECTED = Expected("S-1-5-21-1", "S-1-15-2-1-2", frozenset({"S-1-15-3-1024-1"}))
 

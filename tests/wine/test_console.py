@@ -21,9 +21,11 @@ from sandboxd.platform.windows_loop import new_event_loop
 from sandboxd.platform.windows_paths import internal
 from sandboxd.policy.plan import Limits
 from sandboxd.types import Command, PtyRequest
-from sandboxd.windows import api, ends, running_jobs, system_launch
-from sandboxd.windows.exits import KILLED
-from sandboxd.windows.jobs import JobPort
+from sandboxd.windows import api, ends
+from sandboxd.windows.job_objects import running_jobs
+from sandboxd.windows.job_objects.jobs import JobPort
+from sandboxd.windows.processes import system_launch
+from sandboxd.windows.processes.exits import KILLED
 from sandboxd_proto.errors import ExecFailed, PolicyNotSupported
 
 LIMIT_S = 60

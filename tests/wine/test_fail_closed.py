@@ -24,26 +24,33 @@ from sandboxd.platform.windows_loop import new_event_loop
 from sandboxd.platform.windows_paths import internal
 from sandboxd.policy.plan import Limits, Protected
 from sandboxd.types import Command, PtyRequest, Stdio
-from sandboxd.windows import acls, ends, exits
-from sandboxd.windows.acl_plan import INHERITED, WRITE, AclEntry, AclPlan
-from sandboxd.windows.acls import AclStore
-from sandboxd.windows.capabilities import SecurityCapabilities
-from sandboxd.windows.change_records import ADDED
-from sandboxd.windows.directory_changes import Changes, DirectoryChanges
-from sandboxd.windows.granting import GrantError, apply
-from sandboxd.windows.inspector import LiveProcess
-from sandboxd.windows.job_limits import sandbox_limits
-from sandboxd.windows.jobs import Job, JobPort
-from sandboxd.windows.journal import Journal, Owner, read
-from sandboxd.windows.owners import current_owner, is_alive
-from sandboxd.windows.packages import capability_sid, package_sid, profile_name
-from sandboxd.windows.pinned_parents import pinned
-from sandboxd.windows.profiles import ProfileError, create_profile
-from sandboxd.windows.program import program_for
-from sandboxd.windows.spawn import Suspended, spawn
+from sandboxd.windows import ends
+from sandboxd.windows.access_lists import acls
+from sandboxd.windows.access_lists.acl_plan import INHERITED, WRITE, AclEntry, AclPlan
+from sandboxd.windows.access_lists.acls import AclStore
+from sandboxd.windows.access_lists.granting import GrantError, apply
+from sandboxd.windows.access_lists.journal import Journal, Owner, read
+from sandboxd.windows.access_lists.owners import current_owner, is_alive
+from sandboxd.windows.access_lists.pinned_parents import pinned
+from sandboxd.windows.app_containers.capabilities import SecurityCapabilities
+from sandboxd.windows.app_containers.inspector import LiveProcess
+from sandboxd.windows.app_containers.packages import capability_sid, package_sid, profile_name
+from sandboxd.windows.app_containers.profiles import ProfileError, create_profile
+from sandboxd.windows.app_containers.verification import (
+    Expected,
+    NotVerifiedError,
+    missing,
+    resume_verified,
+)
+from sandboxd.windows.folders.change_records import ADDED
+from sandboxd.windows.folders.directory_changes import Changes, DirectoryChanges
+from sandboxd.windows.job_objects.job_limits import sandbox_limits
+from sandboxd.windows.job_objects.jobs import Job, JobPort
+from sandboxd.windows.processes import exits
+from sandboxd.windows.processes.program import program_for
+from sandboxd.windows.processes.spawn import Suspended, spawn
 from sandboxd.windows.structures import PROC_THREAD_ATTRIBUTE_SECURITY_CAPABILITIES
 from sandboxd.windows.tokens import current_user
-from sandboxd.windows.verification import Expected, NotVerifiedError, missing, resume_verified
 from sandboxd.workspace_guard.directory_watch import DirectoryWatch
 from sandboxd.workspace_guard.kept_folder import KeptFolder
 from sandboxd_client.client import Client

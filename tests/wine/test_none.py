@@ -16,7 +16,7 @@ from wine.conftest import BOTH_KEYS, ELEVATED, WindowsDaemon, start
 
 from sandboxd.platform.windows_commands import MAX_UNITS
 from sandboxd.regular_file import read_regular
-from sandboxd.windows.exits import KILLED
+from sandboxd.windows.processes.exits import KILLED
 from sandboxd_client.client import Client
 from sandboxd_proto.errors import ExecFailed, InvalidParams, PathDenied
 from sandboxd_proto.messages.execute import ExecuteResult

@@ -26,15 +26,15 @@ from sandboxd.backends.windows_context import ELEVATED, WindowsSupport
 from sandboxd.platform.windows_paths import internal
 from sandboxd.policy.plan import Plan, SandboxSpec
 from sandboxd.types import Sandbox
-from sandboxd.windows import console
-from sandboxd.windows.acl_plan import INHERITED, WRITE, AclEntry, AclPlan, acl_plan
-from sandboxd.windows.acls import AclStore
-from sandboxd.windows.granting import GrantError, apply
-from sandboxd.windows.host_access import missing_preparation
-from sandboxd.windows.journal import Journal, recover
-from sandboxd.windows.owners import current_owner, is_alive
-from sandboxd.windows.packages import NETWORK_CAPABILITIES, package_sid, profile_name
-from sandboxd.windows.profiles import ProfileError, create_profile
+from sandboxd.windows.access_lists.acl_plan import INHERITED, WRITE, AclEntry, AclPlan, acl_plan
+from sandboxd.windows.access_lists.acls import AclStore
+from sandboxd.windows.access_lists.granting import GrantError, apply
+from sandboxd.windows.access_lists.journal import Journal, recover
+from sandboxd.windows.access_lists.owners import current_owner, is_alive
+from sandboxd.windows.app_containers.host_access import missing_preparation
+from sandboxd.windows.app_containers.packages import NETWORK_CAPABILITIES, package_sid, profile_name
+from sandboxd.windows.app_containers.profiles import ProfileError, create_profile
+from sandboxd.windows.processes import console
 from sandboxd_proto.errors import SandboxUnavailable
 
 assert sys.platform == "win32"

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import anyio
 
 from sandboxd.backends.interface import Available, Probe, Unavailable
-from sandboxd.windows.preparation import Missing
+from sandboxd.windows.app_containers.preparation import Missing
 
 
 class CachedProbe:

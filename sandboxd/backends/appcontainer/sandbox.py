@@ -7,18 +7,18 @@ from dataclasses import dataclass
 
 from sandboxd.backends.windows_context import WindowsSupport
 from sandboxd.types import Command, Process, Stdio
-from sandboxd.windows.capabilities import SecurityCapabilities
-from sandboxd.windows.console import refuse_terminal
-from sandboxd.windows.inspector import LiveProcess
-from sandboxd.windows.job_limits import sandbox_limits
-from sandboxd.windows.jobs import Job
-from sandboxd.windows.launch import Launched
-from sandboxd.windows.process import JobProcess
-from sandboxd.windows.spawn import Suspended
+from sandboxd.windows.app_containers.capabilities import SecurityCapabilities
+from sandboxd.windows.app_containers.inspector import LiveProcess
+from sandboxd.windows.app_containers.verification import Expected, NotVerifiedError, resume_verified
+from sandboxd.windows.job_objects.job_limits import sandbox_limits
+from sandboxd.windows.job_objects.jobs import Job
+from sandboxd.windows.processes.console import refuse_terminal
+from sandboxd.windows.processes.launch import Launched
+from sandboxd.windows.processes.process import JobProcess
+from sandboxd.windows.processes.spawn import Suspended
+from sandboxd.windows.processes.system_launch import launch_command
 from sandboxd.windows.structures import PROC_THREAD_ATTRIBUTE_SECURITY_CAPABILITIES
-from sandboxd.windows.system_launch import launch_command
 from sandboxd.windows.tokens import current_user
-from sandboxd.windows.verification import Expected, NotVerifiedError, resume_verified
 from sandboxd_proto.errors import ExecFailed, SandboxUnavailable
 
 assert sys.platform == "win32"

@@ -25,10 +25,10 @@ from sandboxd.backends.unsandboxed_keys import both_keys
 from sandboxd.backends.windows_context import ELEVATED, WindowsSupport
 from sandboxd.policy.plan import Plan, SandboxSpec
 from sandboxd.types import Command, Process, Sandbox, Stdio
-from sandboxd.windows import console
-from sandboxd.windows.console import refuse_terminal
-from sandboxd.windows.job_limits import bare_limits
-from sandboxd.windows.system_launch import launch_command
+from sandboxd.windows.job_objects.job_limits import bare_limits
+from sandboxd.windows.processes import console
+from sandboxd.windows.processes.console import refuse_terminal
+from sandboxd.windows.processes.system_launch import launch_command
 
 assert sys.platform == "win32"
 

@@ -19,7 +19,7 @@ import win32security
 
 from sandboxd.rpc.peer_auth.windows_rules import PeerToken, refuse
 from sandboxd.windows import api, tokens
-from sandboxd.windows.running_jobs import in_running_job
+from sandboxd.windows.job_objects.running_jobs import in_running_job
 from sandboxd_proto.errors import Unauthorized
 
 assert sys.platform == "win32"

@@ -20,8 +20,8 @@ from sandboxd.rpc.peer_auth import windows as peers
 from sandboxd.rpc.transport.interface import ListenError
 from sandboxd.rpc.transport.pipe import PipeChannel
 from sandboxd.windows import api
+from sandboxd.windows.access_lists.mutex import NamedMutex
 from sandboxd.windows.handles import Handle
-from sandboxd.windows.mutex import NamedMutex
 from sandboxd.windows.security_descriptors import private_attributes
 from sandboxd_proto.errors import Unauthorized
 

@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sandboxd.types import Command, Stdio
-from sandboxd.windows.console import ConsoleTerminal
-from sandboxd.windows.console_api import SystemConsoles
-from sandboxd.windows.job_limits import JobLimits
-from sandboxd.windows.jobs import Job, JobPort
-from sandboxd.windows.launch import Launched, launch
-from sandboxd.windows.process import JobProcess
-from sandboxd.windows.program import exec_failed, program_for
-from sandboxd.windows.spawn import SpawnProgram, Suspended, spawn, spawn_in_console
+from sandboxd.windows.job_objects.job_limits import JobLimits
+from sandboxd.windows.job_objects.jobs import Job, JobPort
+from sandboxd.windows.processes.console import ConsoleTerminal
+from sandboxd.windows.processes.console_api import SystemConsoles
+from sandboxd.windows.processes.launch import Launched, launch
+from sandboxd.windows.processes.process import JobProcess
+from sandboxd.windows.processes.program import exec_failed, program_for
+from sandboxd.windows.processes.spawn import SpawnProgram, Suspended, spawn, spawn_in_console
 from sandboxd_proto.errors import SandboxUnavailable
 
 assert sys.platform == "win32"

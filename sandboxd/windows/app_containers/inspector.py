@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from ctypes import c_uint32, c_wchar_p
 
-from sandboxd.windows import api, exits, tokens
-from sandboxd.windows.jobs import Job
-from sandboxd.windows.spawn import Suspended
+from sandboxd.windows import api, tokens
+from sandboxd.windows.job_objects.jobs import Job
+from sandboxd.windows.processes import exits
+from sandboxd.windows.processes.spawn import Suspended
 from sandboxd.windows.structures import SID_AND_ATTRIBUTES
 
 assert sys.platform == "win32"

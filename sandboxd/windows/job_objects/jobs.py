@@ -15,7 +15,7 @@ from ctypes import c_size_t, c_uint32, c_void_p
 
 from sandboxd import event_loop
 from sandboxd.windows import api
-from sandboxd.windows.job_limits import JobLimits, same_limits
+from sandboxd.windows.job_objects.job_limits import JobLimits, same_limits
 from sandboxd.windows.structures import (
     JOBOBJECT_ASSOCIATE_COMPLETION_PORT,
     JOBOBJECT_BASIC_PROCESS_ID_LIST,

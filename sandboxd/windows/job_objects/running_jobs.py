@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from sandboxd.windows.jobs import Job
+from sandboxd.windows.job_objects.jobs import Job
 
 assert sys.platform == "win32"
 

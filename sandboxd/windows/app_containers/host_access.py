@@ -11,7 +11,7 @@ import win32api
 import win32file
 import win32security
 
-from sandboxd.windows.preparation import Ace, Missing, missing
+from sandboxd.windows.app_containers.preparation import Ace, Missing, missing
 
 assert sys.platform == "win32"
 

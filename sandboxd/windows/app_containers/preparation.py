@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from sandboxd.windows.packages import ALL_PACKAGES, ALL_RESTRICTED_PACKAGES
+from sandboxd.windows.app_containers.packages import ALL_PACKAGES, ALL_RESTRICTED_PACKAGES
 
 ROOT_MASK = 0x120088  # SYNCHRONIZE | READ_CONTROL | FILE_READ_ATTRIBUTES | FILE_READ_EA
 NUL_MASK = 0x12019F  # FILE_GENERIC_READ | FILE_GENERIC_WRITE

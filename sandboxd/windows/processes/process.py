@@ -12,10 +12,12 @@ import anyio
 from sandboxd import event_loop
 from sandboxd.platform.windows_loop import current_proactor
 from sandboxd.types import ExitReport, TreeUsage
-from sandboxd.windows import api, ends, exits, running_jobs
-from sandboxd.windows.console import ConsoleTerminal
-from sandboxd.windows.jobs import Job, JobPort
-from sandboxd.windows.spawn import Suspended
+from sandboxd.windows import api, ends
+from sandboxd.windows.job_objects import running_jobs
+from sandboxd.windows.job_objects.jobs import Job, JobPort
+from sandboxd.windows.processes import exits
+from sandboxd.windows.processes.console import ConsoleTerminal
+from sandboxd.windows.processes.spawn import Suspended
 from sandboxd.windows.structures import JOB_OBJECT_MSG_ACTIVE_PROCESS_ZERO
 
 assert sys.platform == "win32"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import groupby
 from typing import Protocol
 
-from sandboxd.windows.acl_plan import AclEntry, AclPlan
-from sandboxd.windows.journal import Journal, Store
+from sandboxd.windows.access_lists.acl_plan import AclEntry, AclPlan
+from sandboxd.windows.access_lists.journal import Journal, Store
 
 
 class EntryStore(Store, Protocol):

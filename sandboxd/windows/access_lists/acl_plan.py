@@ -14,7 +14,7 @@ from typing import Literal
 
 from sandboxd.policy.paths.within import within
 from sandboxd.policy.plan import SandboxSpec
-from sandboxd.windows.packages import grant_capability
+from sandboxd.windows.app_containers.packages import grant_capability
 
 READ = 0x1200A9  # FILE_GENERIC_READ | FILE_GENERIC_EXECUTE
 DELETE = 0x10000

@@ -9,7 +9,7 @@ from ctypes import c_int32, c_uint32, c_void_p, c_wchar_p
 from typing import cast
 
 from sandboxd.windows import api
-from sandboxd.windows.packages import package_sid
+from sandboxd.windows.app_containers.packages import package_sid
 
 assert sys.platform == "win32"
 

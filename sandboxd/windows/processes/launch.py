@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from sandboxd.types import PtyRequest
-from sandboxd.windows.console import ConsoleApi, ConsoleTerminal
-from sandboxd.windows.exits import KILLED
+from sandboxd.windows.processes.console import ConsoleApi, ConsoleTerminal
+from sandboxd.windows.processes.exits import KILLED
 
 
 class Closable(Protocol):

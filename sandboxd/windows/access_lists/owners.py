@@ -8,7 +8,7 @@ import sys
 from ctypes import c_uint64
 
 from sandboxd.windows import api
-from sandboxd.windows.journal import Owner
+from sandboxd.windows.access_lists.journal import Owner
 
 assert sys.platform == "win32"
 

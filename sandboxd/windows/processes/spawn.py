@@ -11,8 +11,8 @@ from typing import Any
 
 from sandboxd.types import Stdio
 from sandboxd.windows import api
-from sandboxd.windows.attributes import AttributeList
-from sandboxd.windows.jobs import Job
+from sandboxd.windows.job_objects.jobs import Job
+from sandboxd.windows.processes.attributes import AttributeList
 from sandboxd.windows.structures import (
     CREATE_NO_WINDOW,
     CREATE_SUSPENDED,

@@ -17,8 +17,8 @@ import pywintypes
 import win32security
 
 from sandboxd.platform.windows_paths import native
-from sandboxd.windows.acl_plan import ALL, AclEntry, Kind
-from sandboxd.windows.mutex import NamedMutex
+from sandboxd.windows.access_lists.acl_plan import ALL, AclEntry, Kind
+from sandboxd.windows.access_lists.mutex import NamedMutex
 from sandboxd.windows.tokens import current_user
 
 assert sys.platform == "win32"
@@ -96,7 +96,7 @@ class AclStore:
         self.write(path, sid, tuple(decode(path, sid, text) for text in prior))
 
     def delete_profile(self, name: str) -> None:
-        from sandboxd.windows.profiles import delete_profile
+        from sandboxd.windows.app_containers.profiles import delete_profile
 
         delete_profile(name)
 

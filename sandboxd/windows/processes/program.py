@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 from sandboxd.platform.windows_paths import native
 from sandboxd.types import Command
-from sandboxd.windows import quoting
-from sandboxd.windows.spawn import SpawnProgram
+from sandboxd.windows.processes import quoting
+from sandboxd.windows.processes.spawn import SpawnProgram
 from sandboxd_proto.errors import ExecFailed
 
 assert sys.platform == "win32"

@@ -14,7 +14,7 @@ from ctypes import c_uint32
 from sandboxd import event_loop
 from sandboxd.platform.windows_loop import current_proactor
 from sandboxd.windows import api
-from sandboxd.windows.change_records import records
+from sandboxd.windows.folders.change_records import records
 from sandboxd.windows.structures import OVERLAPPED
 
 assert sys.platform == "win32"

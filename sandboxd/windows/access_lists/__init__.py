@@ -1,0 +1,1 @@
+"""Access-control entries of a sandbox: planned, journalled, written and read back."""

@@ -1,0 +1,1 @@
+"""AppContainers: profiles, capabilities, and the check of a process in one."""

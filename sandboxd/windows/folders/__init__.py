@@ -1,0 +1,1 @@
+"""Changes of folders, and renames in folders that others may exchange."""

@@ -1,0 +1,1 @@
+"""Job objects: the limits and the end of a process tree."""

@@ -1,0 +1,1 @@
+"""Commands as processes of Windows: how they are made, how they ended."""
