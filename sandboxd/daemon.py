@@ -25,6 +25,7 @@ from sandboxd.policy.mounts.mount_plan import Host
 from sandboxd.policy.mounts.own_paths import OwnPaths
 from sandboxd.policy.plan_cache import PlanCache
 from sandboxd.policy.request import Machine
+from sandboxd.rpc.approver_token import approver_token
 from sandboxd.rpc.dispatch import Dispatcher
 from sandboxd.rpc.handlers.table import TABLE
 from sandboxd.rpc.hub import Hub
@@ -49,7 +50,6 @@ from sandboxd.supervisor.sessions.registry import Sessions
 from sandboxd.supervisor.sessions.store import SessionStore
 from sandboxd.supervisor.sessions.tmp import SessionTmps
 from sandboxd.supervisor.supervisor import Supervisor, running
-from sandboxd_proto.secret import Secret
 
 if sys.platform == "win32":
     from sandboxd import daemon_windows as assembly
@@ -101,23 +101,6 @@ def _open_trail(folder: str, config: Config) -> Trail | None:
         return None
 
 
-@contextmanager
-def _approver_token(path: str) -> Iterator[Secret]:
-    """A new secret at every start, in a file that only this user can read and no sandbox sees."""
-    token = Secret(os.urandom(32).hex())
-    with suppress(FileNotFoundError):
-        os.unlink(path)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-    flags |= getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
-    with open(os.open(path, flags, 0o600), "w", encoding="ascii") as file:
-        file.write(token.reveal())
-    try:
-        yield token
-    finally:
-        with suppress(OSError):
-            os.unlink(path)
-
-
 @dataclass(frozen=True, slots=True)
 class Parts:
     machine: Machine
@@ -167,7 +150,7 @@ def _sessions(start: Start, listener: Listener, held: ExitStack) -> tuple[Admiss
     trail = _open_trail(folder, config)
     if trail is not None:
         held.callback(trail.close)
-    hub = Hub(held.enter_context(_approver_token(assembly.approver_file(listener))))
+    hub = Hub(held.enter_context(approver_token(assembly.approver_file(listener))))
     recorder = Recorder(trail, required=config.audit.required)
     if trail is not None:
         trail.on_record = hub.note_record

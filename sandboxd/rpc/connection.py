@@ -46,8 +46,8 @@ MAX_BATCH = 1000
 MAX_FOLLOWS = 64
 MAX_FOLLOWS_IN_ALL = 256
 REQUESTS_A_TURN = 8  # of one connection in one callback; those of a batch count one by one
-# Requests that end or unblock a command are accepted above the limit too.
-ALWAYS_TAKEN = {"execution/cancel", "execution/signal", "execution/close_stdin"}
+# They end or unblock a command, so they get twice the limit.
+CONTROL_METHODS = {"execution/cancel", "execution/signal", "execution/close_stdin"}
 HALF_CLOSED_POLL_S = 0.02
 
 Answer = Callable[[Any], None]  # None: no answer is sent
@@ -331,9 +331,9 @@ class Connection:
                 self.open_requests.cancel(request.params)
             answer(None)
             return None
-        most = 2 * MAX_IN_FLIGHT if request.method in ALWAYS_TAKEN else MAX_IN_FLIGHT
+        most = 2 * MAX_IN_FLIGHT if request.method in CONTROL_METHODS else MAX_IN_FLIGHT
         if self._in_flight >= most:
-            busy = Busy(f"{MAX_IN_FLIGHT} requests of this connection are in flight already")
+            busy = Busy(f"{most} requests of this connection are in flight already")
             answer(None if request.id is msgspec.UNSET else failure(request.id, busy))
             return None
         call = RequestContext(self._service, self, offset, request.id, prepared)

@@ -1,8 +1,8 @@
 """Watches existing protected files for changes, where they cannot be mounted read-only.
 
 A watch covers the folders that the files are in, and a bounded number of folders below; without
-inotify, or above that number, a timer is used. Not every write is an event (one through a second
-name of the file or through a mapping is none), so they are also looked at by a clock.
+inotify, or above that number, a timer is used. inotify misses writes through another hard link and
+through a mapping, so the files are also polled.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from sandboxd.linux import inotify
 from sandboxd.linux.inotify import Inotify, Ticker
 from sandboxd.policy.plan import Protected
 from sandboxd.workspace_guard.dirfd import enter, list_names, open_root
+from sandboxd.workspace_guard.polling import pause_after
 
 log = logging.getLogger(__name__)
 _CHANGES = (
@@ -25,10 +26,9 @@ _CHANGES = (
     | inotify.IN_DELETE | inotify.IN_ATTRIB | inotify.IN_MODIFY
 )  # fmt: skip
 _MOST_FOLDERS = 128
+_MOST_ENTRIES = 4096
 _MOST_ROUNDS = 5
 _PAUSE_S = 0.02  # many changes are checked this often
-LOOK_S = 0.25
-_SHARE = 20  # of the time: one part looking, nineteen parts pause
 
 
 class ExistingFilesWatch:
@@ -57,7 +57,7 @@ class ExistingFilesWatch:
         except OSError:
             self._source = Ticker()
         event_loop.add_reader(self._source.fileno(), self._read)
-        self._tell()  # changes before this moment count too
+        self._start_check()  # changes before this moment count too
 
     def close(self) -> None:
         """Closes in a thread: the kernel takes a while to close an inotify instance."""
@@ -71,7 +71,7 @@ class ExistingFilesWatch:
     def _read(self) -> None:
         try:
             if self._may_have_changed() and self._later is None and self._checking is None:
-                self._later = event_loop.call_later(_PAUSE_S, self._tell)
+                self._later = event_loop.call_later(_PAUSE_S, self._start_check)
         except Exception:
             self._give_up()
 
@@ -86,7 +86,7 @@ class ExistingFilesWatch:
             for event in self._source.read()
         )
 
-    def _tell(self) -> None:
+    def _start_check(self) -> None:
         """Nothing is read while the check runs: later changes are events that stay queued."""
         self._stop_timers()
         self._began = time.monotonic()
@@ -110,8 +110,7 @@ class ExistingFilesWatch:
         try:
             done.result()
             event_loop.add_reader(self._source.fileno(), self._read)
-            pause_s = max(LOOK_S, _SHARE * (time.monotonic() - self._began))
-            self._clock = event_loop.call_later(pause_s, self._tell)
+            self._clock = event_loop.call_later(pause_after(self._began), self._start_check)
         except Exception:
             self._give_up()
 
@@ -137,8 +136,6 @@ class ExistingFilesWatch:
             for one in self._protected:
                 with contextlib.suppress(FileNotFoundError, NotADirectoryError):
                     left -= self._arm_one(one, source, left)
-                if left <= 0:
-                    raise OSError("more folders than can be watched")
         except OSError:
             self._source = Ticker()
             source.close()
@@ -148,24 +145,27 @@ class ExistingFilesWatch:
         count = 0
         try:
             source.add(folder, _CHANGES)
-            for fd in _folders(folder, os.path.basename(one.path), most):
+            for fd in _folders(folder, os.path.basename(one.path)):
                 count += 1
+                if count > most:
+                    raise OSError("more folders than can be watched")
                 self._inside.add(source.add(fd, _CHANGES))
         finally:
             os.close(folder)
         return count
 
 
-def _folders(parent: int, name: str, most: int) -> Iterator[int]:
+def _folders(parent: int, name: str) -> Iterator[int]:
     """Descriptors of the folder `name` and of those below, each open until the next one."""
-    if most <= 0:
-        return
     folder = enter(parent, name)
     if folder is None:
         return
     try:
         yield folder
-        for entry in (list_names(folder) or ())[:most]:
-            yield from _folders(folder, entry, most - 1)
+        names = list_names(folder) or ()
+        if len(names) > _MOST_ENTRIES:
+            raise OSError("more entries than can be searched")
+        for entry in names:
+            yield from _folders(folder, entry)
     finally:
         os.close(folder)

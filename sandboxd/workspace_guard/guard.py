@@ -22,6 +22,7 @@ from sandboxd.policy.protected.nested_git import Repositories
 from sandboxd.policy.shown_names import named
 from sandboxd.workspace_guard.current import open_watch, undo_overtaken
 from sandboxd.workspace_guard.interface import MovedPath, Watch
+from sandboxd.workspace_guard.polling import POLL_S, pause_after
 from sandboxd.workspace_guard.run_warnings import RunWarnings
 
 log = logging.getLogger(__name__)
@@ -33,8 +34,6 @@ KEEP_S = 5.0  # a kept guard holds the workspace open, so its file system cannot
 MOST_KEPT = 16  # a user has 128 inotify instances
 MOST_TIMES = 16  # how often a protected path may appear before the command is killed
 _MOST_READS = 64
-LOOK_S = 0.25
-_SHARE = 20  # of the time: one part looking, nineteen parts pause
 NO_REPOSITORIES = Repositories()
 
 
@@ -96,7 +95,7 @@ class Guard:
     def processes_began(self) -> None:
         """Until `processes_ended` a clock looks, too: not every write is an event."""
         self._alive += 1
-        self._wind(LOOK_S)
+        self._wind(POLL_S)
 
     def processes_ended(self) -> None:
         self._alive -= 1
@@ -108,14 +107,12 @@ class Guard:
     def _tick(self) -> None:
         self._clock = None
         if self._judging is not None:
-            self._wind(LOOK_S)
+            self._wind(POLL_S)
             return
         began = time.monotonic()
         work = partial(self._watched().judge_changed, finished=self.idle)
         looking = self._in_thread(work, self._violated)
-        looking.add_done_callback(
-            lambda _: self._wind(max(LOOK_S, _SHARE * (time.monotonic() - began)))
-        )
+        looking.add_done_callback(lambda _: self._wind(pause_after(began)))
 
     def _listen(self, violated: Callable[[], None]) -> None:
         if self._watched_fd >= 0:

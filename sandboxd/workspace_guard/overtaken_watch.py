@@ -19,11 +19,10 @@ from sandboxd.platform.current import files
 from sandboxd.policy import plan
 from sandboxd.policy.protected.nested_git import Repositories
 from sandboxd.workspace_guard.current import undo_overtaken
+from sandboxd.workspace_guard.polling import POLL_S, pause_after
 
 log = logging.getLogger(__name__)
 Found = dict[str, str | None]
-PAUSE_S = 0.25
-_SHARE = 20  # of the time: one part looking, nineteen parts pause
 
 
 class OvertakenWatch:
@@ -49,7 +48,7 @@ class OvertakenWatch:
     def begin(self) -> None:
         if self._folders and not self._is_looking and not self._active:
             self._users_own = frozenset(filter(_has_git, self._folders)) - self._made
-            self._timer = event_loop.call_later(PAUSE_S, self._look)
+            self._timer = event_loop.call_later(POLL_S, self._look)
         self._active += 1
 
     def end(self) -> None:
@@ -94,8 +93,7 @@ class OvertakenWatch:
         except Exception:  # the next look tries again
             log.exception("the folders of %s cannot be looked at", self._workspace)
         if self._again and not self._closed:
-            pause_s = max(PAUSE_S, _SHARE * (time.monotonic() - began))
-            self._timer = event_loop.call_later(pause_s, self._look)
+            self._timer = event_loop.call_later(pause_after(began), self._look)
 
     def _undo(self) -> Found:
         """For a thread."""

@@ -118,7 +118,7 @@ class WarmPool:
                 shelf.demand.used(time.monotonic())
                 self._refill_soon()
                 return held
-            self.let_go(held.hold)  # stale or dead: another one is used
+            self.let_go(held.hold)  # dead, or a mount of it changed: another one is used
         return None
 
     async def _wait_for_one(self, shelf: _Shelf, owner: object, tell: Tell | None) -> Held:

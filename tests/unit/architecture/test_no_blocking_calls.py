@@ -49,7 +49,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("audit/recovery.py", "_since_last_start"): START,
     ("audit/trail.py", "_open"): OWN,
     ("audit/trail.py", "open_trail"): START,
-    ("daemon.py", "_approver_token"): START,
+    ("rpc/approver_token.py", "approver_token"): START,
     ("platform/posix.py", "people"): SYSTEM,
     ("platform/posix.py", "listens"): KERNEL,
     ("platform/posix.py", "listens_at"): KERNEL,

@@ -152,3 +152,23 @@ async def test_more_folders_than_can_be_watched(
     (tmp_path / "hooks/deep/pre-commit").write_text("evil")
     await keeper.until(lambda: bool(keeper.changed))
     watch.close()
+
+
+async def test_folders_side_by_side_count_as_those_below_one_another(
+    keeper: Keeper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    added: list[int] = []
+    real = Inotify.add
+
+    def add(self: Inotify, folder: int, mask: int) -> int:
+        added.append(folder)
+        return real(self, folder, mask)
+
+    monkeypatch.setattr(Inotify, "add", add)
+    monkeypatch.setattr(existing_files_watch, "_MOST_FOLDERS", 10)
+    for one in range(64):
+        (tmp_path / f"hooks/{one % 8}/{one // 8}").mkdir(parents=True)
+    watch = keeper.watch()
+    await keeper.until(lambda: bool(keeper.threads))
+    assert len(added) <= 10 + len(keeper.protected)
+    watch.close()
