@@ -23,7 +23,7 @@ ATTACHED = "docker-attach"
 # bubblewrap with `[pool] template` the other way round than in the rest of this pass.
 OTHER_WAY = "bubblewrap-other-way"
 TEMPLATE = "SANDBOXD_POOL_TEMPLATE"
-ALL = (*(entry.name for entry in BACKENDS), ATTACHED, OTHER_WAY)
+ALL = (*(entry.name for entry in BACKENDS), ATTACHED)
 
 
 def product_name(name: str) -> str:

@@ -15,7 +15,7 @@ as_macos.become_macos()
 
 from macos.stand_in.census import NamespaceCensus, notes_folder  # noqa: E402
 
-from sandboxd.backends.sandbox_exec import support  # noqa: E402
+from sandboxd.backends import macos_context  # noqa: E402
 from sandboxd.cli import main  # noqa: E402
 from sandboxd.macos import process  # noqa: E402
 from sandboxd.macos.system import MacSystem  # noqa: E402
@@ -39,7 +39,7 @@ if __name__ == "__main__":
     import sandboxd.daemon  # noqa: F401  (the doubles go into what it has imported)
 
     as_macos.install_doubles()
-    support.mac_system = stand_in_system
+    macos_context.mac_system = stand_in_system
     if "SANDBOXD_TEST_START_S" in os.environ:
         process.START_S = float(os.environ["SANDBOXD_TEST_START_S"])
     sys.exit(main())
