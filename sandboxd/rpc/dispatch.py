@@ -10,7 +10,9 @@ to wait returns `Later`, and only that gets a task.
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -25,6 +27,7 @@ from sandboxd.rpc.jsonrpc_library import JsonRpcError, Success, dispatch_to_seri
 from sandboxd.rpc.request_context import RequestContext
 from sandboxd_proto import methods
 from sandboxd_proto.errors import (
+    Busy,
     InternalError,
     InvalidParams,
     InvalidRequest,
@@ -157,8 +160,8 @@ class Dispatcher:
             result = await rest.work()
         except SandboxdError as error:
             answer = failure(request.id, error)
-        except Exception:
-            answer = failure(request.id, _internal_error(request.method))
+        except Exception as error:
+            answer = failure(request.id, _unexpected_error(request.method, error))
         else:
             answer = {"jsonrpc": "2.0", "result": result, "id": request.id}
         return None if request.id is msgspec.UNSET else answer
@@ -200,17 +203,20 @@ def _wrapped(method: methods.Method, handler: Handler) -> Callable[..., Any]:
             return Success(result)
         except SandboxdError as error:
             raise JsonRpcError(error.code, error.message, error.data()) from None
-        except Exception:
-            broken = _internal_error(method.name)
+        except Exception as error:
+            broken = _unexpected_error(method.name, error)
             raise JsonRpcError(broken.code, broken.message, broken.data()) from None
 
     call_handler.__signature__ = _AnyNames()  # type: ignore[attr-defined]
     return call_handler
 
 
-def _internal_error(name: str) -> InternalError:
-    """For an unexpected exception: it is logged, and the client gets an InternalError."""
+def _unexpected_error(name: str, error: Exception) -> SandboxdError:
+    """What the client gets for an exception that no handler expects; it is logged."""
     log.exception("%s failed", name)
+    if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+        reason = f"the daemon can open no more files now ({os.strerror(error.errno)})"
+        return Busy(reason, remedy="send the request again when other clients have ended")
     return InternalError("internal error; see the daemon's log")
 
 

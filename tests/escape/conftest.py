@@ -27,7 +27,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     What a variant differs in is decided by code that all backends share (the policy, the init, the
     workspace guard); that the container is made of it, one variant shows. Containers are slow.
-    On bubblewrap a sandbox is a clone of a template in the users' passes and has a bwrap of its own
+    On bubblewrap a sandbox is a clone of a template in the user's pass and has a bwrap of its own
     in root's (scripts/test). What depends on how it is made is tried in both ways in both passes,
     there too once for each mode.
     """

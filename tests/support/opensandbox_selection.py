@@ -14,8 +14,8 @@ import pytest
 
 ABOUT_OTHERS = {"test_faulty_backends": "the faulty backends impersonate bubblewrap"}
 NOT_ABOUT_CONTAINERS = {
-    "test_enforcement", "test_environment", "test_exits", "test_files", "test_place", "test_presets",
-    "test_requests",
+    "test_enforcement", "test_environment", "test_exits", "test_files", "test_place",
+    "test_presets", "test_requests",
 }  # fmt: skip
 
 

@@ -1,4 +1,8 @@
-"""The census on Linux: members of the UTS namespace that the stand-in noted for a tag."""
+"""The census on Linux: members of the UTS namespace that the stand-in noted for a tag.
+
+The kernel uses the number of a namespace again as soon as it is free, also for sandboxes and
+containers that have nothing to do with these tests. Those have other mounts than the stand-in.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +49,9 @@ def _pids() -> list[int]:
 
 def _is_in(pid: int, namespace: str) -> bool:
     try:
-        return os.readlink(f"/proc/{pid}/ns/uts") == namespace  # none of a zombie
+        if os.readlink(f"/proc/{pid}/ns/uts") != namespace:  # none of a zombie
+            return False
+        return os.readlink(f"/proc/{pid}/ns/mnt") == os.readlink("/proc/self/ns/mnt")
     except OSError:
         return False
 
