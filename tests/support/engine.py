@@ -62,8 +62,7 @@ class TestEngine:
 
     def _command(self) -> list[str]:
         return [
-            # Its mounts come and go: sandboxes that show the whole machine would have them too.
-            *(self._within or ("unshare", "--mount")), "dockerd", "--host", self.url,
+            *self._within, "dockerd", "--host", self.url,
             "--data-root", str(self.folder / "data"), "--exec-root", str(self.folder / "exec"),
             "--pidfile", str(self.folder / "pid"),
             *([] if self._within else ["--bridge=none"]),
