@@ -135,7 +135,7 @@ def test_a_mount_that_falls_silent_while_a_command_runs(box: Box, mount_point: P
             assert client.notification("execution/output")["data"] == "up\n"
             # The pool makes the next sandbox. SECURITY.md names a mount that falls silent in these
             # milliseconds, when a thread has tried it already.
-            time.sleep(1)
+            time.sleep(3)
             mount.fall_silent()
             assert hangs(mount_point / "x")
             (marker / "on").touch()

@@ -130,8 +130,10 @@ def test_exit_codes_signals_and_output_are_the_same(inside: Init) -> None:
 
 def test_a_stopped_job_stays_stopped_until_it_is_continued(inside: Init) -> None:
     script = (
-        "sleep 60 & p=$!; kill -STOP $p; sleep .1; cut -d' ' -f3 /proc/$p/stat; "
-        "kill -CONT $p; sleep .1; cut -d' ' -f3 /proc/$p/stat; kill $p"
+        "state() { cut -d' ' -f3 /proc/$p/stat; }\n"
+        "reach() { for i in $(seq 400);do case $(state) in [$1]) return; esac; sleep .05; done; }\n"
+        "sleep 60 & p=$!; reach S; kill -STOP $p; reach Tt; sleep .1; state; "
+        "kill -CONT $p; reach S; state; kill $p"
     )
     states = inside.shell(script, flags=EXPLAIN).wait().stdout.decode().split()
     assert states[0] in ("T", "t")
