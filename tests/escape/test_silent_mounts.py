@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import threading
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -26,14 +27,16 @@ def mount_point(tmp_path: Path) -> Path:
 
 def hangs(path: Path) -> bool:
     """The control: whether a plain look at the path waits."""
-    with subprocess.Popen(["stat", str(path)], stdout=subprocess.DEVNULL) as plain:
-        try:
-            plain.wait(0.5)
-            return False
-        except subprocess.TimeoutExpired:
-            return True
-        finally:
-            plain.kill()
+    plain = subprocess.Popen(["stat", str(path)], stdout=subprocess.DEVNULL)
+    try:
+        plain.wait(0.5)
+        return False
+    except subprocess.TimeoutExpired:
+        return True
+    finally:
+        plain.kill()
+        # It can wait for a lock that another look holds, which no signal ends.
+        threading.Thread(target=plain.wait, daemon=True).start()
 
 
 def assert_refused_alone(box: Box, requests: list[tuple[str, dict[str, Any]]]) -> None:
