@@ -20,8 +20,9 @@ from sandboxd.policy import plan
 from sandboxd.policy.plan import SandboxSpec
 from sandboxd.policy.protected.nested_git import Repositories
 from sandboxd.policy.shown_names import named
-from sandboxd.workspace_guard.current import open_watch, undo_overtaken
+from sandboxd.workspace_guard.current import open_watch
 from sandboxd.workspace_guard.interface import MovedPath, Watch
+from sandboxd.workspace_guard.overtaken_watch import undo_all
 from sandboxd.workspace_guard.polling import POLL_S, pause_after
 from sandboxd.workspace_guard.run_warnings import RunWarnings
 
@@ -250,12 +251,13 @@ class Guard:
     async def undo_overtaken(self, protected: tuple[plan.Protected, ...]) -> Protected:
         """Between `conclude` and `warnings`: the user's folders that have become repositories."""
         warnings = self._warnings
-        folders = warnings.overtaken() if warnings is not None else []
-        if not folders or warnings is None:
+        if warnings is None:
+            return ()
+        found = warnings.overtaken()
+        if not any(found):
             return ()
         known = frozenset(one.path for one in protected if one.rule in plan.GIT_DIR_RULES)
-        work = partial(undo_overtaken, warnings.workspace, folders, known)
-        moved = await anyio.to_thread.run_sync(work)
+        moved = await anyio.to_thread.run_sync(partial(undo_all, found, known))
         warnings.undone([one.path for one in moved])
         return tuple((one.path, one.moved_to) for one in moved)
 

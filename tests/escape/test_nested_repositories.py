@@ -6,12 +6,12 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support.attacks import Box, freely, python
-from support.git_attacks import HOW, attack, git, is_reported, make_repository
+from support.git_attacks import HOW, attack, git, is_reported, make_repository, wait_for
 
 pytestmark = [pytest.mark.isolation, pytest.mark.requires("git")]
 
@@ -374,13 +374,6 @@ def test_a_harmless_repository_in_a_folder_of_the_user_stays(box: Box, workspace
     assert not is_reported(ran), ran.story
     assert len(ran.raw["warnings"]) == 2
     assert git(repository / "tree", "status", "--porcelain") == ""
-
-
-def wait_for(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def git_dir(folder: Path) -> str:

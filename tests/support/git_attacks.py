@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -67,6 +68,13 @@ def attack(box: Box, how: str, workspace: Path, program: Sequence[str], *args: o
         except Exception as error:
             if "there is no sandbox" not in str(error):
                 raise
+
+
+def wait_for(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < deadline, "it did not happen within a minute"
+        time.sleep(0.05)
 
 
 def is_reported(ran: Ran) -> bool:

@@ -1,4 +1,4 @@
-"""Git repositories in folders of a workspace: found by a bounded look, near the top first.
+"""Repositories in folders of a workspace: found by a bounded look, near the top first.
 
 Each folder that was looked into is noted with the names of its subfolders only, so that a plan
 stays valid while files come and go.
@@ -10,13 +10,16 @@ import posixpath
 import time
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sandboxd.platform.current import files
+from sandboxd.policy.data.protected_names import OTHER_EXEC, OTHER_REPOSITORIES
 from sandboxd.policy.paths import recording_fs
+from sandboxd.policy.paths.within import within
 from sandboxd.policy.shown_names import named
 
-MARKS = (".git", "HEAD", "objects", "refs")  # what makes a folder a repository
+# What makes a folder a repository.
+MARKS = (".git", "HEAD", "objects", "refs", *OTHER_REPOSITORIES)
 MOST_FOLDERS = 256
 MOST_REPOSITORIES = 32
 DEEPEST = 5
@@ -25,30 +28,54 @@ MOST_CPU_S = 0.25
 MOST_S = 5.0
 # Where package managers put what they fetched: too many folders, and no place to run git in.
 _SKIPPED = frozenset(("node_modules", "__pycache__", "site-packages", ".git", ".venv", "venv"))
+_LISTED = frozenset((".git", "head", *OTHER_REPOSITORIES))
 
 
 @dataclass(frozen=True, slots=True)
 class Repositories:
     """`folders` were looked into; `paths` of them have a `.git`, or are bare repositories.
 
+    `others`: the `.hg` and the like in them. `roots`: the workspace, then other writable folders.
     `main_checkouts`: git dirs that a worktree in the workspace shares with another checkout.
     """
 
     paths: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
+    roots: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     main_checkouts: tuple[str, ...] = ()
 
+    def joined(self, more: Repositories) -> Repositories:
+        """With those of another writable folder, which may contain the workspace."""
+        return replace(
+            self,
+            paths=_each_once(self.paths, more.paths),
+            others=_each_once(self.others, more.others),
+            roots=_each_once(self.roots, more.roots),
+            folders=_each_once(self.folders, more.folders),
+            warnings=(*self.warnings, *more.warnings),
+        )
+
+    def by_root(self, paths: Iterable[str]) -> dict[str, list[str]]:
+        """Paths in the folders, by the innermost of the roots that they lie in."""
+        found: dict[str, list[str]] = {}
+        for path in paths:
+            root = max((root for root in self.roots if within(path, root)), key=len)
+            found.setdefault(root, []).append(path)
+        return found
+
 
 def is_step(name: str, is_dir: bool) -> bool:
     """For listings: a folder to look into, or what makes its folder a repository."""
-    return (is_dir and name not in _SKIPPED) or name.lower() in (".git", "head")
+    return (is_dir and name not in _SKIPPED) or name.lower() in _LISTED
 
 
 def find(workspace: str, most: int | None = None) -> Repositories:
     """The repositories in `workspace`, itself among them, in the first folders (`most`)."""
     most = MOST_FOLDERS if most is None else most
     repositories: list[str] = []
+    others: list[str] = []
     folders: list[str] = []
     pending = deque([(workspace, 0)])
     until, until_cpu = time.monotonic() + MOST_S, time.thread_time() + MOST_CPU_S
@@ -65,10 +92,13 @@ def find(workspace: str, most: int | None = None) -> Repositories:
             continue
         folders.append(folder)
         names = _names(folder, entries)
-        if is_repository(names):
-            if len(repositories) >= MOST_REPOSITORIES:
+        inside = [posixpath.join(folder, name) for name in OTHER_REPOSITORIES if name in names]
+        if is_repository(names) or inside:
+            if len(repositories) + len(others) >= MOST_REPOSITORIES:
                 complete = False
                 break
+            others += inside
+        if is_repository(names):
             repositories.append(folder)
             if ".git" not in names and folder != workspace:
                 continue  # a bare repository's own folders
@@ -80,7 +110,11 @@ def find(workspace: str, most: int | None = None) -> Repositories:
         else:
             pending += [(path, depth + 1) for path in inner]
     warnings = () if complete else (_incomplete(workspace, len(folders)),)
-    return Repositories(tuple(repositories), tuple(folders), warnings)
+    return Repositories(tuple(repositories), tuple(others), (workspace,), tuple(folders), warnings)
+
+
+def _each_once(some: tuple[str, ...], more: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*some, *more)))
 
 
 def _names(folder: str, entries: Iterable[files.DirEntry]) -> set[str]:
@@ -100,8 +134,14 @@ def is_repository(names: set[str]) -> bool:
     return ".git" in names or {"HEAD", "objects", "refs"} <= names
 
 
+def exec_paths(mark: str) -> list[str]:
+    """What a repository of other version control runs programs by: `mark` is its `.hg`."""
+    folder, name = posixpath.split(mark)
+    return [f"{folder}/{one}" for one in OTHER_EXEC if one.startswith(f"{name}/")]
+
+
 def _incomplete(workspace: str, count: int) -> str:
     return (
-        f"not every folder of {named(workspace)} was searched for git repositories (the first "
+        f"not every folder of {named(workspace)} was searched for repositories (the first "
         f"{count} were): hooks and settings of repositories further down are not protected"
     )

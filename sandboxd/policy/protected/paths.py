@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
 from sandboxd.policy.data.protected_names import HOME, NOT_NEW, WORKSPACE
@@ -60,10 +60,7 @@ def _for_workspace(
     workspace: str, more: Iterable[str], homes: tuple[str, ...], roots: Iterable[str] | None,
     writable: Iterable[str],
 ) -> ExecPaths:  # fmt: skip
-    found = ExecPaths(kept_in(workspace, WORKSPACE, workspace))
-    for name in NOT_NEW:
-        if not recording_fs.isdir(posixpath.join(workspace, name)):
-            found.protected += kept(posixpath.join(workspace, name), workspace)
+    found = ExecPaths(_kept_of_project(workspace, workspace))
     for name in more:
         found.protected += _named(workspace, name, homes)
     for home in homes:
@@ -75,6 +72,7 @@ def _for_workspace(
     found.nested = replace(nested_git.find(workspace), main_checkouts=shared)
     inner = [path for path in found.nested.paths if path != workspace]
     found.extend(_nested(workspace, inner, configs))
+    found.protected += _other_projects(workspace, found.nested, {workspace, *inner})
     around = list(_repositories_around(workspace))
     for folder, leads_to in around:
         context = GitDirContext(workspace, workspace, folder, configs)
@@ -170,6 +168,20 @@ def _repository(workspace: str, configs: tuple[str, ...], roots: Iterable[str] |
     return found
 
 
+def _kept_of_project(folder: str, root: str) -> list[Protected]:
+    """In the top folder of a project."""
+    missing = [n for n in NOT_NEW if not recording_fs.isdir(posixpath.join(folder, n))]
+    return kept_in(folder, (*WORKSPACE, *missing), root)
+
+
+def _other_projects(
+    root: str, found: nested_git.Repositories, known: Collection[str]
+) -> list[Protected]:
+    """Repositories of other version control are top folders of projects, too."""
+    folders = sorted({*map(posixpath.dirname, found.others)}.difference(known))
+    return [one for folder in folders for one in _kept_of_project(folder, root)]
+
+
 def _top(folder: str, root: str, configs: tuple[str, ...]) -> ExecPaths:
     """Git takes a folder without a valid `.git` for a git dir if it looks like one."""
     if git_dir.is_git_dir(folder):
@@ -183,7 +195,7 @@ def _nested(workspace: str, folders: Iterable[str], configs: tuple[str, ...]) ->
     """Repositories in folders of the workspace are as good as the one at its top."""
     found = ExecPaths()
     for folder in folders:
-        found.protected += kept_in(folder, WORKSPACE, workspace)
+        found.protected += _kept_of_project(folder, workspace)
         found.extend(_pointed(workspace, folder, configs))
         found.extend(_top(folder, workspace, configs))
     return found
@@ -256,11 +268,17 @@ def _above(workspace: str, root: str, configs: tuple[str, ...]) -> ExecPaths:
     folder = posixpath.dirname(workspace)
     while within(folder, root) and folder != "/":
         found.extend(_nested(root, [folder], configs))
-        pointer = posixpath.join(folder, ".git")
-        if not recording_fs.lexists(pointer):
-            found.protected.append(Protected(pointer, root, present=False, rule="new_repository"))
+        found.protected += _new_repository(folder, root)
         folder = posixpath.dirname(folder)
     return found
+
+
+def _new_repository(folder: str, root: str) -> list[Protected]:
+    """A `.git` that comes into being must not be harmful."""
+    pointer = posixpath.join(folder, ".git")
+    if recording_fs.lexists(pointer):
+        return []
+    return [Protected(pointer, root, present=False, rule="new_repository")]
 
 
 def _add_granted(
@@ -268,14 +286,18 @@ def _add_granted(
 ) -> int:
     """Repositories in another writable folder are as good as those in the workspace.
 
-    Returns how many folders were searched.
+    The folder itself may become one under the same rules. Returns how many folders were searched.
     """
     if within(folder, workspace) or not recording_fs.isdir(folder):
         return 0
     inside = nested_git.find(folder, most)
-    others = [path for path in inside.paths if not within(path, workspace)]
-    found.extend(_nested(folder, others, configs))
-    found.nested = replace(found.nested, warnings=(*found.nested.warnings, *inside.warnings))
+    outside = [path for path in inside.paths if not within(path, workspace)]
+    found.extend(_nested(folder, outside, configs))
+    found.protected += _other_projects(folder, inside, {*outside, *found.nested.folders})
+    if folder not in outside:
+        found.protected += _new_repository(folder, folder)
+        found.extend(_top(folder, folder, configs))
+    found.nested = found.nested.joined(inside)
     return len(inside.folders)
 
 
