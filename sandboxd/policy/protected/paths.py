@@ -6,7 +6,7 @@ import posixpath
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
-from sandboxd.policy.data.protected_names import HOME, NOT_NEW, WORKSPACE
+from sandboxd.policy.data.protected_names import GIT_DIR, HOME, NOT_NEW, WORKSPACE
 from sandboxd.policy.mounts.mount_plan import Host, MountKind, mount_plan
 from sandboxd.policy.mounts.own_paths import OwnPaths
 from sandboxd.policy.paths import recording_fs
@@ -22,6 +22,7 @@ from sandboxd.policy.plan import (
 )
 from sandboxd.policy.protected import bounded_work, git_dir, git_links, git_worktree, nested_git
 from sandboxd.policy.protected.git_dir import ExecPaths, GitDirContext, kept, kept_in
+from sandboxd.policy.shown_names import named
 from sandboxd_proto.errors import PathDenied
 
 _MOST_SUBMODULES = 256
@@ -67,7 +68,7 @@ def _for_workspace(
         if within(home, workspace):
             found.protected += [p for name in HOME for p in kept(f"{home}/{name}", workspace)]
     configs = tuple(f for home in homes[:1] for f in user_configs(home))
-    found.extend(_repository(workspace, configs, roots))
+    found.extend(_repository_or_read_only(workspace, configs, roots))
     shared = tuple(p.path for p in found.protected if p.rule == "shared_git_dir")
     found.nested = replace(nested_git.find(workspace), main_checkouts=shared)
     inner = [path for path in found.nested.paths if path != workspace]
@@ -84,6 +85,7 @@ def _for_workspace(
     for folder in writable:
         found.extend(_above(workspace, folder, configs))
         left -= _add_granted(found, workspace, folder, configs, left)
+    found.nested = replace(found.nested, warnings=(*found.nested.warnings, *found.warnings))
     found.protected = _strictest(found.protected)
     found.grants = sorted(set(found.grants))
     return found
@@ -146,6 +148,33 @@ def _named(workspace: str, name: str, homes: tuple[str, ...]) -> list[Protected]
     return kept(path, workspace) if within(path, workspace) and path != workspace else []
 
 
+def _repository_or_read_only(
+    workspace: str, configs: tuple[str, ...], roots: Iterable[str] | None
+) -> ExecPaths:
+    try:
+        with bounded_work.for_repository(workspace, nested=False):
+            return _repository(workspace, configs, roots)
+    except bounded_work.TooMuch as error:
+        return _read_only(workspace, workspace, error)
+
+
+def _read_only(folder: str, root: str, error: bounded_work.Unprotectable) -> ExecPaths:
+    """Nothing in a repository changes that cannot be protected in another way.
+
+    Of a writable folder itself the git dir only. Its most important names are kept by themselves,
+    too: a caller who names the folder can write there.
+    """
+    leads_to = git_links.git_dir_of(folder) or folder
+    whole = folder if folder != root else posixpath.join(folder, ".git")
+    found = ExecPaths(kept(whole, root))
+    if within(leads_to, root):
+        found.protected += kept_in(leads_to, GIT_DIR, root)
+    if folder == root and not git_dir.is_git_dir(folder):
+        found.protected.append(_no_git_dir(folder, root))
+    found.warnings.append(f"commands can only read {named(whole)}: {error}")
+    return found
+
+
 def _repository(workspace: str, configs: tuple[str, ...], roots: Iterable[str] | None) -> ExecPaths:
     """The repository that git finds from the workspace's top folder, or would find there."""
     found = ExecPaths()
@@ -179,7 +208,14 @@ def _other_projects(
 ) -> list[Protected]:
     """Repositories of other version control are top folders of projects, too."""
     folders = sorted({*map(posixpath.dirname, found.others)}.difference(known))
-    return [one for folder in folders for one in _kept_of_project(folder, root)]
+    protected: list[Protected] = []
+    for folder in folders:
+        try:
+            with bounded_work.for_repository(folder, nested=True):
+                protected += _kept_of_project(folder, root)
+        except bounded_work.TooMuch:
+            protected += kept(folder, root)
+    return protected
 
 
 def _top(folder: str, root: str, configs: tuple[str, ...]) -> ExecPaths:
@@ -188,16 +224,25 @@ def _top(folder: str, root: str, configs: tuple[str, ...]) -> ExecPaths:
         return git_dir.exec_paths(
             folder, GitDirContext(root, root, None, configs, rule="bare_git_dir")
         )
-    return ExecPaths([Protected(folder, root, present=False, is_dir=True, rule="top")])
+    return ExecPaths([_no_git_dir(folder, root)])
+
+
+def _no_git_dir(folder: str, root: str) -> Protected:
+    return Protected(folder, root, present=False, is_dir=True, rule="top")
 
 
 def _nested(workspace: str, folders: Iterable[str], configs: tuple[str, ...]) -> ExecPaths:
     """Repositories in folders of the workspace are as good as the one at its top."""
     found = ExecPaths()
     for folder in folders:
-        found.protected += _kept_of_project(folder, workspace)
-        found.extend(_pointed(workspace, folder, configs))
-        found.extend(_top(folder, workspace, configs))
+        try:
+            with bounded_work.for_repository(folder, nested=True):
+                one = ExecPaths(_kept_of_project(folder, workspace))
+                one.extend(_pointed(workspace, folder, configs))
+                one.extend(_top(folder, workspace, configs))
+        except bounded_work.Unprotectable as error:
+            one = _read_only(folder, workspace, error)
+        found.extend(one)
     return found
 
 
@@ -234,7 +279,11 @@ def _named_by_index(
         pointer = posixpath.join(folder, ".git")
         found.protected.append(Protected(pointer, workspace, present=False, rule="new_repository"))
     for folder in links.folders:
-        found.extend(_pointed(workspace, folder, configs, known))
+        try:
+            with bounded_work.for_repository(folder, nested=True):
+                found.extend(_pointed(workspace, folder, configs, known))
+        except bounded_work.Unprotectable as error:
+            found.extend(_read_only(folder, workspace, error))
     return found
 
 
