@@ -50,7 +50,8 @@ REQUESTS_A_TURN = 8  # of one connection in one callback; those of a batch count
 CONTROL_METHODS = {"execution/cancel", "execution/signal", "execution/close_stdin"}
 HALF_CLOSED_POLL_S = 0.02
 
-Answer = Callable[[Any], None]  # None: no answer is sent
+# Called with the answer (None: none is sent), and with what is to be called once it was sent.
+Answer = Callable[[Any, Callable[[], None]], None]
 Refusal = Callable[[], Unauthorized | None]  # called once, when the first bytes have arrived
 Step = bool | Again  # False: end the connection. Again: wait, then go on.
 
@@ -71,7 +72,6 @@ class Connection:
         self.former_sessions: set[str] = set()
         self._subscriptions: dict[str, Subscription] = {}
         self._follows = 0
-        self._after_answer: list[Callable[[], object]] = []
         self._service = service
         self._refusal: Refusal | None = refusal
         self._refused: Unauthorized | None = None
@@ -208,16 +208,13 @@ class Connection:
         else:
             yield from self._started(value, item.offset, self._say)
 
-    def _say(self, answer: Any) -> None:
+    def _say(self, answer: Any, answered: Callable[[], None] | None = None) -> None:
         """Send an answer. Requests are still read while answers wait, so that a client can end its
         commands; reading stops when too many wait."""
-        if answer is None:
-            return
-        self._outbox.answer(encoded(answer))
-        if self._after_answer:
-            work, self._after_answer = self._after_answer, []
-            for one in work:
-                one()
+        if answer is not None:
+            self._outbox.answer(encoded(answer))
+        if answered is not None:
+            answered()
 
     def notify(self, method: str, params: Any) -> None:
         """Send a notification. The connection of a client that does not read them is ended: the
@@ -235,9 +232,6 @@ class Connection:
     def name_client(self, name: str) -> None:
         self.requester = Requester(name=escape_hidden(name[:200]), pid=self.requester.pid)
 
-    def after_answer(self, work: Callable[[], object]) -> None:
-        self._after_answer.append(work)
-
     def become_approver(self) -> None:
         """The role stays until the connection ends."""
         self.role = "approver"
@@ -247,7 +241,7 @@ class Connection:
         self._service.hub.approvers.add(self)
         self._service.admission.approvals.approver_came()
 
-    def subscribe(self, subscription: Subscription) -> None:
+    def subscribe(self, subscription: Subscription, call: RequestContext) -> None:
         """Busy above the limits. The common limit does not apply to approvers."""
         full = self.role != "approver" and self._service.subscriptions >= MAX_SUBSCRIPTIONS_IN_ALL
         if full or len(self._subscriptions) >= MAX_SUBSCRIPTIONS:
@@ -258,10 +252,10 @@ class Connection:
             )  # fmt: skip
         self._service.subscriptions += 1
         self._subscriptions[subscription.id] = subscription
-        self.after_answer(lambda: self._tasks.start_soon(subscription.run))
+        call.after_answer(lambda: self._tasks.start_soon(subscription.run))
 
-    def follow(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Run `work` beside the connection once the answer was sent, until one of them ends."""
+    def follow(self, work: Callable[[], Awaitable[None]], call: RequestContext) -> None:
+        """Run `work` beside the connection once `call` was answered, until one of them ends."""
         if self._follows >= MAX_FOLLOWS:
             raise Busy(
                 f"this connection is attached to {MAX_FOLLOWS} executions already",
@@ -274,7 +268,7 @@ class Connection:
             )
         self._follows += 1
         self._service.follows += 1
-        self.after_answer(lambda: self._tasks.start_soon(self._followed, work))
+        call.after_answer(lambda: self._tasks.start_soon(self._followed, work))
 
     async def _followed(self, work: Callable[[], Awaitable[None]]) -> None:
         try:
@@ -298,15 +292,16 @@ class Connection:
             yield True
             return
         answers: list[Any] = []
-        left = len(values)
+        answered: list[Callable[[], None]] = []
 
-        def collect(answer: Any) -> None:
-            nonlocal left
-            left -= 1
+        def collect(answer: Any, then: Callable[[], None]) -> None:
+            answered.append(then)
             if answer is not None:
                 answers.append(answer)
-            if left == 0 and answers:
-                self._say(answers)
+            if len(answered) == len(values):
+                self._say(answers or None)
+                for one in answered:
+                    one()
 
         for value in values:
             yield from self._started(value, offset, collect)
@@ -324,17 +319,17 @@ class Connection:
         try:
             request = read_request(value)
         except SandboxdError as error:
-            answer(failure(readable_id(value), error))
+            answer(failure(readable_id(value), error), _nothing)
             return None
         if request.method.startswith("$/") and request.id is msgspec.UNSET:
             if request.method == "$/cancelRequest":
                 self.open_requests.cancel(request.params)
-            answer(None)
+            answer(None, _nothing)
             return None
         most = 2 * MAX_IN_FLIGHT if request.method in CONTROL_METHODS else MAX_IN_FLIGHT
         if self._in_flight >= most:
             busy = Busy(f"{most} requests of this connection are in flight already")
-            answer(None if request.id is msgspec.UNSET else failure(request.id, busy))
+            answer(None if request.id is msgspec.UNSET else failure(request.id, busy), _nothing)
             return None
         call = RequestContext(self._service, self, offset, request.id, prepared)
         result = self._service.dispatcher.answer(request, call)
@@ -343,17 +338,18 @@ class Connection:
         if isinstance(result, Later):
             self._in_flight += 1
             mine = self.open_requests.execution(request.id)
-            self._tasks.start_soon(self._finish, request, result, answer, mine)
+            self._tasks.start_soon(self._finish, call, request, result, answer, mine)
         else:
-            answer(result)
+            answer(result, call.answered)
         return None
 
     async def _finish(
-        self, request: Request, rest: Later, answer: Answer, mine: Execution | None
-    ) -> None:
+        self, call: RequestContext, request: Request, rest: Later, answer: Answer,
+        mine: Execution | None,
+    ) -> None:  # fmt: skip
         try:
             result = await self._service.dispatcher.finish(request, rest)
-            answer(await with_escaped_output(result))
+            answer(await with_escaped_output(result), call.answered)
         finally:
             self.open_requests.close(request.id, mine)
             self._in_flight -= 1
@@ -361,3 +357,7 @@ class Connection:
     @property
     def is_gone(self) -> bool:
         return self._no_more.is_set()
+
+
+def _nothing() -> None:
+    """Of a request that was not begun."""

@@ -193,7 +193,7 @@ def _follow(call: RequestContext, execution: Execution) -> None:
     """Stream a detached execution to the connection that started it, if it asked for that."""
     output, send = execution.request.listener, call.connection.send_notice
     if isinstance(output, OutputLog):
-        call.connection.follow(lambda: follow(output, {}, send))
+        call.connection.follow(lambda: follow(output, {}, send), call)
 
 
 def _capture(params: ExecuteParams) -> Capture | None:
