@@ -153,7 +153,7 @@ class GitDirContext:
 
 def exec_paths(git_dir: str, around: GitDirContext) -> ExecPaths:
     """What in `git_dir`, and in all git dirs that it contains, stays as it is."""
-    if recording_fs.isdir(git_dir) and not _is_readable(git_dir):
+    if recording_fs.isdir(git_dir) and not is_readable(git_dir):
         raise bounded_work.Unprotectable(
             f"the git dir {git_dir} cannot be read, so it cannot be protected",
             field="workspace", remedy=f"give yourself access: chmod u+rwx {shlex.quote(git_dir)}",
@@ -170,7 +170,7 @@ def exec_paths(git_dir: str, around: GitDirContext) -> ExecPaths:
     return found
 
 
-def _is_readable(git_dir: str) -> bool:
+def is_readable(git_dir: str) -> bool:
     """By its owner too: root without capabilities is kept out by the mode as a user is."""
     needed = stat.S_IRUSR | stat.S_IXUSR
     try:
