@@ -70,8 +70,10 @@ class OvertakenWatch:
     async def settle(self) -> Found:
         """(path: where it is now) of what was undone since the last time; after each command.
 
-        Folders that became repositories in this command are found by its own guard.
+        Folders that became repositories in this command are found by its own guard, unless a look
+        came first.
         """
+        await self._end_of_look()
         if self._made:
             self._found |= await anyio.to_thread.run_sync(self._undo)
         found, self._found = self._found, {}
@@ -83,9 +85,15 @@ class OvertakenWatch:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if not self._nested.folders or not (self._again or self._active):
-            return {}
-        return await anyio.to_thread.run_sync(self._undo)
+        await self._end_of_look()
+        if self._nested.folders and (self._again or self._active):
+            self._found |= await anyio.to_thread.run_sync(self._undo)
+        return self._found
+
+    async def _end_of_look(self) -> None:
+        """The callback of a look adds what it has undone; it runs before this returns."""
+        if self._looking is not None:
+            await event_loop.wait([self._looking])
 
     @property
     def _is_looking(self) -> bool:
