@@ -349,7 +349,12 @@ class Connection:
     ) -> None:  # fmt: skip
         try:
             result = await self._service.dispatcher.finish(request, rest)
-            answer(await with_escaped_output(result), call.answered)
+            try:
+                result = await with_escaped_output(result)
+            except MemoryError:
+                full = Busy("the daemon has no memory for the answer", remedy="ask again later")
+                result = failure(request.id, full)
+            answer(result, call.answered)
         finally:
             self.open_requests.close(request.id, mine)
             self._in_flight -= 1

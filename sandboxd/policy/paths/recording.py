@@ -7,11 +7,12 @@ so a very recent one proves nothing.
 
 from __future__ import annotations
 
+import errno
 import os
 import posixpath
 import stat as modes
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from sandboxd.platform.current import files
@@ -55,6 +56,10 @@ def stamp_of(path: str) -> Stamp | None:
         return None
 
 
+MOST_LISTED = 100_000  # entries of one folder that a plan rests on
+MOST_SEEN = 2_000_000
+
+
 def is_past(stamp: Stamp, now: int) -> bool:
     coarse = _COARSE_NS if stamp[2] % 1_000_000 else _WHOLE_NS
     return stamp[2] < now - coarse
@@ -62,12 +67,22 @@ def is_past(stamp: Stamp, now: int) -> bool:
 
 def select_entries(path: str, wanted: Filter) -> list[files.DirEntry]:
     with files.scandir(path) as found:
-        return [e for e in found if wanted(e.name, e.is_dir(follow_symlinks=False))]
+        seen = _bounded(path, found, MOST_SEEN)
+        wanted_ones = (e for e in seen if wanted(e.name, e.is_dir(follow_symlinks=False)))
+        return list(_bounded(path, wanted_ones, MOST_LISTED))
 
 
 def list_entries(path: str) -> list[files.DirEntry]:
     with files.scandir(path) as found:
-        return list(found)
+        return list(_bounded(path, found, MOST_LISTED))
+
+
+def _bounded(path: str, found: Iterable[files.DirEntry], most: int) -> Iterator[files.DirEntry]:
+    """OSError with E2BIG if there are more: a file system's server can list for ever."""
+    for count, entry in enumerate(found):
+        if count >= most:
+            raise OSError(errno.E2BIG, "too many entries", path)
+        yield entry
 
 
 def listing_of(listed: list[files.DirEntry]) -> Listing:

@@ -122,7 +122,7 @@ def check_programs(git_dir: str, count: int, line: str) -> None:
 def check_foreign_names(git_dir: str, count: int) -> None:
     if count > MOST_FOREIGN_NAMES:
         raise TooMuch(
-            f"{named(git_dir)} has {count} entries that are not git's, too many to protect each",
+            f"{named(git_dir)} has {count} entries or more that are not git's: too many to protect",
             field="workspace",
             remedy="a command may have made them: remove them, or that repository",
         )

@@ -7,6 +7,7 @@ workspace's own config could make it run code.
 
 from __future__ import annotations
 
+import errno
 import os
 import posixpath
 import re
@@ -19,7 +20,7 @@ from sandboxd.platform.current import files
 from sandboxd.policy.data import git_work_names
 from sandboxd.policy.data.protected_names import GIT_DIR, HOOKS
 from sandboxd.policy.paths import recording_fs
-from sandboxd.policy.paths.recording import Filter
+from sandboxd.policy.paths.recording import MOST_LISTED, Filter
 from sandboxd.policy.paths.symlinks import Walk
 from sandboxd.policy.paths.within import is_below, within
 from sandboxd.policy.plan import Access, Grant, Identity, Protected, Rule
@@ -175,7 +176,9 @@ def is_readable(git_dir: str) -> bool:
     needed = stat.S_IRUSR | stat.S_IXUSR
     try:
         recording_fs.select(git_dir, git_work_names.is_kept)
-    except PermissionError:
+    except OSError as error:
+        if error.errno == errno.E2BIG:
+            bounded_work.check_foreign_names(git_dir, MOST_LISTED)
         return False
     return recording_fs.lstat(git_dir).st_mode & needed == needed
 

@@ -6,6 +6,7 @@ stays valid while files come and go.
 
 from __future__ import annotations
 
+import errno
 import posixpath
 import time
 from collections import deque
@@ -88,7 +89,8 @@ def find(workspace: str, most: int | None = None) -> Repositories:
             break
         try:
             entries = recording_fs.select(folder, is_step)
-        except OSError:
+        except OSError as error:
+            complete = complete and error.errno != errno.E2BIG
             continue
         folders.append(folder)
         names = _names(folder, entries)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 
 from sandboxd.policy.data.protected_names import GIT_DIR, HOME, NOT_NEW, WORKSPACE
@@ -167,8 +168,9 @@ def _read_only(folder: str, root: str, error: bounded_work.Unprotectable) -> Exe
     leads_to = git_links.git_dir_of(folder) or folder
     whole = folder if folder != root else posixpath.join(folder, ".git")
     found = ExecPaths(kept(whole, root))
-    if within(leads_to, root) and git_dir.is_readable(leads_to):
-        found.protected += kept_in(leads_to, GIT_DIR, root)
+    with suppress(bounded_work.TooMuch):
+        if within(leads_to, root) and git_dir.is_readable(leads_to):
+            found.protected += kept_in(leads_to, GIT_DIR, root)
     if folder == root and not git_dir.is_git_dir(folder):
         found.protected.append(_no_git_dir(folder, root))
     found.warnings.append(f"commands can only read {named(whole)}: {error}")
