@@ -11,6 +11,7 @@ import msgspec
 
 from sandboxd_client.cli.connect import connect, print_json
 from sandboxd_client.cli.parse import Options
+from sandboxd_client.cli.plain_text import one_line
 from sandboxd_client.cli.request import policy
 from sandboxd_proto.amounts import shown_bytes, shown_seconds
 from sandboxd_proto.messages.server import CheckResult
@@ -44,6 +45,7 @@ def summary(result: CheckResult) -> str:
         ("variables", f"{len(plan.get('env') or [])}"),
         ("read-only", _protected(plan.get("protected") or [])),
         ("enforced", _tiers(result.enforcement)),
+        *(("warning", one_line(warning)) for warning in result.warnings),
     ]
     width = max(len(name) for name, _ in rows)
     lines = [f"{name:<{width}}  {value}\n" for name, value in rows if value]
@@ -102,6 +104,7 @@ def text(result: CheckResult) -> str:
             name = ""
     lines += ["\n", f"{'field':<{width}}  enforcement\n"]
     lines += [f"{name:<{width}}  {tier}\n" for name, tier in result.enforcement.items()]
+    lines += [f"{'warning':<{width}}  {one_line(warning)}\n" for warning in result.warnings]
     if result.command_line:
         lines += ["\n", shlex.join(result.command_line), "\n"]
     return "".join(lines)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import posixpath
 import shlex
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -16,6 +17,9 @@ MOST_CONFIG_BYTES = 8 << 20
 # Settings that name programs, in one git dir: each may lead to many paths.
 MOST_PROGRAMS = 512
 MOST_IN_A_LINE = 8192  # characters of a command line in a setting
+# For the search of distant folders, of this thread's CPU time and of any.
+MOST_SEARCH_CPU_S = 1.0
+MOST_SEARCH_S = 3.0
 
 
 class _Work:
@@ -23,6 +27,7 @@ class _Work:
         self.workspace = workspace
         self.paths = 0
         self.config_bytes = 0
+        self.deadlines: tuple[float, float] | None = None
 
 
 _work: ContextVar[_Work | None] = ContextVar("work for one workspace", default=None)
@@ -51,6 +56,18 @@ def count_config(size: int) -> None:
         work.config_bytes += size
         if work.config_bytes > MOST_CONFIG_BYTES:
             raise _too_much(work.workspace, f"more than {MOST_CONFIG_BYTES >> 20} MiB of settings")
+
+
+def search_deadlines() -> tuple[float, float]:
+    """Until when distant folders are searched, by the monotonic clock and this thread's CPU time:
+    one time for all writable folders of a request, from the first search on."""
+    work = _work.get()
+    if work is not None and work.deadlines is not None:
+        return work.deadlines
+    found = time.monotonic() + MOST_SEARCH_S, time.thread_time() + MOST_SEARCH_CPU_S
+    if work is not None:
+        work.deadlines = found
+    return found
 
 
 def check_programs(git_dir: str, count: int, line: str) -> None:

@@ -66,9 +66,8 @@ def _for_workspace(
             found.protected += kept(posixpath.join(workspace, name), workspace)
     for name in more:
         found.protected += _named(workspace, name, homes)
-    for home in homes:
-        if within(home, workspace):
-            found.protected += [p for name in HOME for p in kept(f"{home}/{name}", workspace)]
+    writable = tuple(writable)
+    found.protected += home_files(homes, (workspace, *writable))
     configs = tuple(f for home in homes[:1] for f in user_configs(home))
     found.extend(_repository(workspace, configs, roots))
     shared = tuple(p.path for p in found.protected if p.rule == "shared_git_dir")
@@ -89,6 +88,20 @@ def _for_workspace(
     found.protected = _strictest(found.protected)
     found.grants = sorted(set(found.grants))
     return found
+
+
+def home_files(homes: Iterable[str], writable: Iterable[str]) -> list[Protected]:
+    """Start-up files and the like of people whose homes lie in writable folders, or contain
+    them."""
+    return [
+        protected
+        for root in writable
+        for home in homes
+        if within(home, root) or within(root, home)
+        for name in HOME
+        if is_below(f"{home}/{name}", root)
+        for protected in kept(f"{home}/{name}", root)
+    ]
 
 
 def user_configs(home: str) -> list[str]:
