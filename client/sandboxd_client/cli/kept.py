@@ -17,7 +17,7 @@ from difflib import unified_diff
 
 from sandboxd_client.cli.connect import print_json
 from sandboxd_client.cli.parse import Options, UsageError
-from sandboxd_client.cli.place import here
+from sandboxd_client.cli.place import here, resolve
 from sandboxd_client.cli.place import workspace as find_workspace
 from sandboxd_client.cli.plain_text import one_line
 from sandboxd_client.cli.screen import say
@@ -172,7 +172,9 @@ def _is_link(path: str) -> bool:
 
 
 def _workspace(options: Options) -> str:
-    return find_workspace(options.one("--workspace")) or here()
+    """A named one may be any folder that was writable: a home folder too."""
+    named = options.one("--workspace")
+    return resolve(named) if named is not None else find_workspace(None) or here()
 
 
 def _chosen(folder: str, names: Sequence[str]) -> Sequence[Kept]:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from sandboxd_client import start_daemon, transport
+from typing import Any
+
+from sandboxd_client import handshake, start_daemon, transport
 from sandboxd_client.cli.connect import print_json, socket_path
-from sandboxd_client.cli.parse import Options
+from sandboxd_client.cli.parse import Options, UsageError
 from sandboxd_client.cli.screen import say
+from sandboxd_client.cli.status import counted
+from sandboxd_client.cli.terminal import is_terminal
 from sandboxd_client.errors import DaemonNotRunning
 
 
@@ -17,9 +21,40 @@ def main(options: Options) -> int:
         say(f"no daemon listens on {path}")
     else:
         try:
+            running = in_the_way(handshake.ask(sock, "status"))
+            if running and not options.has("--force"):
+                _confirm(running)
             start_daemon.stop(sock, path)
         finally:
             sock.close()
+        if running:
+            say(f"{running} ended with the daemon")
     if options.has("--json"):
         print_json({})
     return 0
+
+
+def in_the_way(status: dict[str, Any]) -> str:
+    """What would end with the daemon; empty if nothing."""
+    running = status.get("executions") or 0
+    sandboxes = status.get("sandboxes")
+    kept = sandboxes.get("persistent", 0) if isinstance(sandboxes, dict) else 0
+    found = [
+        counted(number, what)
+        for number, what in ((running, "command"), (kept, "sandbox"))
+        if number
+    ]
+    return " and ".join(found)
+
+
+def _confirm(running: str) -> None:
+    if is_terminal(0) and is_terminal(2):
+        try:
+            answer = input(f"{running} would end with the daemon (sandboxctl ps). End it? [y/N] ")
+        except EOFError:
+            answer = ""
+        if answer.strip().lower() in ("y", "yes"):
+            return
+    raise UsageError(
+        f"{running} would end with the daemon", "wait for them (sandboxctl ps), or give --force"
+    )

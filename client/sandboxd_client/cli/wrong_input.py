@@ -82,6 +82,10 @@ def worded(
     if typed:
         if "no group" in message:
             remedy = f"groups of tools: {', '.join(f'group:{name}' for name in TOOL_GROUPS)}"
+        if message.startswith(f"{name} is "):
+            from sandboxd_client.cli.denial_lines import in_flags
+
+            return in_flags(message), None, remedy
         return f"{flag}: {message}", None, remedy
     file = options.one("--manifest") if options is not None else None
     if file is not None and name in _MANIFEST:
