@@ -140,8 +140,8 @@ def test_what_was_moved_aside_elsewhere_is_found_there(inside, folder):
 def test_grants_are_a_table():
     one = {"grant": "gr-07d6aa009aece9ce", "session": None, "workspace": "/srv/" + "deep/" * 9,
            "expires": "2027-02-15"}  # fmt: skip
-    hosts = {"kind": "allow_hosts", "hosts": ["example.org"]}
-    add = {"fs_write_allow": ["/srv/out"], "network": hosts}
+    hosts = {"kind": "allow_hosts", "hosts": ["a.org"]}
+    add = {"fs_write_allow": ["/o"], "network": hosts}
     shown = grants.table(
         [
             {**one, "add": None},
@@ -154,7 +154,7 @@ def test_grants_are_a_table():
     assert max(map(len, shown)) == 80
     assert shown[1].endswith("any command")
     assert shown[2].split() == [
-        "gr-07d6aa009aece9ce", "its", "end", "se-1", "write", "/srv/out,", "net", "example.org",
+        "gr-07d6aa009aece9ce", "its", "end", "se-1", "write", "/o,", "net", "a.org",
     ]  # fmt: skip
 
 
