@@ -41,4 +41,5 @@ def _value_hint(line: str) -> str:
     key, _, value = (part.strip() for part in line.partition("="))
     if value.lower() in _WORDS:
         return f"write {key} = {_WORDS[value.lower()]}"
-    return "text is written in quotes" + (f": {key} = '{value}'" if value and "'" not in value else "")
+    example = f": {key} = '{value}'" if value and "'" not in value else ""
+    return f"text is written in quotes{example}"

@@ -34,7 +34,7 @@ def report(explanation: dict[str, Any], *, failed: bool) -> str:
         heading = "it would need in addition:" if failed else "to allow that too:"
         lines += [heading, "", _sandbox_table(missing)]
         if failed:
-            lines.append("a refused command stops early: explain it again with what it needs so far")
+            lines.append("it may have stopped early: explain it again with what it needs so far")
     elif failed and any(need["status"] == "needed" for need in needs):
         lines.append("no manifest would allow it")
     return "\n".join(lines) + "\n"

@@ -205,8 +205,8 @@ def missing_identity(workspace: str) -> str | None:
     settings = [_read(path).decode(errors="replace") for path in files]
     if any("email" in text for text in settings):
         return None
-    if any(os.environ.get(name) for name in ("GIT_AUTHOR_EMAIL", "GIT_COMMITTER_EMAIL", "EMAIL")):
-        return "your name and address are variables: add --env-pass 'GIT_*,EMAIL'"
+    if os.environ.get("EMAIL"):
+        return "your address is the variable EMAIL: add --env EMAIL"
     included = [line.partition("=")[2].strip() for text in settings if "[include" in text
                 for line in text.splitlines() if line.strip().startswith("path")]  # fmt: skip
     if included:

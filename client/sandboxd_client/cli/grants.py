@@ -54,7 +54,7 @@ def _row(grant: dict[str, Any]) -> tuple[str, str, str, str]:
 def _what(add: dict[str, Any] | None) -> str:
     if not add:
         return "any command"
-    words = [f"{verb} {_short(path)}" for name, verb in _WORDS.items() for path in add.get(name, ())]
+    words = [f"{verb} {_short(p)}" for name, verb in _WORDS.items() for p in add.get(name, ())]
     network = add.get("network")
     hosts = network.get("hosts") or [network.get("kind")] if isinstance(network, dict) else []
     words += [f"net {printable(str(host))}" for host in hosts or ([network] if network else [])]

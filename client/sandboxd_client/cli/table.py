@@ -8,7 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Literal
 
-    Completes = Literal["", "file", "dir", "execution", "sandbox", "signal", "command"]
+    Completes = Literal["", "file", "dir", "execution", "detached", "sandbox", "signal", "command"]
 
 
 class Flag:

@@ -257,8 +257,8 @@ def _write(setting: Setting, s: Subject, layer: Layer, confidence: Confidence) -
 
 
 def _in_read_only_workspace(setting: Setting, path: str) -> bool:
-    plan = setting.plan
-    return plan.preset == "read-only" and bool(plan.workspace) and within(path, plan.workspace)
+    workspace = setting.plan.workspace
+    return setting.plan.preset == "read-only" and workspace is not None and within(path, workspace)
 
 
 def _why_not(setting: Setting, s: Subject) -> str:

@@ -1,4 +1,4 @@
-"""Git repositories in the many folders of a large tree, beyond those that a plan compares each time.
+"""Git repositories in the many folders of a large tree, beyond those that each request compares.
 
 The folders are searched again after a while only: to compare thousands of them for each request
 would take longer than most commands.
@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from sandboxd.platform.current import files
 from sandboxd.policy.paths import recording_fs
+from sandboxd.policy.paths.recording import Filter
 from sandboxd.policy.protected import bounded_work
 
 MOST_FOLDERS = 65_536
@@ -23,11 +24,11 @@ _MOST_KNOWN = 16
 
 
 class Distant(NamedTuple):
-    """`candidates` look like repositories; `count` folders were searched; valid `until`."""
+    """`candidates` look like repositories; `searched`: how many folders; valid `until`."""
 
     starts: frozenset[str]
     candidates: tuple[str, ...]
-    count: int
+    searched: int
     complete: bool
     until: float
 
@@ -35,7 +36,7 @@ class Distant(NamedTuple):
 _known: OrderedDict[str, Distant] = OrderedDict()
 
 
-def search(workspace: str, starts: Iterable[str], wanted: recording_fs.Filter) -> Distant:
+def search(workspace: str, starts: Iterable[str], wanted: Filter) -> Distant:
     """In `starts` and below; `wanted` accepts the folders to look into and the marks."""
     below = frozenset(starts)
     found = _known.get(workspace)
@@ -48,7 +49,7 @@ def search(workspace: str, starts: Iterable[str], wanted: recording_fs.Filter) -
     return found
 
 
-def _search(starts: frozenset[str], wanted: recording_fs.Filter) -> Distant:
+def _search(starts: frozenset[str], wanted: Filter) -> Distant:
     began = time.monotonic()
     until, until_cpu = bounded_work.search_deadlines()
     candidates: list[str] = []
@@ -74,7 +75,7 @@ def _search(starts: frozenset[str], wanted: recording_fs.Filter) -> Distant:
     return Distant(starts, tuple(candidates), count, complete and not level, valid)
 
 
-def _look(folder: str, wanted: recording_fs.Filter) -> tuple[set[str], list[str]]:
+def _look(folder: str, wanted: Filter) -> tuple[set[str], list[str]]:
     """The names that count, in small letters, and the folders among them."""
     names: set[str] = set()
     inner: list[str] = []

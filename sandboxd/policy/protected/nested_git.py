@@ -80,7 +80,7 @@ def find(workspace: str, most: int | None = None) -> Repositories:
         further = distant_git.search(workspace, distant, is_step)
         repositories += filter(_is_still_one, further.candidates)
         if not further.complete:
-            warnings.append(_incomplete(workspace, len(folders) + further.count))
+            warnings.append(_incomplete(workspace, len(folders) + further.searched))
     if len(repositories) > MOST_REPOSITORIES:
         warnings.append(_too_many(workspace))
     found = tuple(repositories[:MOST_REPOSITORIES])
@@ -121,6 +121,6 @@ def _incomplete(workspace: str, count: int) -> str:
 
 def _too_many(workspace: str) -> str:
     return (
-        f"{named(workspace)} has more than {MOST_REPOSITORIES} git repositories: hooks and settings "
-        "of the others are not protected; choose a smaller folder as the workspace"
+        f"{named(workspace)} has more than {MOST_REPOSITORIES} git repositories: hooks and "
+        "settings of the others are not protected; choose a smaller folder as the workspace"
     )

@@ -71,10 +71,11 @@ class Executions:
 
     def _tell_unprotected(self, execution: Execution) -> None:
         plan = execution.request.plan
-        if plan.nested.warnings and len(self._told) < _MOST_TOLD:
-            if self._told.setdefault(plan.workspace or "", execution.id) == execution.id:
-                for text in plan.nested.warnings:
-                    execution.warn(text)
+        if not plan.nested.warnings or len(self._told) >= _MOST_TOLD:
+            return
+        if self._told.setdefault(plan.workspace or "", execution.id) == execution.id:
+            for text in plan.nested.warnings:
+                execution.warn(text)
 
     def ended(self, execution: Execution) -> None:
         if execution.over:
