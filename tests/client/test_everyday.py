@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sandboxd_client.cli import grants
+from sandboxd_client.cli import grants, sessions
 from sandboxd_client.cli.explained import report
 from sandboxd_client.cli.git_hints import half_shown, missing_identity
 from sandboxd_proto import toml_mistakes
@@ -36,7 +36,7 @@ def test_attach_says_what_one_sees(own):
     assert b"it was cancelled after" in ended
 
 
-def test_shutdown_names_what_would_end_with_the_daemon(ctl, folder):
+def test_shutdown_names_what_would_end_with_the_daemon(ctl, folder, screen):
     own = ctl
     own.socket_path, own.extra = str(folder / "run" / "d.sock"), []
     own("run", "--detach", "--name", "job", "sleep", "600")
@@ -44,6 +44,11 @@ def test_shutdown_names_what_would_end_with_the_daemon(ctl, folder):
     assert (refused.returncode, refused.stdout) == (2, b"")
     assert b"1 command would end with the daemon" in refused.stderr
     assert b"--force" in refused.stderr
+    assert b"job" in own("ps").stdout
+    asked = screen(own.argv("shutdown"))
+    asked.until(b"End it? [y/N]")
+    asked.type(b"n\n")
+    asked.until(b"it goes on")
     assert b"job" in own("ps").stdout
     done = own("shutdown", "--force")
     assert (done.returncode, b"1 command ended with the daemon" in done.stderr) == (0, True)
@@ -137,6 +142,18 @@ def test_what_was_moved_aside_elsewhere_is_found_there(inside, folder):
     assert b"takes it for deleted" not in done.stderr, "git does not track that folder"
 
 
+def test_sessions_are_a_table_of_eighty_columns():
+    one = {"session": "se-" + "0" * 32, "parent": None, "plan": False, "mode": "auto_edit",
+           "state": "open", "executions": 1, "approvals": 0, "usage": {"cost_usd": 0.5},
+           "title": "fix", "name": None}  # fmt: skip
+    below = {**one, "session": "se-" + "1" * 32, "parent": one["session"], "title": None}
+    lines = sessions.tree([one, below])
+    assert len(lines) == 3
+    assert max(map(len, lines)) <= 80
+    assert lines[1].endswith("0.50 fix")
+    assert lines[2].startswith("  se-1")
+
+
 def test_grants_are_a_table():
     one = {"grant": "gr-07d6aa009aece9ce", "session": None, "workspace": "/srv/" + "deep/" * 9,
            "expires": "2027-02-15"}  # fmt: skip
@@ -178,6 +195,7 @@ def test_explain_does_not_contradict_a_success():
         ("a = 1\na = 2", "twice"),
         ('roots = ["a" "b"]', "a comma between the items"),
         ("preset", "key = value"),
+        ("roots = [", "] is missing"),
         ('path = "C:\\work"', "single quotes"),
     ],
 )

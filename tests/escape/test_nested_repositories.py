@@ -104,6 +104,24 @@ def test_what_is_not_protected_is_said_once(box: Box, workspace: Path) -> None:
     assert "more than 32" in " ".join(box.check(**request)["warnings"])
 
 
+@pytest.mark.parametrize("place", ["", "cache/sdists"], ids=["at the top", "in a folder"])
+@pytest.mark.parametrize("made", ["file", "pipe"])
+def test_a_git_that_is_no_repository_stays_what_it_is(
+    box: Box, workspace: Path, place: str, made: str
+) -> None:
+    folder = workspace / place
+    folder.mkdir(parents=True, exist_ok=True)
+    pointer = folder / ".git"
+    pointer.touch() if made == "file" else os.mkfifo(pointer)
+    request = {"preset": "workspace-write", "workspace": str(workspace)}
+    ran = box.run("/bin/true", **request)
+    assert ran.exited(0), ran.story
+    script = f"rm -f {pointer}; mkdir {pointer}; echo gitdir: {workspace}/x > {pointer}; true"
+    ran = box.shell(script, **request)
+    assert ran.exited(0), ran.story
+    assert pointer.is_fifo() if made == "pipe" else pointer.read_bytes() == b""
+
+
 @pytest.mark.parametrize("how", HOW)
 def test_a_repository_far_down_a_large_tree_is_protected(
     box: Box, workspace: Path, how: str

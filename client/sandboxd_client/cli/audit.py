@@ -7,6 +7,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Iterator
+from textwrap import fill
 from typing import Any
 
 from sandboxd_client.cli.amounts import seconds
@@ -110,7 +111,10 @@ def _print(record: Record, options: Options) -> None:
     about = printable(record["execution_id"] or record["session"] or "")
     line = f"{record['seq']:>6} {record['at']} {record['type']:<20} {about} {data}".rstrip()
     width = columns()
-    print(line if width is None or len(line) <= width else f"{line[: width - 1]}…")
+    if width is not None and len(line) > width:
+        line = f"{line[:7]}{fill(line[7:], width - 7, break_on_hyphens=False)}"
+        line = line.replace("\n", "\n" + " " * 7)
+    print(line)
 
 
 def _shown(value: Any) -> str:

@@ -66,8 +66,13 @@ def diff(options: Options) -> int:
     if not chosen:
         say("nothing was moved aside in this workspace")
     for entry in chosen:
+        shown = False
         for line in _difference(os.path.join(folder, entry.origin), entry.path, entry.origin):
+            shown = True
             print(line)
+        if not shown:
+            what = "is empty" if _is_empty(entry.path) else "is the same as what is there now"
+            say(f"{one_line(entry.origin)} {what}")
     return 0
 
 
@@ -97,6 +102,12 @@ def drop(options: Options) -> int:
         _delete(folder, entry)
     say(f"deleted {len(chosen)}" if known else "nothing was moved aside in this workspace")
     return 0
+
+
+def _is_empty(path: str) -> bool:
+    if _is_link(path):
+        return False
+    return not os.listdir(path) if os.path.isdir(path) else os.path.getsize(path) == 0
 
 
 def _delete(folder: str, entry: Kept) -> None:

@@ -12,6 +12,8 @@ from sandboxd_client.cli.status import counted
 from sandboxd_client.cli.terminal import is_terminal
 from sandboxd_client.errors import DaemonNotRunning
 
+WAIT = "wait for them (sandboxctl ps, sandboxctl sandbox list), or give --force"
+
 
 def main(options: Options) -> int:
     path = socket_path(options)
@@ -22,8 +24,9 @@ def main(options: Options) -> int:
     else:
         try:
             running = in_the_way(handshake.ask(sock, "status"))
-            if running and not options.has("--force"):
-                _confirm(running)
+            if running and not (options.has("--force") or _confirmed(running)):
+                say("it goes on")
+                return 1
             start_daemon.stop(sock, path)
         finally:
             sock.close()
@@ -47,14 +50,11 @@ def in_the_way(status: dict[str, Any]) -> str:
     return " and ".join(found)
 
 
-def _confirm(running: str) -> None:
-    if is_terminal(0) and is_terminal(2):
-        try:
-            answer = input(f"{running} would end with the daemon (sandboxctl ps). End it? [y/N] ")
-        except EOFError:
-            answer = ""
-        if answer.strip().lower() in ("y", "yes"):
-            return
-    raise UsageError(
-        f"{running} would end with the daemon", "wait for them (sandboxctl ps), or give --force"
-    )
+def _confirmed(running: str) -> bool:
+    if not (is_terminal(0) and is_terminal(2)):
+        raise UsageError(f"{running} would end with the daemon", WAIT)
+    try:
+        answer = input(f"{running} would end with the daemon (sandboxctl ps). End it? [y/N] ")
+    except EOFError:
+        return False
+    return answer.strip().lower() in ("y", "yes")
