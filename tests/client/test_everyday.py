@@ -237,3 +237,14 @@ def test_a_repository_that_is_shown_in_part_is_explained(tmp_path):
     (lent / "alternates").write_text("/srv/objects\n")
     words = ["clone", str(tmp_path / "lent")]
     assert half_shown(words, [str(tmp_path)]).endswith("add --read /srv/objects")
+
+
+@pytest.mark.parametrize(
+    ("mode", "hint"), [(0o644, b"chmod +x"), (0o755, b"a first line that names one")]
+)
+def test_a_script_that_cannot_be_executed_is_told_what_it_lacks(inside, mode, hint):
+    script = inside.workspace / "tool"
+    script.write_text("print(1)\n")
+    script.chmod(mode)
+    done = inside("run", "--", "./tool")
+    assert (done.returncode, hint in done.stderr) == (126, True)

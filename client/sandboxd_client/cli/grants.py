@@ -22,6 +22,8 @@ def main(options: Options) -> int:
     with approver(options) as link:
         for grant in words[1:]:
             link.call("grant/remove", {"grant": grant})
+            if not options.has("--json"):
+                say(f"removed {printable(grant)}")
         found = link.call("grant/list") if not words else {"grants": []}
     if options.has("--json"):
         print_json(found)

@@ -251,10 +251,11 @@ def _pointed(
     leads_to = git_links.git_dir_of(folder)
     if leads_to is None:
         return found
-    if leads_to != pointer or not recording_fs.isdir(pointer):
+    is_plain_file = recording_fs.isfile(leads_to)  # an empty one keeps git out of a cache
+    if leads_to != pointer or is_plain_file:
         found.protected += kept(pointer, workspace)
-    if not recording_fs.isdir(leads_to):
-        return found  # an empty file, as caches have it to be left alone by git
+    if is_plain_file:
+        return found
     is_ours = is_below(leads_to, workspace) and git_dir.looks_like_git_dir(leads_to)
     if leads_to not in known and (is_ours or leads_to == pointer):
         around = GitDirContext(workspace, workspace, folder, configs)
