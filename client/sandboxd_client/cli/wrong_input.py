@@ -30,7 +30,17 @@ _MANIFEST = {
     "max_output_bytes", "tmp_bytes", "shm_bytes", "env", "image",
 }  # fmt: skip
 # The message says what it is about.
-_CLEAR = ("argv", "execution_id", "sandbox", "workspace", "cwd", "session", "approval", "grant")
+_CLEAR = (
+    "argv",
+    "manifest",
+    "execution_id",
+    "sandbox",
+    "workspace",
+    "cwd",
+    "session",
+    "approval",
+    "grant",
+)
 # What a remedy of the daemon says to a program, and what a person types.
 _TYPED = (
     ("leave it out of the manifest", "leave it out"),
