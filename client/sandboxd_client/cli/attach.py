@@ -72,7 +72,7 @@ def main(options: Options) -> int:
         pty, takes_input = bool(state.get("pty")), bool(state.get("stdin_open"))
         raw = pty and is_terminal(0)
         ended = state.get("state") == "ended"
-        say(_sight(ended=ended, raw=raw, takes_input=takes_input))
+        say(outcome.sight(ended=ended, raw=raw, takes_input=takes_input))
         relay = AttachRelay(
             sock, wanted, output=TerminalOutput(), pty=pty, streams=True,
             input=Input(raw=raw) if takes_input and has_input(0) else None,
@@ -88,13 +88,3 @@ def main(options: Options) -> int:
     if ended:
         say(outcome.ending(result))
     return run.report(result, options)
-
-
-def _sight(*, ended: bool, raw: bool, takes_input: bool) -> str:
-    """What one sees, and how to leave."""
-    if ended:
-        return "it has ended; this is what it printed last:"
-    if raw:
-        return "attached; Ctrl-] leaves it running"
-    reads = "what you type is its input" if takes_input else "it has no terminal and takes no input"
-    return f"attached: what it prints is shown here; {reads}; Ctrl-C leaves it running"
