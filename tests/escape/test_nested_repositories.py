@@ -94,11 +94,45 @@ def test_a_new_repository_is_named(box: Box, workspace: Path, how: str) -> None:
     assert f"{workspace}/deep/er/bare.git" in said
 
 
-def test_what_was_not_searched_is_said(box: Box, workspace: Path) -> None:
+def test_what_is_not_protected_is_said_once(box: Box, workspace: Path) -> None:
+    for number in range(33):
+        make_repository(workspace / f"folder{number}")
+    request = {"preset": "workspace-write", "workspace": str(workspace)}
+    ran = box.run("/bin/true", **request)
+    assert "more than 32 git repositories" in " ".join(ran.raw["warnings"])
+    assert box.run("/bin/true", **request).raw["warnings"] == []
+    assert "more than 32" in " ".join(box.check(**request)["warnings"])
+
+
+@pytest.mark.parametrize("place", ["", "cache/sdists"], ids=["at the top", "in a folder"])
+def test_an_empty_git_stays_what_it_is(box: Box, workspace: Path, place: str) -> None:
+    folder = workspace / place
+    folder.mkdir(parents=True, exist_ok=True)
+    pointer = folder / ".git"
+    pointer.touch()
+    request = {"preset": "workspace-write", "workspace": str(workspace)}
+    ran = box.run("/bin/true", **request)
+    assert ran.exited(0), ran.story
+    for change in ("rm -f .git; mkdir .git", "echo gitdir: /x > .git", "mv .git x; git init -q"):
+        ran = box.shell(f"cd {folder}; {change}; true", **request)
+        assert pointer.is_file(), ran.story
+        assert pointer.read_bytes() == b"", ran.story
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_a_repository_far_down_a_large_tree_is_protected(
+    box: Box, workspace: Path, how: str
+) -> None:
     for number in range(300):
-        (workspace / f"folder{number}").mkdir()
-    ran = box.run("/bin/true", preset="workspace-write", workspace=str(workspace))
-    assert "not every folder" in " ".join(ran.raw["warnings"])
+        (workspace / f"folder{number}/src/main/java").mkdir(parents=True)
+    inner = make_repository(workspace / "folder299/src/main/java/org/example/app/vendored")
+    hook = inner / ".git/hooks/pre-commit"
+    program = python("open(args[0], 'w').close(); worked()")
+    assert freely(program, hook).worked
+    hook.unlink()
+    ran = attack(box, how, workspace, program, hook)
+    assert not hook.exists()
+    assert ran.raw["warnings"] == []
 
 
 def test_more_links_than_are_protected_are_said(box: Box, workspace: Path) -> None:

@@ -59,7 +59,7 @@ def _git(options: Options, result: dict[str, Any], code: int) -> str | None:
     words, folder = _git_words(options)
     if not words:
         return None
-    from sandboxd_client.cli.git_hints import git_hint, recorded_deletion
+    from sandboxd_client.cli.git_hints import git_hint, half_shown, recorded_deletion
 
     def protected() -> list[str]:
         import os
@@ -72,6 +72,11 @@ def _git(options: Options, result: dict[str, Any], code: int) -> str | None:
 
     denials = result.get("denials") or []
     found = git_hint(words, code, denials, folder, protected) or recorded_deletion(options.missing)
+    if found is None and code and not any(denial.get("remedy") for denial in denials):
+        from sandboxd_client.cli.place import resolve
+
+        shown = [resolve(path) for path in (*options.all("--read"), *options.all("--write"))]
+        found = half_shown(words, [folder, *shown, "/usr"])
     return one_line(found) if found else None  # it names files, whose names are anything
 
 

@@ -48,6 +48,16 @@ def ending(result: dict[str, Any]) -> str:
     return f"it was ended {took}: {_ENDED.get(outcome, outcome)}"
 
 
+def sight(*, ended: bool, raw: bool, takes_input: bool) -> str:
+    """What one sees of a command that is attached, and how to leave it."""
+    if ended:
+        return "it has ended; this is what it printed last:"
+    if raw:
+        return "attached; Ctrl-] leaves it running"
+    reads = "what you type is its input" if takes_input else "it has no terminal and takes no input"
+    return f"attached: what it prints is shown here; {reads}; Ctrl-C leaves it running"
+
+
 def remarks(result: dict[str, Any], *, given: Collection[str] = ()) -> list[str]:
     """The lines to print after the command: how it was ended, and what was denied.
 

@@ -101,6 +101,11 @@ def environment(
         name, equals, value = item.partition("=")
         if not name:
             raise UsageError(f"--env {item!r} names no variable", "write --env NAME=VALUE")
+        if any(character.isspace() for character in name):
+            raise UsageError(
+                f"--env {item!r}: the name of a variable has no blanks",
+                "write --env once for each variable: --env A=1 --env B=2",
+            )
         if equals:
             env[name] = value
         elif name in caller:

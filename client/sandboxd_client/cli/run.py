@@ -220,18 +220,17 @@ def wants_pty(options: Options, have_terminal: bool) -> bool:
 
 
 def connection(options: Options) -> socket:
-    named = options.one("--socket")
+    def started() -> None:
+        from sandboxd_client.cli.connect import say_started
 
-    def say_started() -> None:
-        if named is not None and not options.has("--quiet"):
-            say(f"no daemon listened on {named}; started one there")
+        say_started(options)
 
     return open_connection(
-        named or _default_socket(),
+        options.one("--socket") or _default_socket(),
         client="sandboxctl",
         may_start=not options.has("--no-autostart"),
         note=(lambda text: None) if options.has("--quiet") else say,
-        started=say_started,
+        started=started,
     )
 
 

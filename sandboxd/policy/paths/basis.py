@@ -164,12 +164,13 @@ class Basis:
         quick.extracts = notes.extracts
         self._quick, self._slow = _Part(quick), _Part(slow)
         self._slow_from = -math.inf
+        self._until = notes.until
 
     def holds(self, *, briefly: bool = False) -> bool:
         """`briefly`: TakesLong where there is much to compare."""
-        if not self._quick.holds(briefly=briefly):
-            return False
         now = time.monotonic()
+        if now > self._until or not self._quick.holds(briefly=briefly):
+            return False
         if now - self._slow_from < SYSTEM_S:
             return True
         self._slow_from = now
@@ -177,6 +178,8 @@ class Basis:
 
     def holds_now(self) -> bool:
         """Compares everything, and leaves the time of the last comparison as it is."""
+        if time.monotonic() > self._until:
+            return False
         return self._quick.holds(briefly=False) and self._slow.holds(briefly=False)
 
 

@@ -8,6 +8,7 @@ so a very recent one proves nothing.
 from __future__ import annotations
 
 import errno
+import math
 import os
 import posixpath
 import stat as modes
@@ -99,6 +100,7 @@ class Recording:
     selections: dict[tuple[str, Filter], Listing] = field(default_factory=dict)
     extracts: dict[tuple[str, Extract], Hashable] = field(default_factory=dict)
     fleeting: bool = False
+    until: float = math.inf  # of the monotonic clock
 
     def walk(self, path: str) -> str:
         """Notes every name on the way, through symlinks; answers where the way ended."""

@@ -176,6 +176,13 @@ def extract(path: str, from_path: Callable[[str], _T]) -> _T:
     return value
 
 
+def holds_until(moment: float) -> None:
+    """Something was seen that is not compared, and is to be looked at again then."""
+    notes = _notes.get()
+    if notes is not None:
+        notes.until = min(notes.until, moment)
+
+
 def rests_on(path: str) -> None:
     """Record a file that a library reads."""
     notes = _notes.get()

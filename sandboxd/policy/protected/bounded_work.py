@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import posixpath
 import shlex
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -25,6 +26,9 @@ ONE_NESTED: Bounds = {PATHS: 4096, MOUNTS: 128, SETTINGS: 1 << 20}
 # Settings that name programs, in one git dir: each may lead to many paths.
 MOST_PROGRAMS = 512
 MOST_IN_A_LINE = 8192  # characters of a command line in a setting
+# For the search of distant folders, of this thread's CPU time and of any.
+MOST_SEARCH_CPU_S = 1.0
+MOST_SEARCH_S = 3.0
 MOST_FOREIGN_NAMES = 64  # in one git dir, besides those of git's daily work
 
 
@@ -42,6 +46,7 @@ class _Work:
         self.most = most
         self.done = dict.fromkeys(most, 0)
         self.parent = parent
+        self.deadlines: tuple[float, float] | None = None
 
     def add(self, kind: str, amount: int) -> None:
         """To this and to what it is part of."""
@@ -101,6 +106,18 @@ def count(kind: str, amount: int = 1) -> None:
     if work is not None:
         work.add(kind, amount)
         work.check(kind)
+
+
+def search_deadlines() -> tuple[float, float]:
+    """Until when distant folders are searched, by the monotonic clock and this thread's CPU time:
+    one time for all writable folders of a request, from the first search on."""
+    work = _work.get()
+    if work is not None and work.deadlines is not None:
+        return work.deadlines
+    found = time.monotonic() + MOST_SEARCH_S, time.thread_time() + MOST_SEARCH_CPU_S
+    if work is not None:
+        work.deadlines = found
+    return found
 
 
 def check_programs(git_dir: str, count: int, line: str) -> None:

@@ -1,7 +1,7 @@
 """Repositories in folders of a workspace: found by a bounded look, near the top first.
 
-Each folder that was looked into is noted with the names of its subfolders only, so that a plan
-stays valid while files come and go.
+Each of the near folders is noted with the names of its subfolders only, so that a plan stays valid
+while files come and go. The others are searched once in a while (`distant_git`).
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from sandboxd.platform.current import files
 from sandboxd.policy.data.protected_names import OTHER_EXEC, OTHER_REPOSITORIES
 from sandboxd.policy.paths import recording_fs
 from sandboxd.policy.paths.within import within
+from sandboxd.policy.protected import distant_git
 from sandboxd.policy.shown_names import named
 
 # What makes a folder a repository.
 MARKS = (".git", "HEAD", "objects", "refs", *OTHER_REPOSITORIES)
-MOST_FOLDERS = 256
-MOST_REPOSITORIES = 32
+MOST_FOLDERS = 256  # near ones
 DEEPEST = 5
+MOST_REPOSITORIES = 32
 # Of this thread's CPU time, so that a busy machine does not change what is found; and of any.
 MOST_CPU_S = 0.25
 MOST_S = 5.0
@@ -34,7 +35,8 @@ _LISTED = frozenset((".git", "head", *OTHER_REPOSITORIES))
 
 @dataclass(frozen=True, slots=True)
 class Repositories:
-    """`folders` were looked into; `paths` of them have a `.git`, or are bare repositories.
+    """`folders` are the near ones; `paths`, near and distant, have a `.git`, or are bare
+    repositories.
 
     `others`: the `.hg` and the like in them. `roots`: the workspace, then other writable folders.
     `main_checkouts`: git dirs that a worktree in the workspace shares with another checkout.
@@ -73,20 +75,21 @@ def is_step(name: str, is_dir: bool) -> bool:
 
 
 def find(workspace: str, most: int | None = None) -> Repositories:
-    """The repositories in `workspace`, itself among them, in the first folders (`most`)."""
+    """The repositories in `workspace`, itself among them; `most`: of the near folders."""
     most = MOST_FOLDERS if most is None else most
     repositories: list[str] = []
     others: list[str] = []
     folders: list[str] = []
+    distant: list[str] = []
     pending = deque([(workspace, 0)])
     until, until_cpu = time.monotonic() + MOST_S, time.thread_time() + MOST_CPU_S
     complete = True
     while pending:
         folder, depth = pending.popleft()
         late = time.monotonic() > until or time.thread_time() > until_cpu
-        if late or len(folders) >= most:
-            complete = False
-            break
+        if late or len(folders) >= most or depth > DEEPEST:
+            distant.append(folder)
+            continue
         try:
             entries = recording_fs.select(folder, is_step)
         except OSError as error:
@@ -94,12 +97,7 @@ def find(workspace: str, most: int | None = None) -> Repositories:
             continue
         folders.append(folder)
         names = _names(folder, entries)
-        inside = [posixpath.join(folder, name) for name in OTHER_REPOSITORIES if name in names]
-        if is_repository(names) or inside:
-            if len(repositories) + len(others) >= MOST_REPOSITORIES:
-                complete = False
-                break
-            others += inside
+        others += _others(folder, names)
         if is_repository(names):
             repositories.append(folder)
             if ".git" not in names and folder != workspace:
@@ -107,16 +105,38 @@ def find(workspace: str, most: int | None = None) -> Repositories:
         inner = sorted(
             e.path for e in entries if e.name.lower() != ".git" and e.is_dir(follow_symlinks=False)
         )
-        if depth == DEEPEST:
-            complete = complete and not inner
-        else:
-            pending += [(path, depth + 1) for path in inner]
-    warnings = () if complete else (_incomplete(workspace, len(folders)),)
-    return Repositories(tuple(repositories), tuple(others), (workspace,), tuple(folders), warnings)
+        pending += [(path, depth + 1) for path in inner]
+    if distant:
+        further = distant_git.search(workspace, distant, is_step)
+        for folder in further.candidates:
+            names = _names_again(folder)
+            repositories += [folder] if is_repository(names) else []
+            others += _others(folder, names)
+        complete = complete and further.complete
+    warnings = [] if complete else [_incomplete(workspace)]
+    if len(repositories) + len(others) > MOST_REPOSITORIES:
+        warnings.append(_too_many(workspace))
+        repositories = repositories[:MOST_REPOSITORIES]
+        others = others[: MOST_REPOSITORIES - len(repositories)]
+    return Repositories(
+        tuple(repositories), tuple(others), (workspace,), tuple(folders), tuple(warnings)
+    )
 
 
 def _each_once(some: tuple[str, ...], more: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*some, *more)))
+
+
+def _others(folder: str, names: set[str]) -> list[str]:
+    return [posixpath.join(folder, name) for name in OTHER_REPOSITORIES if name in names]
+
+
+def _names_again(folder: str) -> set[str]:
+    """Of a folder that an earlier search has found."""
+    try:
+        return _names(folder, recording_fs.select(folder, is_step))
+    except OSError:
+        return set()
 
 
 def _names(folder: str, entries: Iterable[files.DirEntry]) -> set[str]:
@@ -142,8 +162,15 @@ def exec_paths(mark: str) -> list[str]:
     return [f"{folder}/{one}" for one in OTHER_EXEC if one.startswith(f"{name}/")]
 
 
-def _incomplete(workspace: str, count: int) -> str:
+def _incomplete(workspace: str) -> str:
     return (
-        f"not every folder of {named(workspace)} was searched for repositories (the first "
-        f"{count} were): hooks and settings of repositories further down are not protected"
+        f"not every folder of {named(workspace)} was searched for repositories: hooks and settings "
+        "of the others are not protected; choose a smaller folder as the workspace"
+    )
+
+
+def _too_many(workspace: str) -> str:
+    return (
+        f"{named(workspace)} has more than {MOST_REPOSITORIES} repositories: hooks and "
+        "settings of the others are not protected; choose a smaller folder as the workspace"
     )

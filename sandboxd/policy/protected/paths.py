@@ -65,9 +65,8 @@ def _for_workspace(
     found = ExecPaths(_kept_of_project(workspace, workspace))
     for name in more:
         found.protected += _named(workspace, name, homes)
-    for home in homes:
-        if within(home, workspace):
-            found.protected += [p for name in HOME for p in kept(f"{home}/{name}", workspace)]
+    writable = tuple(writable)
+    found.protected += home_files(homes, (workspace, *writable))
     configs = tuple(f for home in homes[:1] for f in user_configs(home))
     found.extend(_repository_or_read_only(workspace, configs, roots))
     shared = tuple(p.path for p in found.protected if p.rule == "shared_git_dir")
@@ -90,6 +89,20 @@ def _for_workspace(
     found.protected = _strictest(found.protected)
     found.grants = sorted(set(found.grants))
     return found
+
+
+def home_files(homes: Iterable[str], writable: Iterable[str]) -> list[Protected]:
+    """Start-up files and the like of people whose homes lie in writable folders, or contain
+    them."""
+    return [
+        protected
+        for root in writable
+        for home in homes
+        if within(home, root) or within(root, home)
+        for name in HOME
+        if is_below(f"{home}/{name}", root)
+        for protected in kept(f"{home}/{name}", root)
+    ]
 
 
 def user_configs(home: str) -> list[str]:
@@ -301,8 +314,11 @@ def _pointed(
     leads_to = git_links.git_dir_of(folder)
     if leads_to is None:
         return found
-    if leads_to != pointer:
+    is_plain_file = recording_fs.isfile(leads_to)  # an empty one keeps git out of a cache
+    if leads_to != pointer or is_plain_file:
         found.protected += kept(pointer, workspace)
+    if is_plain_file:
+        return found
     is_ours = is_below(leads_to, workspace) and git_dir.looks_like_git_dir(leads_to)
     if leads_to not in known and (is_ours or leads_to == pointer):
         around = GitDirContext(workspace, workspace, folder, configs)
