@@ -60,6 +60,7 @@ class OvertakenWatch:
 
         Folders that became repositories in this command are found by its own guard.
         """
+        await self._end_look()
         if self._made:
             self._found |= await anyio.to_thread.run_sync(self._undo)
         found, self._found = self._found, {}
@@ -71,9 +72,15 @@ class OvertakenWatch:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if not self._folders or not (self._again or self._active):
-            return {}
-        return await anyio.to_thread.run_sync(self._undo)
+        await self._end_look()
+        if self._folders and (self._again or self._active):
+            self._found |= await anyio.to_thread.run_sync(self._undo)
+        return self._found
+
+    async def _end_look(self) -> None:
+        """Otherwise what it undoes would be told to the next command, or to nobody."""
+        if self._looking is not None:
+            await event_loop.wait({self._looking})
 
     @property
     def _is_looking(self) -> bool:
