@@ -11,49 +11,59 @@ from pathlib import Path
 
 import pytest
 from support.attacks import Box, freely, python
-from support.git_attacks import HOW, attack, git, is_reported, make_repository, wait_for
+from support.git_attacks import (
+    HOW,
+    attack,
+    content,
+    each_and_all,
+    git,
+    is_reported,
+    make_repository,
+    wait_for,
+)
 
 pytestmark = [pytest.mark.isolation, pytest.mark.requires("git")]
 
+# Tries every path, whatever becomes of the others.
 PUT = python("""
-    path = args[0]
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    old = os.path.exists(path)
-    with open(path, "a" if old else "w") as file:
-        file.write("\\n# changed\\n")
-        os.chmod(file.fileno(), 0o755)
+    refused = None
+    for path in args:
+        try:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(path, "a") as file:
+                file.write("\\n# changed\\n")
+                os.chmod(file.fileno(), 0o755)
+        except OSError as error:
+            refused = error
+    if refused is not None:
+        raise refused
     worked()
 """)
 PLACES = ["vendor/lib", "p1", "a/b/c/deep"]
 NAMES = [".git/hooks/pre-commit", ".git/config", ".git/commondir", ".envrc", ".vscode/tasks.json"]
 
 
-def content(path: Path) -> bytes | None:
-    return path.read_bytes() if path.exists() else None
-
-
 @pytest.mark.parametrize("is_repository", [True, False], ids=["in a repository", "in a folder"])
-@pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("name", NAMES)
 def test_an_existing_repository_keeps_what_runs_code(
-    box: Box, workspace: Path, place: str, name: str, is_repository: bool
+    box: Box, workspace: Path, name: str, is_repository: bool
 ) -> None:
     if is_repository:
         make_repository(workspace)
-    inner = make_repository(workspace / place)
-    path = inner / name
-    before = content(path)
-    assert freely(PUT, path).worked
-    assert content(path) != before
-    if before is None:
-        path.unlink()
-        if path.parent.name == ".vscode":
-            path.parent.rmdir()
-    else:
-        path.write_bytes(before)
-    path.parent.is_dir() and os.chmod(path.parent, 0o755)
-    ran = attack(box, "cold", workspace, PUT, path)
-    assert content(path) == before, ran.story
+    paths = [make_repository(workspace / place) / name for place in PLACES]
+    before = {path: content(path) for path in paths}
+    assert freely(PUT, *paths).worked
+    for path, old in before.items():
+        assert content(path) != old
+        if old is None:
+            path.unlink()
+            if path.parent.name == ".vscode":
+                path.parent.rmdir()
+        else:
+            path.write_bytes(old)
+        path.parent.is_dir() and os.chmod(path.parent, 0o755)
+    ran = attack(box, "cold", workspace, PUT, *paths)
+    assert {path: content(path) for path in paths} == before, ran.story
 
 
 @pytest.mark.parametrize("how", HOW)
@@ -170,20 +180,23 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.parametrize("key", PROGRAMS)
-def test_programs_that_the_config_names_are_kept(box: Box, workspace: Path, key: str) -> None:
+def test_programs_that_the_config_names_are_kept(box: Box, workspace: Path) -> None:
     repository = make_repository(workspace)
-    (repository / "tools").mkdir()
-    (repository / "tools/_").mkdir()
-    program = repository / "tools/run"
-    program.write_text("#!/bin/sh\n")
-    git(repository, "config", key, PROGRAMS[key])
-    assert freely(PUT, program).worked
-    assert content(program) != b"#!/bin/sh\n"
-    program.write_text("#!/bin/sh\n")
-    program.chmod(0o644)
-    attack(box, "cold", repository, PUT, program)
-    assert content(program) == b"#!/bin/sh\n"
+    programs = {}
+    for number, (key, command) in enumerate(PROGRAMS.items()):
+        folder = repository / f"tools{number}"
+        (folder / "_").mkdir(parents=True)
+        programs[key] = folder / "run"
+        programs[key].write_text("#!/bin/sh\n")
+        git(repository, "config", key, command.replace("tools", folder.name))
+    assert freely(PUT, *programs.values()).worked
+    for program in programs.values():
+        assert content(program) != b"#!/bin/sh\n"
+        program.write_text("#!/bin/sh\n")
+        program.chmod(0o644)
+    ran = attack(box, "cold", repository, PUT, *programs.values())
+    for key, program in programs.items():
+        assert content(program) == b"#!/bin/sh\n", f"{key}: {ran.story}"
     ran = box.shell("echo x > other && mkdir -p sub && echo x > sub/y", preset="workspace-write",
                     workspace=str(repository))  # fmt: skip
     assert ran.exited(0), ran.story
@@ -209,23 +222,18 @@ def with_submodule(workspace: Path, tmp_path: Path) -> Path:
     return made
 
 
-@pytest.mark.parametrize("how", HOW)
-@pytest.mark.parametrize("name", SUBMODULE)
+@pytest.mark.parametrize(("how", "names"), each_and_all(SUBMODULE))
 def test_a_submodule_keeps_what_runs_code(
-    box: Box, with_submodule: Path, name: str, how: str
+    box: Box, with_submodule: Path, names: tuple[str, ...], how: str
 ) -> None:
-    path = with_submodule / SUBMODULE[name]
-    before = content(path)
-    program = python("""
-        os.makedirs(os.path.dirname(args[0]), exist_ok=True)
-        open(args[0], "w").write("evil")
-        worked()
-    """)
-    ran = attack(box, how, with_submodule, program, path)
-    assert content(path) == before, ran.story
+    paths = [with_submodule / SUBMODULE[name] for name in names]
+    before = {path: content(path) for path in paths}
+    ran = attack(box, how, with_submodule, PUT, *paths)
+    assert {path: content(path) for path in paths} == before, ran.story
     assert git(with_submodule, "status", "--porcelain") == ""
-    assert freely(program, path).worked
-    assert content(path) == b"evil"
+    assert freely(PUT, *paths).worked
+    for path, old in before.items():
+        assert content(path) != old
 
 
 @pytest.mark.parametrize("how", HOW)

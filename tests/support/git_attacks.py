@@ -5,14 +5,26 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from support.attacks import Box
 from support.runs import Ran
 
 HOW = ("cold", "warm", "persistent")
 Attack = Callable[..., Ran]
+
+
+def each_and_all(variants: Iterable[str]) -> list[Any]:
+    """Parameters `how` and `names`: each variant alone in a sandbox that is made for it, and all of
+    them by one command in the other modes. What a variant differs in does not depend on the mode;
+    alone it shows that no other one gave it away."""
+    names = tuple(variants)
+    alone = [pytest.param("cold", (name,), id=f"cold-{name}") for name in names]
+    return alone + [pytest.param(how, names, id=f"{how}-all") for how in HOW if how != "cold"]
 
 
 def git(folder: Path, *words: str, check: bool = True) -> str:
@@ -39,6 +51,10 @@ def make_repository(folder: Path) -> Path:
     git(folder, "add", "file")
     git(folder, "commit", "--quiet", "-m", "first")
     return folder
+
+
+def content(path: Path) -> bytes | None:
+    return path.read_bytes() if path.exists() else None
 
 
 def tree(folder: Path) -> dict[str, bytes]:
