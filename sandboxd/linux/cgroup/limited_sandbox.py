@@ -13,8 +13,8 @@ from typing import Protocol
 import anyio
 
 from sandboxd.linux.cgroup.cgroups import Cgroups
-from sandboxd.linux.cgroup.command import CommandCgroup
-from sandboxd.linux.cgroup.sandbox import SandboxCgroup
+from sandboxd.linux.cgroup.command_limits import CommandCgroup
+from sandboxd.linux.cgroup.sandbox_process_limit import SandboxCgroup
 from sandboxd.linux.init_client.process import InitProcess
 from sandboxd.linux.init_client.rlimits import ProcessCount
 from sandboxd.linux.init_client.session import InitSandbox
