@@ -133,7 +133,7 @@ def test_requests_in_one_turn(as_batch: bool) -> None:
         def start(value: Any, offset: int, answer: Any, prepared: Any) -> None:
             turns.count()
 
-        connection._start = start  # type: ignore[method-assign]
+        connection._try_request = start  # type: ignore[method-assign]
         serving = asyncio.create_task(connection.serve())
         theirs.sendall(b"".join(framed(body.encode(), "lines") for body in bodies))
         await until(lambda: sum(turns.seen.values()) == 900)
