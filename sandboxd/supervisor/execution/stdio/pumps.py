@@ -23,6 +23,8 @@ from sandboxd_proto.denial import Denial
 from sandboxd_proto.messages.execute import Encoding
 
 AFTER_END_BYTES = 8 << 20  # of background processes that go on printing
+# Output of a shorter command is read once, at its end: watching a pipe costs more than reading it.
+READ_AFTER_S = 0.002
 # Of a pipe with much output, for fewer turns of the event loop. A user's pipes have a common limit.
 LARGE_PIPE_BYTES = 256 << 10
 
@@ -51,7 +53,7 @@ class CollectingPump:
         self._open = True
         self._reading = False
         self._scan: event_loop.Task[None] | None = None
-        self._listen()
+        self._timer = event_loop.call_later(READ_AFTER_S, self._listen)
 
     def _listen(self) -> None:
         if self._open and not self._reading:
@@ -96,6 +98,7 @@ class CollectingPump:
         self._broken(error)
 
     async def finish(self) -> None:
+        self._timer.cancel()
         if self._scan is not None:
             await self._scan
         self._pause()
@@ -113,6 +116,7 @@ class CollectingPump:
 
     def close(self) -> None:
         self._open = False
+        self._timer.cancel()
         self._pause()
 
 
