@@ -64,7 +64,7 @@ class DenialFollowUp:
                 result = _with_widening(result, approval)
                 break
             attempts.append(_attempt(result))
-            result = await self._supervisor.perform_again(current, wider)
+            result = await self._supervisor.run_again(current, wider)
             current = _last(first)
         return msgspec.structs.replace(result, attempts=attempts) if attempts else result
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from sandboxd_client.cli import outcome
-from sandboxd_client.cli.plain_text import one_line, quoted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -77,7 +76,11 @@ def _git(options: Options, result: dict[str, Any], code: int) -> str | None:
 
         shown = [resolve(path) for path in (*options.all("--read"), *options.all("--write"))]
         found = half_shown(words, [folder, *shown, "/usr"])
-    return one_line(found) if found else None  # it names files, whose names are anything
+    if not found:
+        return None
+    from sandboxd_client.cli.plain_text import one_line
+
+    return one_line(found)  # it names files, whose names are anything
 
 
 def _ssh(options: Options, result: dict[str, Any], code: int) -> str | None:
@@ -97,6 +100,7 @@ def _ssh(options: Options, result: dict[str, Any], code: int) -> str | None:
     if not hosts or options.has("--ssh-agent"):
         return None
     from sandboxd_client.cli.denial_lines import allowing
+    from sandboxd_client.cli.plain_text import quoted
 
     host, _, port = hosts[0].partition(":")
     flags = [flag for denial in denials for flag in allowing(denial.get("remedy"))]

@@ -5,8 +5,6 @@ The exit code is read off the exact outcome; it is a number of the shell only he
 
 from __future__ import annotations
 
-from sandboxd_proto.amounts import shown_seconds
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -37,6 +35,8 @@ def exit_code(result: dict[str, Any]) -> int:
 
 def ending(result: dict[str, Any]) -> str:
     """How a command ended, in one line."""
+    from sandboxd_proto.amounts import shown_seconds
+
     outcome, signal = str(result.get("outcome")), result.get("signal")
     took = f"after {shown_seconds(round(float(result.get('duration_ms') or 0) / 1000, 1))}"
     if outcome == "exited":

@@ -36,10 +36,19 @@ def name_of(path: str) -> Name:
 
     Who may pass matters for folders. What is in a file or folder does not.
     """
+    found = status_of(path)
+    return None if found is None else name_from(found)
+
+
+def status_of(path: str) -> os.stat_result | None:
+    """Of the name itself, which may be a symlink; None if there is none."""
     try:
-        found = files.lstat(path)
+        return files.lstat(path)
     except (OSError, ValueError):
         return None
+
+
+def name_from(found: os.stat_result) -> tuple[int, ...]:
     if modes.S_ISDIR(found.st_mode):
         return found.st_dev, found.st_ino, found.st_mode, found.st_uid, found.st_gid
     kind = modes.S_IFMT(found.st_mode)

@@ -11,7 +11,7 @@ from sandboxd.types import Process, Sandbox
 from sandboxd.workspace_guard.guard import Guards, Protected
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
     """`release` gives the sandbox back early; `leave` is called at the very end. `linger` takes
     over a command that left processes behind, with the pipes that they still hold; None where
