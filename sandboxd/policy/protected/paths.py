@@ -1,4 +1,4 @@
-"""Files in writable folders that would run code outside the sandbox later: all that a plan protects."""
+"""Files in writable folders that would run code outside the sandbox later."""
 
 from __future__ import annotations
 
