@@ -41,9 +41,9 @@ class ProtectedSnapshot:
     """Make it before the command starts; `verify()` when its tree is dead; then `close()`.
 
     `writable` are folders that may be written although they lie in a protected one.
-    `unverified` names paths that are too large to be looked at as a whole. `heavy`: a look takes
-    too long for the event loop. `elders`: snapshots of commands that run already, oldest first.
-    Their content is used, because these commands may have changed a file since.
+    `unverified` names paths that are too large to be looked at as a whole. `needs_thread`: a look
+    takes too long for the event loop. `elders`: snapshots of commands that run already, oldest
+    first. Their content is used, because these commands may have changed a file since.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class ProtectedSnapshot:
         except BaseException:
             self.close()
             raise
-        self.heavy = self._entries > _LIGHT_ENTRIES
+        self.needs_thread = self._entries > _LIGHT_ENTRIES
         self.unverified = tuple(one.path for one, node in self._kept if not node.seen)
 
     def verify(self) -> list[Changed]:

@@ -12,7 +12,7 @@ from sandboxd.platform.current import commands, files
 from sandboxd.policy.narrowing import narrow
 from sandboxd.policy.plan import Plan
 from sandboxd.policy.request import PolicyRequest
-from sandboxd.policy.resolve import move_to
+from sandboxd.policy.resolve import change_cwd
 from sandboxd.rpc.dispatch import Again, Later
 from sandboxd.rpc.fd_passing import check_passed
 from sandboxd.rpc.following import follow
@@ -230,7 +230,7 @@ def _plan(
     kept = find_sandbox(call, params.sandbox)
     plan = kept.plan if params.manifest is None else narrow(kept.plan, params.manifest)
     if params.cwd is not None:
-        plan = move_to(plan, absolute_cwd(params.cwd, plan.workspace))
+        plan = change_cwd(plan, absolute_cwd(params.cwd, plan.workspace))
     return plan, None, kept
 
 
