@@ -47,14 +47,19 @@ class ProtectedPathsCheck:
         self.guard.stop()
         if not await self._mounts_answer():
             return
-        if not self.appeared:
-            settle = self._lease.settle or self.guard.conclude
-            self.appeared = await settle()
-        overtaken = await self.guard.undo_overtaken(self._plan.sandbox.protected)
+        if self._lease.settle is None:
+            self.appeared = await self.guard.conclude()
+            overtaken = await self._undo_overtaken()
+        else:  # whose own looks undo it too: what they found is told by `settle`
+            overtaken = await self._undo_overtaken()
+            self.appeared = self.appeared or await self._lease.settle()
         self.appeared = (*self.appeared, *overtaken)
         self.warnings += self.guard.warnings()
         if killed:
             await self._remove_stale_lock()
+
+    async def _undo_overtaken(self) -> PathsMoved:
+        return await self.guard.undo_overtaken(self._plan.sandbox.protected)
 
     async def sweep(self, process: Process) -> None:
         """Remove what appeared of the protected paths, however the command ended."""
