@@ -6,8 +6,10 @@ second. A thread escapes them in pieces, and the event loop runs between two pie
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
+import anyio
 import anyio.to_thread
 import msgspec
 
@@ -18,32 +20,34 @@ from sandboxd_proto.wire import encode
 LARGE = 128 * 1024
 PIECE = 32 * 1024
 MANY = 500  # entries
+T = TypeVar("T")
+_one_at_a_time = anyio.Lock()
 
 
 async def with_escaped_output(answer: Any) -> Any:
-    """The answer with its large parts as JSON already."""
+    """The answer with its large parts as JSON already. MemoryError: there is no memory for it."""
     result = answer.get("result") if isinstance(answer, dict) else None
     if isinstance(result, FileData) and len(result.data) >= LARGE:
-        data = await anyio.to_thread.run_sync(lambda: msgspec.Raw(escape(result.data)))
-        _check_room(len(data))
+        data = await _made(len(result.data), lambda: msgspec.Raw(escape(result.data)))
         return {**answer, "result": msgspec.structs.replace(result, data=data)}
     if isinstance(result, FolderList) and len(result.entries) >= MANY:
-        listed = await anyio.to_thread.run_sync(_as_json, result)
-        _check_room(len(listed))
-        return {**answer, "result": listed}
+        return {**answer, "result": await _made(LARGE, lambda: _as_json(result))}
     if not isinstance(result, ExecuteResult):
         return answer
-    if len(result.stdout.data) + len(result.stderr.data) < LARGE:
+    size = len(result.stdout.data) + len(result.stderr.data)
+    if size < LARGE:
         return answer
     streams = {"stdout": result.stdout, "stderr": result.stderr}
-    escaped = await anyio.to_thread.run_sync(_escape_all, streams)
-    _check_room(sum(len(one.data) for one in escaped.values()))
+    escaped = await _made(size, lambda: _escape_all(streams))
     return {**answer, "result": msgspec.structs.replace(result, **escaped)}
 
 
-def _check_room(size: int) -> None:
-    """MemoryError before the answer is encoded: msgspec crashes where it gets no memory."""
-    bytearray(4 * size)
+async def _made(size: int, work: Callable[[], T]) -> T:
+    """By a thread, one at a time: msgspec crashes where it gets no memory, so there must be some
+    for the whole answer. It is encoded before the next one begins."""
+    async with _one_at_a_time:
+        bytearray(6 * size)  # MemoryError instead of a crash
+        return await anyio.to_thread.run_sync(work)
 
 
 def _as_json(result: FolderList) -> msgspec.Raw:
