@@ -16,6 +16,7 @@ import ctypes
 import os
 import select
 from collections.abc import Callable
+from functools import cached_property
 from weakref import WeakSet
 
 from sandboxd.platform.mountinfo import parse
@@ -63,12 +64,6 @@ class MountWatch:
     def __init__(self, mounts: HostMounts, layout: MountPlan) -> None:
         self._mounts = mounts
         self._layout = layout
-        self._above = {"/"}  # the folders on the way to what is shown of the host
-        for place in layout.places:
-            path = place.path if place.kind in HOST_CONTENT else ""
-            while path not in self._above and path:
-                self._above.add(path)
-                path = path[: path.rfind("/")]
         self._changed = self._doubtful = False
 
     def notice(self, points: list[str], *, exact: bool) -> None:
@@ -78,6 +73,17 @@ class MountWatch:
 
     def _concerns(self, point: str) -> bool:
         return point in self._above or self._layout.shows_host(point)
+
+    @cached_property
+    def _above(self) -> set[str]:
+        """What is shown of the host, and the folders on the way to it."""
+        found = {"/"}
+        for place in self._layout.places:
+            path = place.path if place.kind in HOST_CONTENT else ""
+            while path not in found and path:
+                found.add(path)
+                path = path[: path.rfind("/")]
+        return found
 
     def changed(self) -> bool:
         """Whether one is known to have changed."""

@@ -27,7 +27,7 @@ from sandboxd.policy.paths.within import is_below
 from sandboxd.policy.plan import SandboxSpec
 
 log = logging.getLogger(__name__)
-MOST: Final = 64
+MOST: Final = 48
 MOST_MOVED: Final = 512  # MOVED_MAX in init/template.c
 MOST_FAILURES: Final = 3  # in a row
 FAILURE_S: Final = 600.0
