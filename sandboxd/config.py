@@ -83,9 +83,9 @@ class Pool(_Table, frozen=True, kw_only=True):
     """Keep sandboxes ready for plans that were used before. Off: every command opens its own."""
     max_sandboxes: int = 32
     """The most warm sandboxes at once; each holds a few idle processes."""
-    template: bool = False
-    """Clone sandboxes from one process for each plan (bubblewrap), where the kernel allows it. A
-    clone has the host's mounts as they were when that process started. Off: a bwrap for each."""
+    template: bool = True
+    """Clone sandboxes from one process for each plan (bubblewrap), where the kernel allows it. Off:
+    a bwrap for each."""
 
 
 class Peers(_Table, frozen=True, kw_only=True):

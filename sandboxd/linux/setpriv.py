@@ -5,10 +5,15 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
+from functools import partial
 
+from sandboxd.kept_fact import KeptFact
 from sandboxd.policy.plan import RunAs
 
 _NOT_INHERITED = ["--inh-caps", "-all", "--ambient-caps", "-all", "--no-new-privs", "--"]
+_ACCOUNTS = ("/etc/passwd", "/etc/group", "/etc/nsswitch.conf")
+MOST_KNOWN = 256
+_known: dict[RunAs, KeptFact[tuple[int, ...]]] = {}
 
 
 def drop_privileges(run_as: RunAs | None) -> list[str]:
@@ -28,14 +33,34 @@ def drop_privileges(run_as: RunAs | None) -> list[str]:
     return [setpriv, *ids, *_NOT_INHERITED]
 
 
-def account_stamp(run_as: RunAs | None) -> tuple[tuple[int, int, int], ...]:
+async def look_up_groups(run_as: RunAs | None) -> None:
+    """Before `account_stamp`: a directory service may take its time to answer."""
+    if run_as is not None:
+        await _groups_of(run_as).fresh()
+
+
+def account_stamp(run_as: RunAs | None) -> object:
     """Changes with the accounts of this machine. A process keeps the groups it was started with.
 
     Only for a daemon of root: commands of any other one have the daemon's own groups.
     """
     if run_as is None:
+        return None
+    return *(_stamp(path) for path in _ACCOUNTS), _groups_of(run_as).known()
+
+
+def _groups_of(run_as: RunAs) -> KeptFact[tuple[int, ...]]:
+    if len(_known) >= MOST_KNOWN and run_as not in _known:
+        _known.clear()
+    return _known.setdefault(run_as, KeptFact(partial(_find_groups, run_as)))
+
+
+def _find_groups(run_as: RunAs) -> tuple[int, ...]:
+    """As setpriv finds them."""
+    try:
+        return tuple(sorted(os.getgrouplist(pwd.getpwuid(run_as.uid).pw_name, run_as.gid)))
+    except KeyError:
         return ()
-    return tuple(_stamp(path) for path in ("/etc/passwd", "/etc/group"))
 
 
 def _stamp(path: str) -> tuple[int, int, int]:

@@ -41,6 +41,13 @@ class MountChecks:
         """Whether no mount can hang."""
         return not self._mounts.points()
 
+    def changes(self) -> int:
+        """Grows when a mount of the host changes."""
+        return self._mounts.changes()
+
+    def may_hang(self, paths: Iterable[str]) -> bool:
+        return bool(self._mounts.reached(paths))
+
     def pending(
         self, key: Hashable, work: Callable[[], object], *, paths: Iterable[str] = (),
         folders: Iterable[str] = (),

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from support.attacks import Box, Verdict, freely, python, weakest
 from support.backends import OTHER_WAY, product_name, running_backend
+from support.users import open_to_others, unprivileged_user
 
 pytestmark = pytest.mark.isolation
 
@@ -190,6 +191,25 @@ ON_INIT = {
     "descriptor": 'call("pidfd_getfd", call("pidfd_open", pid, 0), 0, 0)',
     "namespace links": 'os.readlink(f"/proc/{pid}/ns/mnt")',
 }
+# The files in /proc of a process that is not dumpable belong to root of its user namespace, if that
+# has one: the template's has, a sandbox's has not.
+FILES_OF_INIT = python(
+    CHILD,
+    """
+    pid = int(args[0]) or child()
+    opened = []
+    for name in ("autogroup", "clear_refs", "comm", "coredump_filter", "oom_score_adj", "uid_map"):
+        try:
+            opened.append(os.open(f"/proc/{pid}/{name}", os.O_WRONLY))
+        except OSError:
+            pass
+    try:
+        opened += os.listdir(f"/proc/{pid}/fd")
+    except OSError:
+        pass
+    worked(opened) if opened else blocked("none")
+""",
+)
 # Only root of the host can do these at all.
 AS_ROOT = {
     "device node": 'os.mknod(f"{args[0]}/node", 0o20600, os.makedev(1, 3))',
@@ -325,6 +345,17 @@ def test_a_clone_has_no_power_over_its_init(box: Box, what: str) -> None:
     )
     assert freely(attack, 0).worked
     assert box.attack(attack, 1).blocked
+
+
+def test_files_of_the_init_belong_to_no_command(box: Box, tmp_path: Path) -> None:
+    assert freely(FILES_OF_INIT, 0).worked
+    workspace = tmp_path / "of-a-user"
+    workspace.mkdir()
+    if os.geteuid() == 0:  # a command of root's is root in its user namespace
+        user = unprivileged_user()
+        os.chown(workspace, user.pw_uid, user.pw_gid)
+        open_to_others(tmp_path)
+    assert box.attack(FILES_OF_INIT, 1, workspace=str(workspace)).blocked
 
 
 @pytest.mark.parametrize("what", AS_ROOT)

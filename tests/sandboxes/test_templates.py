@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Callable
+import tempfile
+import time
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,9 @@ from typing import Any
 import pytest
 from support.daemon import Daemon, stdout_of
 from support.processes import survivors
-from support.rpc import Connection
+from support.rpc import Connection, RpcError
+
+from sandboxd.backends.bubblewrap.clones import MOST_MOVED
 
 pytestmark = [pytest.mark.requires("bubblewrap"), pytest.mark.isolation]
 StartDaemon = Callable[..., Daemon]
@@ -169,3 +173,62 @@ def test_nothing_is_left_when_the_daemon_stops(start_daemon: StartDaemon) -> Non
         assert watched
     daemon.stop()
     assert survivors(watched) == []
+
+
+def open_session(connection: Connection, **params: Any) -> str:
+    return str(connection.call("session/open", params)["session"])
+
+
+@pytest.fixture
+def folder_in_tmp() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(dir="/tmp") as made:
+        yield Path(made)
+
+
+def test_a_folder_of_the_sessions_tmp_that_became_a_link_is_not_followed(
+    start_daemon: StartDaemon, folder_in_tmp: Path
+) -> None:
+    """A mount would be made where the link leads. The workspace lies in /tmp, so its first folder
+    there is a mount point in the /tmp that the commands of the session share."""
+    workspace = folder_in_tmp / "inner" / "workspace"
+    workspace.mkdir(parents=True)
+    daemon = start_daemon(config=COLD)
+    with daemon.connect() as connection:
+        open_session(connection, mode="auto_edit", workspace=str(workspace))
+        inside = {"workspace": str(workspace)}
+        assert stdout_of(run(connection, "echo here", **inside)) == "here\n"
+        assert len(templates(daemon)) == 1
+        swap = f"rmdir {folder_in_tmp} && ln -s /var/tmp {folder_in_tmp} && echo swapped"
+        assert stdout_of(run(connection, swap, preset="read-only")) == "swapped\n"
+        with pytest.raises(RpcError):
+            run(connection, "echo x > /var/tmp/found; true", **inside)
+
+
+def test_the_template_of_a_session_ends_with_it(start_daemon: StartDaemon) -> None:
+    daemon = start_daemon(config=COLD)
+    with daemon.connect() as connection:
+        session = open_session(connection)
+        run(connection, "true")
+        (pid,) = templates(daemon)
+        connection.call("session/close", {"session": session})
+        deadline = time.monotonic() + 60
+        while pid in templates(daemon):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+
+def test_more_mounts_than_a_template_moves_get_a_bwrap(
+    start_daemon: StartDaemon, folder_in_tmp: Path
+) -> None:
+    paths = [folder_in_tmp / f"file-{number}" for number in range(MOST_MOVED + 1)]
+    for path in paths:
+        path.write_text("shown\n")
+    daemon = start_daemon(config=COLD)
+    with daemon.connect() as connection:
+        run(connection, "true")
+        before = templates(daemon)
+        params = {"manifest": {"fs_read_allow": [str(path) for path in paths]}}
+        assert stdout_of(run(connection, f"cat {paths[-1]}", **params)) == "shown\n"
+        assert templates(daemon) == before
+        assert stdout_of(run(connection, "echo here")) == "here\n"
+    assert "no more clones" not in daemon.log

@@ -64,7 +64,7 @@ def environment(name: str) -> dict[str, str]:
     """What makes a daemon use this backend and no other. `none` needs its second key."""
     keys = {"SANDBOXD_BACKEND": product_name(name)}
     if name == OTHER_WAY:
-        keys[TEMPLATE] = "false" if os.environ.get(TEMPLATE) == "true" else "true"
+        keys[TEMPLATE] = "true" if os.environ.get(TEMPLATE) == "false" else "false"
     if keys["SANDBOXD_BACKEND"] == "docker":
         engine = shared_engine()
         keys["DOCKER_HOST"] = engine.url if engine else "unix:///nonexistent/engine.sock"

@@ -24,7 +24,7 @@ from support.rpc import PATIENCE_S, Connection, Framing
 
 STOP_S = 15.0
 ROOT = Path(__file__).parents[2]
-# Of the test's own environment; the last one by a pass that runs with templates.
+# Of the test's own environment; the last one by a pass that runs without templates.
 KEPT = ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "SANDBOXD_POOL_TEMPLATE")
 
 

@@ -14,7 +14,13 @@ from sandboxd.backends.bubblewrap.arguments import Bind
 from sandboxd.backends.bubblewrap.binary import Bwrap, known
 from sandboxd.backends.bubblewrap.bind_errors import unreachable
 from sandboxd.backends.bubblewrap.breaker import TRIAL_S, USUAL_MOUNTS, Breaker
-from sandboxd.backends.bubblewrap.clones import SpecTemplate, Templates, can_clone
+from sandboxd.backends.bubblewrap.clones import (
+    CloneFailures,
+    SpecTemplate,
+    Templates,
+    Verification,
+    can_clone,
+)
 from sandboxd.backends.bubblewrap.launch_plan import BwrapLine, LaunchPlans, root_inside
 from sandboxd.backends.bubblewrap.probe import TRIVIAL, find_program, probe
 from sandboxd.backends.enforcement import linux_tiers
@@ -31,7 +37,6 @@ from sandboxd_proto.errors import SandboxdError, SandboxUnavailable
 
 log = logging.getLogger(__name__)
 MANY_MOUNTS = 256
-MOST_CLONE_FAILURES = 3  # in a row
 ATTEMPTS = 5  # container engines mount and unmount all the time, and bwrap binds what it has listed
 
 
@@ -51,7 +56,7 @@ class Bubblewrap:
         self._support = support
         self._plans = LaunchPlans(support)
         self._clones = clones
-        self._clone_failures = 0
+        self._clone_failures = CloneFailures()
         self._serving = False
         self._templates = Templates()
         self._shared_probe = SharedProbe(self._probe)
@@ -67,9 +72,13 @@ class Bubblewrap:
             self._serving = False
             await self._templates.close()
 
-    @property
-    def _may_clone(self) -> bool:
-        return self._clones and self._serving and self._clone_failures < MOST_CLONE_FAILURES
+    def _may_clone(self, spec: SandboxSpec) -> bool:
+        return (
+            self._clones
+            and self._serving
+            and self._clone_failures.may_try(spec)
+            and can_clone(spec, self._plans.layout(spec))
+        )
 
     async def probe(self) -> Probe:
         return await self._shared_probe()
@@ -93,7 +102,7 @@ class Bubblewrap:
         async with AsyncExitStack() as stack:
             with self._breaker.attempt(asked=asked):
                 program = await find_program(self._breaker)
-                clone = self._may_clone and not asked
+                clone = not asked and self._may_clone(spec)
                 sandbox = await self._first_that_works(spec, program, stack, clone=clone)
                 self._breaker.worked()
             yield sandbox
@@ -102,20 +111,15 @@ class Bubblewrap:
         self, spec: SandboxSpec, program: Bwrap, stack: AsyncExitStack, *, clone: bool
     ) -> Sandbox:
         """What cannot be cloned gets a bwrap of its own."""
-        failed: LaunchFailed | None = None
-        if clone and can_clone(spec, self._plans.layout(spec)):
-            try:
-                sandbox = await self._retry(spec, program, stack, clone=True)
-            except LaunchFailed as error:
-                failed = error
-            else:
-                self._clone_failures = 0
-                return sandbox
-        sandbox = await self._retry(spec, program, stack, clone=False)
-        if failed is not None:
-            self._clone_failures += 1
-            if self._clone_failures == MOST_CLONE_FAILURES:
-                log.warning("no more clones, each sandbox gets its own bwrap: %s", failed)
+        if not clone:
+            return await self._retry(spec, program, stack, clone=False)
+        try:
+            sandbox = await self._retry(spec, program, stack, clone=True)
+        except LaunchFailed as failed:
+            sandbox = await self._retry(spec, program, stack, clone=False)
+            self._clone_failures.failed(spec, failed)
+        else:
+            self._clone_failures.worked(spec)
         return sandbox
 
     async def _retry(
@@ -137,27 +141,30 @@ class Bubblewrap:
         with ExitStack() as kept:
             held = kept.enter_context(ExitStack())
             sources: dict[str, Bind] = {}
+            await self._plans.prepare(spec)
             template = self._templates.get(spec) if clone else None
             if template is None:
-                await self._plans.make_etc(spec)
+                verify = self._plans.verification(spec)
                 words = spec, program, held, sources
                 make = partial(self._plans.line, *words, template=clone)
                 line = await anyio.to_thread.run_sync(make) if _is_large(spec) else make()
                 if clone:
-                    template = self._template(spec, line)
+                    template = self._template(spec, line, verify)
                 else:
                     kept.enter_context(self._plans.hold_etc(spec))
-                    plan = self._plans.launch(spec, line, held, self._ready_s)
+                    plan = self._plans.launch(spec, line, held, verify, self._ready_s)
             if template is not None:
                 plan = self._plans.clone(spec, template, held, self._ready_s)
             try:
                 if spec.network.kind == "allow_hosts":
                     egress = self._support.egress
-                    async with open_gated(plan, held.close, spec.network, egress) as inner:
-                        yield inner
+                    opened = open_gated(plan, held.close, spec.network, egress)
                 else:
-                    async with launch(plan, held.close) as sandbox:
-                        yield sandbox
+                    opened = launch(plan, held.close)
+                async with opened as sandbox:
+                    if plan.mounts_changed():
+                        raise LaunchFailed("mounts of the host changed meanwhile", changed=True)
+                    yield sandbox
             except LaunchFailed as failed:
                 self._templates.drop(spec)
                 refusal = self._refusal(failed, sources, spec, program)
@@ -165,11 +172,11 @@ class Bubblewrap:
                     raise  # perhaps only clones are refused here
                 raise refusal from None
 
-    def _template(self, spec: SandboxSpec, line: BwrapLine) -> SpecTemplate:
+    def _template(self, spec: SandboxSpec, line: BwrapLine, verify: Verification) -> SpecTemplate:
         """Another request may have made one while this one waited for `line`."""
         found = self._templates.get(spec)
         if found is None:
-            found = self._plans.start_template(spec, line)
+            found = self._plans.start_template(spec, line, verify)
             self._templates.add(spec, found)
         return found
 
@@ -203,7 +210,7 @@ class Bubblewrap:
         if failed.moved is not None:
             # A rename over a mount point while bwrap mounted: a mask is missing.
             return _TryAgain(changed_error(failed.moved, "it was replaced"))
-        if diagnosis.mounts_moved(said):
+        if failed.changed or diagnosis.mounts_moved(said):
             reason = f"mounts of this host changed while bwrap bound them: {said}"
             return _TryAgain(SandboxUnavailable(reason, remedy="send the request again"))
         why = diagnosis.explain(said, program.path)

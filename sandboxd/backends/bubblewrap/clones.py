@@ -6,35 +6,46 @@ afresh in each clone: `fresh` lists them. What is mounted inside one of these ha
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import anyio
 
 from sandboxd import event_loop
 from sandboxd.backends.bubblewrap.arguments import MountSources, folders_in_tmp
+from sandboxd.linux.host_mounts import MountWatch
 from sandboxd.linux.init_client.messages import Setup
 from sandboxd.linux.init_client.template import Template
+from sandboxd.linux.openat import unchanged
 from sandboxd.policy.mounts.mount_plan import MountKind, MountPlan
 from sandboxd.policy.paths.within import is_below
 from sandboxd.policy.plan import SandboxSpec
 
-MOST: Final = 64
+log = logging.getLogger(__name__)
+MOST: Final = 48
+MOST_MOVED: Final = 512  # MOVED_MAX in init/template.c
+MOST_FAILURES: Final = 3  # in a row
+FAILURE_S: Final = 600.0
 IDLE_S: Final = 60.0
-SWEEP_S: Final = 15.0
+MOST_AGE_S: Final = 300.0
+SWEEP_S: Final = 1.0
 END_S: Final = 2.0
 
 
 def can_clone(spec: SandboxSpec, layout: MountPlan) -> bool:
-    """Not where a gate serves the network namespace, nor with a symlink in a private folder."""
-    private = [path for _, _, path in _fresh(layout, MountSources("", "", "", ""))]
+    """Not where a gate serves the network namespace, nor with a symlink in a private folder, nor
+    with more mounts in such folders than a template moves."""
+    around = MountSources("", "", "", "", shared_tmp=spec.shared_tmp)
+    private = [path for _, _, path in _fresh(layout, around)]
     links = (place.path for place in layout.places if place.kind is MountKind.LINK)
     inside = any(is_below(link, folder) for link in links for folder in private)
-    return spec.network.kind != "allow_hosts" and not inside
+    few = len(_moved(layout, private)) <= MOST_MOVED
+    return spec.network.kind != "allow_hosts" and not inside and few
 
 
 def template_arguments(
@@ -77,14 +88,63 @@ def _moved(layout: MountPlan, fresh: list[str]) -> list[str]:
     return moved
 
 
+class CloneFailures:
+    """Where clones fail, each sandbox gets a bwrap of its own: for the spec that they fail for, and
+    for all of them where none ever worked. A spec is tried again after a while."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._ever_worked = False
+        self._without_success = 0
+        self._of: dict[SandboxSpec, tuple[int, float]] = {}  # in a row, and when the last one was
+
+    def may_try(self, spec: SandboxSpec) -> bool:
+        if not self._ever_worked and self._without_success >= MOST_FAILURES:
+            return False
+        count, when = self._of.get(spec, (0, 0.0))
+        return count < MOST_FAILURES or self._clock() - when > FAILURE_S
+
+    def worked(self, spec: SandboxSpec) -> None:
+        self._ever_worked = True
+        self._of.pop(spec, None)
+
+    def failed(self, spec: SandboxSpec, why: object) -> None:
+        """When a bwrap did what the clone could not."""
+        self._without_success += 1
+        count = self._of.pop(spec, (0, 0.0))[0] + 1
+        while len(self._of) >= MOST:
+            del self._of[next(iter(self._of))]
+        self._of[spec] = count, self._clock()
+        if count == MOST_FAILURES or not (self._ever_worked or self.may_try(spec)):
+            whose = "of this plan" if self._ever_worked else "here"
+            log.warning("no more clones %s, each sandbox gets its own bwrap: %s", whose, why)
+
+
+class Verification:
+    """Whether what is made now would still be as what was made before. `facts`: of the host."""
+
+    def __init__(self, mounts: MountWatch, facts: Callable[[], object]) -> None:
+        self.mounts = mounts
+        self._facts = facts
+        self._then = facts()
+
+    def __call__(self) -> bool:
+        return self.mounts.holds() and self._facts() == self._then
+
+
 @dataclass(slots=True)
 class SpecTemplate:
     """A template with what a clone of it needs. `verify`: whether a clone would be as planned."""
 
     template: Template
     setup: Setup
-    verify: Callable[[], bool]
-    used_at: float
+    verify: Verification
+    made_at: float = field(default_factory=time.monotonic)
+    used_at: float = field(default_factory=time.monotonic)
+
+    def is_good(self, now: float) -> bool:
+        young = now - self.made_at < MOST_AGE_S
+        return self.template.is_alive and young and self.verify.mounts.holds()
 
 
 class Templates:
@@ -95,13 +155,13 @@ class Templates:
         self._timer: event_loop.TimerHandle | None = None
 
     def get(self, spec: SandboxSpec) -> SpecTemplate | None:
-        found = self._kept.get(spec)
+        found, now = self._kept.get(spec), time.monotonic()
         if found is None:
             return None
-        if not (found.template.is_alive and found.verify()):
+        if not (found.is_good(now) and found.verify()):
             self.drop(spec)
             return None
-        found.used_at = time.monotonic()
+        found.used_at = now
         self._kept.move_to_end(spec)
         return found
 
@@ -119,13 +179,14 @@ class Templates:
             kept.template.close()
 
     def _sweep(self) -> None:
-        self._timer = None
+        """Also what the host has unmounted, or removed with a session, is not kept in use."""
         now = time.monotonic()
         for spec, kept in list(self._kept.items()):
-            if not kept.template.is_alive or now - kept.used_at > IDLE_S:
+            tmp = spec.shared_tmp
+            gone = tmp is not None and not unchanged(tmp.path, tmp.identity)
+            if gone or now - kept.used_at > IDLE_S or not kept.is_good(now):
                 self.drop(spec)
-        if self._kept:
-            self._timer = event_loop.call_later(SWEEP_S, self._sweep)
+        self._timer = event_loop.call_later(SWEEP_S, self._sweep) if self._kept else None
 
     async def close(self) -> None:
         """When no sandbox is left: end all processes."""

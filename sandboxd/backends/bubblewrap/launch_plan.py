@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 
 from sandboxd.backends.bubblewrap.arguments import (
     KERNEL_FILES,
@@ -21,16 +21,17 @@ from sandboxd.backends.bubblewrap.arguments import (
     preview,
 )
 from sandboxd.backends.bubblewrap.binary import Bwrap
-from sandboxd.backends.bubblewrap.clones import SpecTemplate, template_arguments
+from sandboxd.backends.bubblewrap.clones import SpecTemplate, Verification, template_arguments
 from sandboxd.backends.linux_context import LinuxSupport, filter_for
 from sandboxd.linux import unix_peers
+from sandboxd.linux.host_mounts import HostMounts
 from sandboxd.linux.init_client import messages as wire
 from sandboxd.linux.init_client.binary import seal
 from sandboxd.linux.init_client.launch import Launch, start_template
 from sandboxd.linux.landlock import confinement, kernel_abi
 from sandboxd.linux.openat import changed_error, open_checked
 from sandboxd.linux.rootfs.curated_etc import EtcRequest
-from sandboxd.linux.setpriv import account_stamp
+from sandboxd.linux.setpriv import account_stamp, look_up_groups
 from sandboxd.policy.mounts.mount_plan import MountKind, MountPlan, mount_plan
 from sandboxd.policy.plan import RunAs, SandboxSpec
 
@@ -49,11 +50,14 @@ class LaunchPlans:
 
     def __init__(self, support: LinuxSupport) -> None:
         self._support = support
+        self._mounts: HostMounts | None = None
 
     def layout(self, spec: SandboxSpec) -> MountPlan:
         return mount_plan(spec, self._support.host)
 
-    async def make_etc(self, spec: SandboxSpec) -> None:
+    async def prepare(self, spec: SandboxSpec) -> None:
+        """What takes a thread."""
+        await look_up_groups(spec.run_as)
         layout = self.layout(spec)
         if layout.at("/etc").kind is MountKind.CURATED:
             await self._support.etc.make(self._etc_request(spec, layout))
@@ -71,9 +75,27 @@ class LaunchPlans:
         name = program.path if program else "bwrap"
         return [*_drop(spec.run_as), name, *preview(tokens), "--", "sandboxd-init"]
 
-    def launch(self, spec: SandboxSpec, line: BwrapLine, held: ExitStack, ready_s: float) -> Launch:
+    def verification(self, spec: SandboxSpec) -> Verification:
+        """For what is made from now on. The plan's paths need no check, because the caller has just
+        planned an equal spec; plans do not look at /etc, accounts and mounts."""
+        if self._mounts is None:
+            self._mounts = HostMounts()
+        return Verification(self._mounts.watch(self.layout(spec)), partial(self._facts, spec))
+
+    def _facts(self, spec: SandboxSpec) -> object:
+        etc = None if spec.base == "host" else self._support.etc.stamp()
+        return etc, account_stamp(spec.run_as)
+
+    def launch(
+        self,
+        spec: SandboxSpec,
+        line: BwrapLine,
+        held: ExitStack,
+        verify: Verification,
+        ready_s: float,
+    ) -> Launch:
         setup = self._setup(spec, self.layout(spec), line.checks)
-        plan = self._plan(spec, setup, held, self._verify(spec), ready_s)
+        plan = self._plan(spec, setup, held, verify, ready_s)
         return replace(plan, argv=line.argv, inherit=line.inherit)
 
     def clone(
@@ -82,7 +104,9 @@ class LaunchPlans:
         plan = self._plan(spec, kept.setup, held, kept.verify, ready_s)
         return replace(plan, template=kept.template)
 
-    def start_template(self, spec: SandboxSpec, line: BwrapLine) -> SpecTemplate:
+    def start_template(
+        self, spec: SandboxSpec, line: BwrapLine, verify: Verification
+    ) -> SpecTemplate:
         layout = self.layout(spec)
         with ExitStack() as mounted:
             mounted.enter_context(self.hold_etc(spec))
@@ -90,7 +114,7 @@ class LaunchPlans:
             own = template_arguments(spec, layout, around, root_inside=root_inside(spec))
             template = start_template(line.argv, own, line.inherit, mounted.pop_all().close)
         setup = self._setup(spec, layout, line.checks)
-        return SpecTemplate(template, setup, self._verify(spec), time.monotonic())
+        return SpecTemplate(template, setup, verify)
 
     def line(
         self, spec: SandboxSpec, program: Bwrap, held: ExitStack, sources: dict[str, Bind], *,
@@ -130,7 +154,7 @@ class LaunchPlans:
         )
 
     def _plan(
-        self, spec: SandboxSpec, setup: wire.Setup, held: ExitStack, verify: Callable[[], bool],
+        self, spec: SandboxSpec, setup: wire.Setup, held: ExitStack, verify: Verification,
         ready_s: float,
     ) -> Launch:  # fmt: skip
         """A ruleset of its own: one that sandboxes share would collect the rules of all."""
@@ -144,13 +168,10 @@ class LaunchPlans:
             filter_for=lambda command: filter_for(spec, command),
             counts="root" if root_inside(spec) else "namespace",
             verify=verify,
+            mounts_changed=verify.mounts.changed,
             cgroups=self._support.cgroups,
             ready_s=ready_s,
         )
-
-    def _verify(self, spec: SandboxSpec) -> Callable[[], bool]:
-        etc, accounts = self._support.etc.stamp(), account_stamp(spec.run_as)
-        return lambda: self._unchanged(spec, etc) and account_stamp(spec.run_as) == accounts
 
     def _empty(self, spec: SandboxSpec, places: MountPlan) -> list[str]:
         if spec.shared_tmp is None:
@@ -197,11 +218,6 @@ class LaunchPlans:
         if spec.run_as:
             uid, gid = spec.run_as.uid, spec.run_as.gid
         return EtcRequest(uid, gid, network=spec.network.kind == "inherit", mount_points=inner)
-
-    def _unchanged(self, spec: SandboxSpec, etc: object) -> bool:
-        """Whether /etc is still what was copied: plans do not look at it. The plan's paths need no
-        check, because the caller has just planned an equal spec."""
-        return spec.base == "host" or self._support.etc.stamp() == etc
 
 
 def root_inside(spec: SandboxSpec) -> bool:

@@ -40,7 +40,7 @@ from sandboxd.linux.openat import open_checked, open_path
 from sandboxd.linux.pty import Terminal, open_terminal
 from sandboxd.linux.rootfs.private_folder import PrivateFolder
 from sandboxd.linux.seccomp import FilterSpec
-from sandboxd.linux.setpriv import account_stamp, drop_privileges
+from sandboxd.linux.setpriv import account_stamp, drop_privileges, look_up_groups
 from sandboxd.policy.mounts.mount_plan import mount_plan
 from sandboxd.policy.plan import NetworkRule, Plan, SandboxSpec
 from sandboxd.types import Command, Sandbox
@@ -121,6 +121,7 @@ class Landlock:
 
     @asynccontextmanager
     async def _opened(self, spec: SandboxSpec, abi: int, folder: str) -> AsyncIterator[Sandbox]:
+        await look_up_groups(spec.run_as)
         terminal = open_terminal(spec.run_as)
         kept = tuple(p for p in spec.protected if p.present and p.path not in self._own_code)
         protected = ProtectedFiles(kept, tuple(spec.paths("write")))

@@ -46,7 +46,5 @@ int control_open(int argc, char **argv)
         return above_stdio(attach_bridge_open(argc, argv));
     if (argc > 2 && strcmp(argv[1], "--remote") == 0)
         return above_stdio(remote_bridge_open(argv[2]));
-    if (argc > 2 && strcmp(argv[1], "--template") == 0)
-        return above_stdio(template_open(argc, argv));
     return argc > 1 ? atoi(argv[1]) : INHERITED_FD;
 }

@@ -155,8 +155,8 @@ int attach_bridge_open(int argc, char **argv);
 
 /* template.c */
 
-/* In each clone: its control socket. The template stays behind and does not return. -1: no template. */
-int template_open(int argc, char **argv);
+/* Serves until the daemon closes its end; each clone executes this program again. An exit code. */
+int template_run(int argc, char **argv);
 
 /* fds.c */
 

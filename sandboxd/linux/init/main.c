@@ -3,8 +3,8 @@
  *
  * Usually PID 1 of a pid namespace (`bwrap --as-pid-1`); where there is none it is an ordinary
  * process, and kills its tree itself before it exits. The control socket is the descriptor named by
- * argv[1], else 3, or comes from `--connect PATH`, `--carried FOLDER`, `--remote FOLDER` or a
- * `--template`; when the daemon closes it, or dies, the sandbox dies.
+ * argv[1], else 3, or comes from `--connect PATH`, `--carried FOLDER` or `--remote FOLDER`; when the
+ * daemon closes it, or dies, the sandbox dies. With `--template` it makes inits instead.
  */
 #include "init.h"
 #include "command/command.h"
@@ -345,6 +345,8 @@ int main(int argc, char **argv)
     if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
         prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0)
         return INIT_SETUP_FAILED;
+    if (argc > 2 && strcmp(argv[1], "--template") == 0)
+        return template_run(argc, argv);
     self = (struct init){.control = control_open(argc, argv), .mountinfo = -1, .listener = -1};
     if (!is_control_socket(self.control))
         return INIT_SETUP_FAILED;

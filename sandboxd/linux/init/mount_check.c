@@ -25,12 +25,16 @@
 #define AT_NO_AUTOMOUNT 0x800
 #endif
 
+/* Tests set it to 0: no attribute, as before 5.8. */
+#ifndef ATTRIBUTE_MOUNT_ROOT
+#define ATTRIBUTE_MOUNT_ROOT 0x2000
+#endif
+
 /* By number: the headers of a distribution are often older than its kernel. */
 enum {
     CALL_LISTMOUNT = 458,
     FIELD_INODE = 0x100,
     FIELD_MOUNT_ID = 0x1000,
-    ATTRIBUTE_MOUNT_ROOT = 0x2000,
     LISTED_MAX = 4096,
 };
 
@@ -73,11 +77,13 @@ static uint64_t device_of(const struct extended_stat *status)
     return makedev(status->dev_major, status->dev_minor);
 }
 
-/* Kernels before 5.8 do not report the mount id. */
-static bool is_mount_root(const struct extended_stat *status)
+/* Kernels before 5.8 do not report it, nor the mount id: there the mount table is asked, in which
+ * `mount_check_hole` then finds every change. */
+static bool is_mount_root(const struct extended_stat *status, const char *path)
 {
-    return (status->attributes_mask & ATTRIBUTE_MOUNT_ROOT) == 0 ||
-           (status->attributes & ATTRIBUTE_MOUNT_ROOT) != 0;
+    if ((status->attributes_mask & ATTRIBUTE_MOUNT_ROOT) == 0)
+        return mounts_has(path);
+    return (status->attributes & ATTRIBUTE_MOUNT_ROOT) != 0;
 }
 
 /* The ids of all mounts, which are never used twice; -1 where the kernel has no listmount. */
@@ -111,7 +117,7 @@ bool mount_check_add(const struct inode_check *check)
         return errno == EACCES && mounts_has(check->path);
     }
     bool any = check->device == 0 && check->inode == 0;
-    if (!is_mount_root(&status) ||
+    if (!is_mount_root(&status, check->path) ||
         (!any && (device_of(&status) != check->device || status.inode != check->inode))) {
         errno = ESTALE;
         return false;
@@ -156,7 +162,7 @@ const char *mount_check_hole(void)
             if (errno != EACCES)
                 return places[i].path;
             doubt = true;
-        } else if (!is_mount_root(&status) || status.mount_id != places[i].mount_id ||
+        } else if (!is_mount_root(&status, places[i].path) || status.mount_id != places[i].mount_id ||
                    status.inode != places[i].inode || device_of(&status) != places[i].device)
             return places[i].path;
     }

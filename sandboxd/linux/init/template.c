@@ -7,7 +7,8 @@
  * namespace unless the plan shares the host's. What sandboxes of one plan must not share is mounted
  * afresh: /proc, /dev/pts and the private file systems. Then the clone enters a user namespace of its
  * own (keyrings and counts are for each user namespace), forbids further ones, drops every capability
- * and goes on as the init. The init compares all mounts with the plan before it is ready.
+ * and executes the init. So the init has memory of its own, and its files in /proc belong to it as they
+ * do below a bwrap of its own. The init compares all mounts with the plan before it is ready.
  */
 #include "init.h"
 
@@ -59,6 +60,7 @@ struct clone_request {
  * `moved`: the mounts that lie in one of them, without those below another mount. */
 struct template {
     int control;
+    int program;
     uid_t uid;
     gid_t gid;
     bool own_network;
@@ -93,6 +95,7 @@ static bool parse(int argc, char **argv, struct template *template)
         return false;
     *template = (struct template){
         .control = atoi(argv[2]),
+        .program = open("/proc/self/exe", O_RDONLY | O_CLOEXEC),
         .uid = (uid_t)strtoul(argv[3], NULL, 10),
         .gid = (gid_t)strtoul(argv[4], NULL, 10),
         .own_network = strchr(argv[5], 'n') != NULL,
@@ -105,7 +108,8 @@ static bool parse(int argc, char **argv, struct template *template)
     template->fresh_count = end - 6;
     template->moved = argv + end + 1;
     template->moved_count = argc > end ? argc - end - 1 : 0;
-    return template->fresh_count % 3 == 0 && template->moved_count <= MOVED_MAX;
+    return template->program >= 0 && template->fresh_count % 3 == 0 &&
+           template->moved_count <= MOVED_MAX;
 }
 
 /* The control socket of the next sandbox; -1 at the end. Anything but a CLONE with one descriptor is
@@ -161,6 +165,19 @@ static bool make_mount_point(int tree, char *path)
     return true;
 }
 
+/* A session's /tmp is written by its commands: a folder in it may have become a symlink. */
+static bool mount_tmpfs(const char *path, const char *options)
+{
+    int folder = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    bool mounted = folder >= 0 && fchdir(folder) == 0 &&
+                   mount("tmpfs", ".", "tmpfs", MS_NOSUID | MS_NODEV, options) == 0;
+    int error = errno;
+    if (folder >= 0)
+        close(folder);
+    errno = error;
+    return mounted;
+}
+
 static void mount_private(const struct template *template, int socket)
 {
     int trees[MOVED_MAX];
@@ -175,7 +192,7 @@ static void mount_private(const struct template *template, int socket)
         snprintf(options, sizeof options, "size=%s,mode=%s", template->fresh[i],
                  template->fresh[i + 1]);
         const char *path = template->fresh[i + 2];
-        if (mount("tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV, options) != 0)
+        if (!mount_tmpfs(path, options))
             fail(socket, path);
     }
     for (int i = 0; i < template->moved_count; i++) {
@@ -268,10 +285,12 @@ static void drop_capabilities(int socket)
         fail(socket, "capabilities");
 }
 
-static void become_init(const struct template *template, int socket)
+static noreturn void become_init(const struct template *template, int socket)
 {
-    int keep[] = {socket};
-    close_all_but(keep, 1);
+    char number[16];
+    char *arguments[] = {"sandboxd-init", number, NULL}, *environment[] = {NULL};
+    int keep[] = {socket, template->program};
+    close_all_but(keep, 2);
     mount_private(template, socket);
     mount_ptys(socket);
     int limits = mount_proc(template, socket);
@@ -279,15 +298,11 @@ static void become_init(const struct template *template, int socket)
         loopback_up(socket);
     enter_user_namespace(template, limits, socket);
     drop_capabilities(socket);
-    if (chdir("/") != 0)
+    snprintf(number, sizeof number, "%d", socket);
+    if (chdir("/") != 0 || fcntl(socket, F_SETFD, 0) != 0)
         fail(socket, "/");
-}
-
-/* What /proc/1/cmdline shows to commands: the plan's paths are not theirs to know. */
-static void forget_arguments(int argc, char **argv)
-{
-    for (int i = 1; i < argc; i++)
-        memset(argv[i], 0, strlen(argv[i]));
+    syscall(SYS_execveat, template->program, "", arguments, environment, AT_EMPTY_PATH);
+    fail(socket, "execveat");
 }
 
 /* Mounts that appear on the host later do not get in here, and so into no clone. bwrap's covers in
@@ -300,13 +315,15 @@ static bool prepare(void)
            signal(SIGCHLD, SIG_IGN) != SIG_ERR;
 }
 
-int template_open(int argc, char **argv)
+int template_run(int argc, char **argv)
 {
     struct template template;
     if (!parse(argc, argv, &template) || !prepare()) {
         fprintf(stderr, "sandboxd-init: the template could not be set up: %s\n", strerror(errno));
-        return -1;
+        return INIT_SETUP_FAILED;
     }
+    int keep[] = {template.control, template.program};
+    close_all_but(keep, 2);
     prctl(PR_SET_NAME, "sandboxd-init", 0, 0, 0);
     struct clone_request request = {
         .flags = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_OWN_CGROUP |
@@ -319,11 +336,8 @@ int template_open(int argc, char **argv)
             break;
         request.pidfd = (uint64_t)(uintptr_t)&pidfd;
         long pid = syscall(SYS_clone3, &request, sizeof request);
-        if (pid == 0) {
+        if (pid == 0)
             become_init(&template, socket);
-            forget_arguments(argc, argv);
-            return socket;
-        }
         answer(template.control, pid < 0 ? errno : 0, pidfd);
         close(socket);
         if (pid > 0)
@@ -333,5 +347,5 @@ int template_open(int argc, char **argv)
     close(template.control);
     while (waitpid(-1, NULL, __WALL) > 0 || errno == EINTR)
         continue;
-    _exit(INIT_DONE);
+    return INIT_DONE;
 }

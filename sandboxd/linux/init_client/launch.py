@@ -38,6 +38,7 @@ class Launch:
     `counts`: what RLIMIT_NPROC counts there. `cgroups`: where the kernel enforces limits;
     `always_cgroup`: for every command, since there is no pid namespace to end it with.
     `started` is called with the pid of the program. `template`: clone it instead of `argv`.
+    `mounts_changed`: whether the host's mounts are no longer those that the sandbox shows.
     """
 
     argv: list[str]
@@ -52,6 +53,7 @@ class Launch:
     started: Callable[[int], None] | None = None
     ready_s: float = READY_TIMEOUT_S
     template: Template | None = None
+    mounts_changed: Callable[[], bool] = bool
 
 
 class LaunchFailed(Exception):
@@ -59,14 +61,16 @@ class LaunchFailed(Exception):
 
     `moved`: the path at which the init found another mount or file than the planned one.
     `hung`: no answer in time. `no_more_processes`: the program could not be forked.
-    `killed`: another process, or the kernel, sent SIGKILL to it.
+    `killed`: another process, or the kernel, sent SIGKILL to it. `changed`: the host changed
+    meanwhile.
     """
 
     def __init__(
         self, said: str, moved: str | None = None, *, hung: bool = False,
-        no_more_processes: bool = False, killed: bool = False,
+        no_more_processes: bool = False, killed: bool = False, changed: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(said)
+        self.changed = changed
         self.killed = killed
         self.moved = moved
         self.hung = hung
@@ -170,12 +174,15 @@ async def _ready(
     cgroup: SandboxCgroup | None, helper: Helper | Clone,
 ) -> InitSandbox:  # fmt: skip
     sandbox = InitSandbox(
-        control, filter_for=plan.filter_for, counts=plan.counts, verify=plan.verify
-    )
+        control, filter_for=plan.filter_for, counts=plan.counts, verify=plan.verify,
+        mounts_changed=plan.mounts_changed,
+    )  # fmt: skip
     try:
         with anyio.fail_after(plan.ready_s):
             entrance = cgroup.entrance if cgroup is not None else None
             await sandbox.set_up(plan.setup, plan.ruleset, cgroup=entrance)
+            if isinstance(helper, Clone) and (number := await helper.came_up()):
+                raise _no_clone(number)
     except SetupRefused as refused:
         raise await _refusal(plan, refused, errors, helper) from None
     except TimeoutError:  # an OSError too
@@ -198,11 +205,16 @@ async def _refusal(
     number, said = refused.errno, str(refused) or _said(errors)
     if not said and isinstance(helper, Clone) and plan.template is not None:
         plan.template.take_answers()
-        number = helper.error
-        said = f"no clone of the template ({os.strerror(number)})" if number else ""
+        if helper.error:
+            return _no_clone(helper.error)
     if not said:
         return await _lost(plan, errors, helper, "")
     return LaunchFailed(said, refused.path, no_more_processes=number == errno.EAGAIN)
+
+
+def _no_clone(number: int) -> LaunchFailed:
+    said = f"no clone of the template ({os.strerror(number)})"
+    return LaunchFailed(said, no_more_processes=number == errno.EAGAIN)
 
 
 async def _lost(plan: Launch, errors: int, helper: Helper | Clone, reason: str) -> LaunchFailed:

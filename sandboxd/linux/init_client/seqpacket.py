@@ -76,10 +76,12 @@ async def receive(sock: socket.socket) -> bytes:
 
 
 def take_with_descriptor(sock: socket.socket) -> tuple[bytes, int | None]:
-    """One message that is ready, and at most one descriptor received with it."""
-    data, fds, _, _ = socket.recv_fds(sock, codec.MESSAGE_MAX, codec.FDS_MAX)
+    """One message that is ready, and at most one descriptor received with it: None where there is
+    none, or no room for it in this process."""
+    data, fds, flags, _ = socket.recv_fds(sock, codec.MESSAGE_MAX, codec.FDS_MAX)
     for fd in fds:
         os.set_inheritable(fd, False)
-    for surplus in fds[1:]:
+    whole = not flags & socket.MSG_CTRUNC
+    for surplus in fds[whole:]:
         os.close(surplus)
-    return data, fds[0] if fds else None
+    return data, fds[0] if fds and whole else None

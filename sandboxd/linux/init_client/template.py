@@ -6,6 +6,7 @@ up: the socket queues it. The answer brings the pidfd of the init, in the order 
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import socket
@@ -29,27 +30,39 @@ class Clone:
         self.error = 0
         self._pidfd: int | None = None
         self._answered = anyio.Event()
-        self._over = False
+        self._given_up = False
 
     def answer(self, error: int, pidfd: int | None) -> None:
         self.error = error
         self._pidfd = pidfd
-        self._over = pidfd is None
         self._answered.set()
+        if self._given_up:
+            self.kill()
+            self._close()
+
+    async def came_up(self) -> int:
+        """0, or the error. Without its pidfd the init could not be ended for certain."""
+        self._template.take_answers()
+        await self._answered.wait()
+        return self.error if self._pidfd is not None else self.error or errno.ESRCH
 
     async def ended(self) -> int:
-        await self._answered.wait()
+        if not self._given_up:
+            await self._answered.wait()
         while self.poll() is None and self._pidfd is not None:
             await anyio.wait_readable(self._pidfd)
             self._close()
         return 0
 
     def poll(self) -> int | None:
-        return 0 if self._over else None
+        over = self._given_up or (self._answered.is_set() and self._pidfd is None)
+        return 0 if over else None
 
     def kill(self) -> None:
-        """Before there was an answer: the template, which does not answer."""
+        """Before there was an answer: the template, which does not answer. An init that comes up
+        all the same finds its socket closed, and is killed."""
         if not self._answered.is_set():
+            self._given_up = True
             self._template.give_up()
         if self._pidfd is not None:
             with suppress(ProcessLookupError):
@@ -59,7 +72,6 @@ class Clone:
         if self._pidfd is not None:
             os.close(self._pidfd)
         self._pidfd = None
-        self._over = True
 
 
 class Template:
@@ -94,38 +106,50 @@ class Template:
 
     def take_answers(self) -> None:
         """What has arrived, for a caller that cannot wait for the event loop."""
-        if self.is_alive:
-            self._receive()
+        while self._waiting and self._receive():
+            pass
 
-    def _receive(self) -> None:
+    def _receive(self) -> bool:
+        """Whether there was an answer."""
         try:
             data, pidfd = seqpacket.take_with_descriptor(self._control)
         except BlockingIOError:
-            return
+            return False
         except OSError:
             data, pidfd = b"", None
         with suppress(codec.InitProtocolViolation):
             answer = codec.decode_control(data)
             if isinstance(answer, wire.Cloned) and self._waiting:
                 self._has_answered = True
-                self._waiting.popleft().answer(answer.errno, pidfd)
-                return
+                error = answer.errno or (errno.EMFILE if pidfd is None else 0)
+                self._waiting.popleft().answer(error, pidfd)
+                if not (self._waiting or self.is_alive):
+                    self._finish()
+                return True
         if pidfd is not None:
             os.close(pidfd)
-        self.close()
-
-    def close(self) -> None:
-        """No further clones. The process ends after its last sandbox, and is reaped then."""
-        if not self.is_alive:
-            return
-        self.is_alive = False
-        event_loop.remove_reader(self._control)
-        self._control.close()
-        os.close(self.errors)
         for clone in self._waiting:
             clone.answer(0, None)
         self._waiting.clear()
-        self._helper.reap_later(self._end)
+        self.close()
+        return False
+
+    def close(self) -> None:
+        """No further clones; those that were asked for are made and answered. The process ends
+        after its last sandbox, and is reaped then."""
+        if self.is_alive:
+            self.is_alive = False
+            with suppress(OSError):
+                self._control.shutdown(socket.SHUT_WR)
+            self._helper.reap_later(self._end)
+        if not self._waiting:
+            self._finish()
+
+    def _finish(self) -> None:
+        if self._control.fileno() >= 0:
+            event_loop.remove_reader(self._control)
+            self._control.close()
+            os.close(self.errors)
 
     def give_up(self) -> None:
         """It does not answer. Where it never did, bwrap hangs, and no sandbox depends on it."""

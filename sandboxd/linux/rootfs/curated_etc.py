@@ -25,13 +25,15 @@ from ipaddress import IPv4Address
 import anyio.to_thread
 
 from sandboxd import event_loop
+from sandboxd.kept_fact import KeptFact
 from sandboxd.linux.removal import remove_tree
 from sandboxd.linux.rootfs.etc_data import COPIED, NSSWITCH
 from sandboxd.linux.rootfs.state import StateFolder
 
-Stamp = tuple[tuple[str, int, int], ...]
-FULL_LOOK_S = 2.0  # how long the quick check alone is enough
+Seen = tuple[tuple[str, int, int], ...]
+Stamp = tuple[Seen, Seen | None]
 MOST_UNUSED = 4
+NESTED_S = 10.0  # a look at hundreds of files takes milliseconds
 _EDITED = ("", "passwd", "group", "hosts", "resolv.conf", "ld.so.cache", "ssl/certs")
 _WATCHED = ("passwd", "group", "hosts", "resolv.conf", *COPIED)
 
@@ -50,7 +52,6 @@ class EtcRequest:
 class _Known:
     path: str
     stamp: Stamp
-    until: float
 
 
 class CuratedEtc:
@@ -58,10 +59,14 @@ class CuratedEtc:
         self._state = state
         self._source = source
         self._known: dict[EtcRequest, _Known] = {}
+        self._signature = KeptFact(self.signature)
+        self._nested: Seen = ()
+        self._nested_until = float("-inf")
         self._uses: Counter[str] = Counter()  # folders; in the order in which they came into use
 
     async def make(self, request: EtcRequest) -> None:
         """`folder(wish)` is made, in a thread: a copy has hundreds of files."""
+        await self._signature.fresh()
         if not self._is_known(request):
             await anyio.to_thread.run_sync(self.folder, request)
 
@@ -89,15 +94,15 @@ class CuratedEtc:
 
     def _is_known(self, request: EtcRequest) -> bool:
         known = self._known.get(request)
-        now = time.monotonic()
-        return known is not None and known.until > now and known.stamp == self.stamp()
+        return known is not None and known.stamp == self._stamp()
 
     def folder(self, request: EtcRequest) -> str:
         """The folder to bind on /etc, made if it is not there yet."""
         if self._is_known(request):
             return self._known[request].path
+        stamp = self._stamp()
         path = self._made(request)
-        self._known[request] = _Known(path, self.stamp(), time.monotonic() + FULL_LOOK_S)
+        self._known[request] = _Known(path, stamp)
         return path
 
     def _made(self, request: EtcRequest) -> str:
@@ -143,22 +148,32 @@ class CuratedEtc:
         return _lines([*kept, "hosts: files dns"])
 
     def stamp(self) -> Stamp:
-        """The quick check before each use: the folder, and the files that are edited in place."""
-        return self._seen(_EDITED)
+        """What changes with the sources: at once for the folder and the files that are edited in
+        place, for others a moment later."""
+        self._signature.known()
+        return self._stamp()
 
-    def signature(self) -> Stamp:
-        """The state that shows whether a source changed: inode and mtime, through symlinks."""
-        return self._seen(_WATCHED)
+    def _stamp(self) -> Stamp:
+        return tuple(self._seen(_EDITED)), self._signature.value
 
-    def _seen(self, names: Iterable[str]) -> Stamp:
-        found = []
+    def signature(self) -> Seen:
+        """Everything that is copied: inode and mtime, through symlinks. For a thread."""
+        now = time.monotonic()
+        if now >= self._nested_until:
+            self._nested = tuple(self._seen(self._files_in_folders()))
+            self._nested_until = now + NESTED_S
+        return *self._seen(_WATCHED), *self._nested
+
+    def _files_in_folders(self) -> Iterator[str]:
+        for folder in COPIED:
+            for path, _, files in os.walk(os.path.join(self._source, folder)):
+                yield from (os.path.relpath(f"{path}/{name}", self._source) for name in files)
+
+    def _seen(self, names: Iterable[str]) -> Iterator[tuple[str, int, int]]:
         for name in names:
-            try:
+            with suppress(OSError):
                 status = os.stat(os.path.join(self._source, name))
-            except OSError:
-                continue
-            found.append((name, status.st_ino, status.st_mtime_ns))
-        return tuple(found)
+                yield name, status.st_ino, status.st_mtime_ns
 
     def _fill(self, into: str, request: EtcRequest) -> None:
         for name in COPIED:

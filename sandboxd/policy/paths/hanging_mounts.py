@@ -42,6 +42,7 @@ class HangingMounts:
 
     def __init__(self) -> None:
         self._points: tuple[str, ...] = ()
+        self._reads = 0
         self._fd = -1
         self._lock = threading.Lock()
         self._poll = select.poll() if hasattr(select, "poll") else None
@@ -49,6 +50,11 @@ class HangingMounts:
     def points(self) -> tuple[str, ...]:
         with self._lock:  # of two threads that poll at once only one is told about a change
             return self._current()
+
+    def changes(self) -> int:
+        """Grows when a mount changes."""
+        self.points()
+        return self._reads
 
     def _current(self) -> tuple[str, ...]:
         if sys.platform == "win32" or self._poll is None:
@@ -66,6 +72,7 @@ class HangingMounts:
         return self._points
 
     def _read(self) -> tuple[str, ...]:
+        self._reads += 1
         os.lseek(self._fd, 0, os.SEEK_SET)
         pieces = []
         while piece := os.read(self._fd, 1 << 16):

@@ -78,6 +78,7 @@ class _Shelf:
 class WarmPool:
     def __init__(self, config: PoolConfig, background: Background, mounts: MountChecks) -> None:
         self._mounts = mounts
+        self._mount_changes = 0
         self._config = config
         self._background = background
         self._shelves: OrderedDict[Key, _Shelf] = OrderedDict()
@@ -198,7 +199,7 @@ class WarmPool:
         thread."""
         if self._mounts.none:
             return
-        paths = [*(grant.path for grant in spec.grants), *(mask.path for mask in spec.masks)]
+        paths = _paths(spec)
         new = object()  # not shared with another request's
         await self._mounts.answer(new, lambda: [os.path.lexists(p) for p in paths], paths=paths)
 
@@ -291,11 +292,25 @@ class WarmPool:
         self._refill_soon()
 
     def _sweep(self) -> None:
+        self._drop_stale()
         for key, shelf in list(self._shelves.items()):
             self._discard(shelf, keep=self._wanted(shelf))
             idle = not (shelf.ready or shelf.waiters or shelf.opening)
             if idle and shelf.demand.depth(time.monotonic()) == 0:
                 del self._shelves[key]
+
+    def _drop_stale(self) -> None:
+        """What the host has unmounted does not stay in use by a sandbox that waits."""
+        changes = self._mounts.changes()
+        if changes == self._mount_changes:
+            return
+        self._mount_changes = changes
+        for shelf in self._shelves.values():
+            if self._mounts.may_hang(_paths(shelf.spec)):
+                continue  # verified only for a request, whose mounts answered
+            for held in [one for one in shelf.ready if not one.sandbox.verify()]:
+                shelf.ready.remove(held)
+                self.let_go(held.hold)
 
     def _discard(self, shelf: _Shelf, *, keep: int) -> None:
         while len(shelf.ready) > keep:
@@ -314,6 +329,10 @@ class WarmPool:
         for shelf in list(self._shelves.values()):  # the sweep may drop one meanwhile
             while shelf.ready:
                 await shelf.ready.pop().hold.aclose()
+
+
+def _paths(spec: SandboxSpec) -> list[str]:
+    return [*(grant.path for grant in spec.grants), *(mask.path for mask in spec.masks)]
 
 
 def _tell_all(shelf: _Shelf, phase: str, done: int, total: int | None) -> None:

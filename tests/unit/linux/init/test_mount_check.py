@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -18,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from init_driver import Init, Place, ready_init, started_init
+from init_driver import BINARY, INIT_FOLDER, Init, Place, ready_init, started_init
 from support.users import unprivileged_user
 
 from sandboxd.linux.init_client import messages as wire
@@ -201,6 +202,50 @@ def test_a_folder_that_is_closed_on_the_way_is_no_loss(place: Place, workspace: 
         assert init.shell(f"chmod 0 '{workspace}'").wait().code == 0
         assert init.exec("true").wait().code == 0
         workspace.chmod(0o755)
+
+
+@pytest.fixture(scope="module", params=["", "-DATTRIBUTE_MOUNT_ROOT=0"], ids=["", "before-5.8"])
+def binary(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The init, and one that asks the kernel for nothing that came with Linux 5.8."""
+    if not request.param:
+        return BINARY
+    made = tmp_path_factory.mktemp("init") / "sandboxd-init"
+    made.parent.chmod(0o755)
+    words = ["make", "-s", "-C", INIT_FOLDER, f"OUT={made}", f"DEFINES={request.param}"]
+    subprocess.run(words, check=True)
+    return made
+
+
+def link_again(workspace: Path) -> Path:
+    """The same inode under the same name, without the mount that protected it."""
+    config = workspace / "empty"
+    os.link(config, workspace / "other")
+    config.unlink()
+    (workspace / "other").rename(config)
+    return config
+
+
+@pytest.mark.parametrize("lose", [link_again, exchange_folder, save_by_rename])
+def test_a_lost_mount_is_found_whatever_the_kernel_tells(
+    workspace: Path, unprivileged: bool, binary: Path, lose: Save
+) -> None:
+    """A protected file is bound onto itself, so its inode says nothing."""
+    config = workspace / "empty"
+    mounts = ("--bind", str(workspace), str(workspace), "--ro-bind", str(config), str(config),
+              "--ro-bind", str(config), str(workspace / "secret"),
+              "--tmpfs", str(workspace / "folder"))  # fmt: skip
+    place = OldKernel(bwrap=True, unprivileged=unprivileged, mounts=mounts)
+    found = config.stat()
+    own = wire.Check(path=str(config), device=found.st_dev, inode=found.st_ino)
+    planned = [*checks(workspace), own]
+    with started_init(place, binary) as init:
+        assert isinstance(init.setup(flags=WATCH, checks=planned), wire.Ready)  # the control
+    with started_init(place, binary) as init:
+        wait_for_init(init)
+        lose(workspace)
+        answer = init.setup(flags=WATCH, checks=planned)
+        assert isinstance(answer, wire.SetupFailed), answer
+        assert answer.stage is wire.SetupStage.CHECK
 
 
 def wait_for_init(init: Init) -> None:

@@ -69,3 +69,31 @@ def test_copies(tmp_path: Path) -> None:
         assert len(copies()) >= MOST_UNUSED
     finally:
         state.close()
+
+
+def test_a_file_in_a_copied_folder_is_edited_in_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sandboxd.linux.rootfs.curated_etc.NESTED_S", 0.0)
+    nested = tmp_path / "source" / "ssl" / "openssl.cnf"
+    nested.parent.mkdir(parents=True)
+    nested.write_text("old\n")
+    state = StateFolder(str(tmp_path / "state"))
+    etc = CuratedEtc(state, str(tmp_path / "source"))
+
+    async def work() -> None:
+        await etc.make(wish(0))
+        before = etc.stamp()
+        assert (Path(etc.folder(wish(0))) / "ssl/openssl.cnf").read_text() == "old\n"
+        with nested.open("r+") as file:
+            file.write("new\n")
+        with anyio.fail_after(60):
+            while etc.stamp() == before:  # noqa: ASYNC110
+                await anyio.sleep(0.05)
+        await etc.make(wish(0))
+        assert (Path(etc.folder(wish(0))) / "ssl/openssl.cnf").read_text() == "new\n"
+
+    try:
+        anyio.run(work)
+    finally:
+        state.close()
