@@ -174,9 +174,8 @@ async def _ready(
     cgroup: SandboxCgroup | None, helper: Helper | Clone,
 ) -> InitSandbox:  # fmt: skip
     sandbox = InitSandbox(
-        control, filter_for=plan.filter_for, counts=plan.counts, verify=plan.verify,
-        mounts_changed=plan.mounts_changed,
-    )  # fmt: skip
+        control, filter_for=plan.filter_for, counts=plan.counts, verify=plan.verify
+    )
     try:
         with anyio.fail_after(plan.ready_s):
             entrance = cgroup.entrance if cgroup is not None else None

@@ -66,13 +66,12 @@ class InitSandbox:
 
     def __init__(
         self, control: socket.socket, *, filter_for: FilterFor, counts: ProcessCount,
-        verify: Callable[[], bool], mounts_changed: Callable[[], bool] = bool,
+        verify: Callable[[], bool],
     ) -> None:  # fmt: skip
         self._control = control
         self._filter_for = filter_for
         self._counts = counts
         self._verify = verify
-        self._mounts_changed = mounts_changed
         self._kind = filter_for(_USUAL)
         self.lost: str | None = None
 
@@ -118,8 +117,6 @@ class InitSandbox:
     @property
     def alive(self) -> bool:
         """An idle init sends nothing: a readable socket means that it ended or lost isolation."""
-        if self._mounts_changed():
-            return False
         try:
             self._control.recv(1, socket.MSG_PEEK)
         except BlockingIOError:
