@@ -15,7 +15,7 @@ from sandboxd_proto.manifest import NetworkKind
 
 # Less is a forgotten unit: a shell alone takes more memory, and a file system in memory a page for
 # each file.
-LEAST_BYTES = {"max_memory_bytes": 1 << 20, "tmp_bytes": 1 << 16, "shm_bytes": 1 << 16}
+LEAST_BYTES = {"max_memory_bytes": 16 << 20, "tmp_bytes": 1 << 16, "shm_bytes": 1 << 16}
 
 
 class ConfigError(Exception):

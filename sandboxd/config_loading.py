@@ -18,6 +18,7 @@ import msgspec
 
 from sandboxd.config import LEAST_BYTES, Config, ConfigError, all_keys
 from sandboxd.platform.current import system
+from sandboxd_proto import toml_mistakes
 from sandboxd_proto.amounts import shown_bytes
 from sandboxd_proto.errors import InvalidParams
 from sandboxd_proto.lenient import understood_amounts
@@ -100,14 +101,18 @@ def naming_source(path: str, env: Mapping[str, str], flags: Mapping[str, str]) -
 
 def _from_file(path: str, *, required: bool) -> list[tuple[str, Any]]:
     try:
-        with open(path, "rb") as file:
-            document = tomllib.load(file)
+        with open(path, encoding="utf-8", newline="") as file:
+            text = file.read()
+        document = tomllib.loads(text)
     except FileNotFoundError:
         if required:
             raise ConfigError(f"the config file {path} does not exist") from None
         return []
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not TOML: {error}") from None
+    except tomllib.TOMLDecodeError as error:
+        hint = toml_mistakes.advice(text, error)
+        raise ConfigError(f"{path} is not TOML: {error}{hint}") from None
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {os.strerror(error.errno or 0)}") from None
     return [(SYNONYMS.get(key, key), _foreign(key, value)) for key, value in document.items()]

@@ -7,15 +7,23 @@ own failures: the loop would only log them.
 
 from __future__ import annotations
 
-from asyncio import AbstractEventLoop, Future, Task, TimerHandle, create_task, shield, wait
+from asyncio import (
+    AbstractEventLoop,
+    Future,
+    Task,
+    TimerHandle,
+    create_task,
+    shield,
+    wait,
+)
 from asyncio import get_running_loop as running_loop
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from typing import Any, Generic, TypeVar
 
 __all__ = [
-    "AbstractEventLoop", "Future", "Task", "TimerHandle", "add_reader", "add_writer", "call_later",
-    "call_soon", "create_future", "create_task", "log_failure", "remove_reader", "remove_writer",
-    "run_in_thread", "running_loop", "shield", "wait",
+    "AbstractEventLoop", "Begun", "Future", "Task", "TimerHandle", "add_reader", "add_writer",
+    "call_later", "call_soon", "create_future", "create_task", "enter_task", "log_failure",
+    "remove_reader", "remove_writer", "run_in_thread", "running_loop", "shield", "wait",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -58,3 +66,68 @@ def run_in_thread(work: Callable[..., T], *args: Any) -> Future[T]:
 def log_failure(message: str, error: Exception) -> None:
     """As the loop itself logs the failure of a callback."""
     running_loop().call_exception_handler({"message": message, "exception": error})
+
+
+class _TaskEntry:
+    """Waits while a coroutine is being begun, and else not at all."""
+
+    beginning = False
+
+    def __await__(self) -> Generator[None, None, None]:
+        if self.beginning:
+            yield
+
+
+_ENTRY = _TaskEntry()
+
+
+def enter_task() -> Awaitable[None]:
+    """What follows runs in the coroutine's own task: it has a timeout, or can be cancelled."""
+    return _ENTRY
+
+
+class Begun(Generic[T]):
+    """A coroutine that runs at once, up to its first wait; awaiting this object runs the rest.
+
+    So a path that seldom waits is written once, and a callback can take it without a task. Cancel
+    scopes belong to the task that awaits it: `enter_task` comes before the first one.
+    """
+
+    __slots__ = ("_coroutine", "_error", "_result", "_waits_for", "done")
+
+    def __init__(self, coroutine: Coroutine[Any, Any, T]) -> None:
+        self._coroutine = coroutine
+        self._waits_for: Any = None
+        self._error: BaseException | None = None
+        self._result: T
+        self.done = False
+        before, _ENTRY.beginning = _ENTRY.beginning, True
+        try:
+            self._waits_for = coroutine.send(None)
+        except StopIteration as end:
+            self._result, self.done = end.value, True
+        except Exception as error:
+            self._error, self.done = error, True
+        finally:
+            _ENTRY.beginning = before
+
+    def result(self) -> T:
+        """Of one that is done."""
+        if self._error is not None:
+            raise self._error
+        return self._result
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        if self.done:
+            return self.result()
+        while self._waits_for is not None:
+            try:
+                yield self._waits_for
+                break
+            except BaseException as error:  # cancelled while it waits: it may wait again
+                try:
+                    self._waits_for = self._coroutine.throw(error)
+                except StopIteration as end:
+                    return end.value  # type: ignore[no-any-return]
+        rest: Generator[Any, Any, T] = self._coroutine.__await__()
+        return (yield from rest)

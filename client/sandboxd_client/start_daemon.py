@@ -47,6 +47,7 @@ def start(path: str) -> None:
             remedy="use sandboxd outside of the sandbox",
         )
     path = os.path.abspath(path)
+    transport.check_place(path)
     _own_folder(os.path.dirname(path))
     with _lock(path + ".start"):
         if not is_listening(path):
@@ -141,7 +142,9 @@ def _own_folder(folder: str) -> None:
                 remedy=f"{unset}set SANDBOXD_SOCKET to a path in a folder of your own",
                 cause=f"{above} does not exist",
             ) from None
-        except PermissionError as error:
+        except FileExistsError:
+            raise
+        except OSError as error:
             raise DaemonNotRunning(
                 f"the folder {folder} for the daemon's socket cannot be made",
                 remedy="set SANDBOXD_SOCKET to a path in a folder of your own",
@@ -237,7 +240,8 @@ def start_error(log: str, before: int, code: int) -> DaemonNotRunning:
     if errors:
         return DaemonNotRunning(
             f"the daemon does not start: {errors[-1]}",
-            remedy="fix that and try again; `sandboxctl config check` reads the config alone",
+            remedy="mend what the message names, then try again; `sandboxctl config check` reads "
+            "the config alone",
         )
     said = "".join(f"\n    {line}" for line in tail)
     return DaemonNotRunning(

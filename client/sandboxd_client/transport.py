@@ -94,9 +94,26 @@ def check_peer(sock: socket, path: str) -> None:
         )
 
 
+def check_place(path: str) -> None:
+    """DaemonNotRunning, which no start mends, for a path that is something else than a socket."""
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        return
+    if sys.platform != "win32" and not stat.S_ISSOCK(mode):
+        from sandboxd_client.errors import DaemonNotRunning
+
+        raise DaemonNotRunning(
+            f"{path} is no socket, but a {'folder' if stat.S_ISDIR(mode) else 'file'}",
+            remedy="give --socket (or SANDBOXD_SOCKET) a path that is free, or leave it out: "
+            "`sandboxctl socket` prints the usual one",
+        )
+
+
 def not_running(path: str, error: OSError) -> Exception:
     from sandboxd_client.errors import DaemonNotRunning
 
+    check_place(path)
     return DaemonNotRunning(
         f"no sandboxd listens on {path}",
         remedy="start it with `sandboxd`, or let `sandboxctl` start it",

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from sandboxd_proto import toml_mistakes
 from sandboxd_proto.errors import InvalidParams, ManifestInvalid
 from sandboxd_proto.lenient import understood
 from sandboxd_proto.wire import WireStruct, convert
@@ -72,7 +73,8 @@ def manifest_from_toml(text: str) -> Manifest:
     try:
         document = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # ValueError also for a number too long to read
-        raise ManifestInvalid(f"the manifest is not TOML: {error}") from None
+        hint = toml_mistakes.advice(text, error)
+        raise ManifestInvalid(f"the manifest is not TOML: {error}{hint}") from None
     table = document.get("sandbox")
     if not isinstance(table, dict):
         raise ManifestInvalid(

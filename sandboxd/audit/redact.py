@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 from sandboxd.audit.patterns import FORMS, TOKENS, Pattern
 
@@ -37,6 +38,12 @@ _FORM_LITERALS = tuple({literal for pattern in FORMS for literal in pattern.lite
 
 def secret_values(environment: Iterable[tuple[str, str]]) -> tuple[str, ...]:
     """The values of variables whose name says that they are secret; longest first."""
+    return _secret_values(tuple(environment))
+
+
+@lru_cache(maxsize=32)
+def _secret_values(environment: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
+    """Cached: the next command of the same plan has the same variables."""
     found = {
         value for name, value in environment
         if len(value) >= SHORTEST_VALUE and _SECRET_VARIABLE.search(name.upper())
@@ -90,6 +97,8 @@ def redact_argv(argv: Sequence[str], values: Sequence[str] = ()) -> list[str]:
 
 
 def _candidates(text: str) -> bool:
+    if len(text) < _SHORT:
+        return _ANY_LITERAL.search(text) is not None
     if any(literal in text for literal in _TOKEN_LITERALS):
         return True
     lowered = text.lower()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections.abc import Iterable
 from typing import Literal
 
 from sandboxd.denials.context import HostFile, HostView
@@ -20,6 +21,7 @@ Trait = Literal[
 MOST_ENTRIES = 1024  # of all looks for one answer
 MOST_AT_ONCE = 512  # of one path
 DEEPEST = 32
+_MOST_IN_OTHER = 256
 
 # Names that say what is in the file.
 _TELLING = re.compile(
@@ -127,6 +129,21 @@ class HostLooks:
         self._left = most
         self._known: dict[str, frozenset[Trait]] = {}
         self._links: dict[str, tuple[str, ...]] = {}
+        self._linked: dict[str, set[tuple[int, int]]] = {}
+
+    def has_name_among(self, path: str, others: Iterable[str]) -> bool:
+        """Whether the file, or one that the folder holds, is also one of `others` or in one, as far
+        as that can be looked at."""
+        self.at(path)
+        linked = self._linked[path]
+        if not linked:
+            return False
+        for other in filter(self._host.exists, others):
+            looks = HostLooks(self._host, _MOST_IN_OTHER)
+            looks.at(other)
+            if not linked.isdisjoint(looks._linked[other]):
+                return True
+        return False
 
     def linked_from(self, home: str) -> tuple[str, ...]:
         """Where hidden links of a home folder lead: dotfiles are often kept elsewhere."""
@@ -147,10 +164,12 @@ class HostLooks:
         return self._known[path]
 
     def _look(self, path: str) -> set[Trait]:
+        linked = self._linked.setdefault(path, set())
         file = self._host.file(path)
         if file is None:
             return {"unknown"}
         found = _own_traits(file)
+        linked.update([file.inode] if file.linked else [])
         if file.kind != "folder":
             return found
         pending, end = [path], max(0, self._left - MOST_AT_ONCE)
@@ -163,6 +182,7 @@ class HostLooks:
                 return {*found, "unknown"}
             self._left -= len(entries)
             names = {entry.name for entry in entries}
+            linked.update(entry.inode for entry in entries if entry.linked)
             if "HEAD" in names and names & {"objects", "commondir"}:
                 found.add("repository")
             for entry in entries:

@@ -36,7 +36,7 @@ def _same(path: str) -> str:
 class HostFile:
     """One entry of a folder of the host. Of the command's user is `own`; what only its owner can
     read is `private`; a file that can be started is a `program`; one with several names is
-    `linked`."""
+    `linked`, and these have the same `inode`."""
 
     name: str
     kind: Literal["file", "folder", "link", "other"] = "file"
@@ -44,6 +44,7 @@ class HostFile:
     private: bool = False
     program: bool = False
     linked: bool = False
+    inode: tuple[int, int] = (0, 0)
 
 
 def _no_file(_: str) -> HostFile | None:

@@ -129,7 +129,9 @@ def _described(run_as: RunAs | None, name: str, status: os.stat_result) -> HostF
     shared = stat.S_IRGRP | stat.S_IROTH if own else stat.S_IROTH
     private = uid >= 0 and not mode & shared
     program, linked = bool(mode & 0o111), status.st_nlink > 1
-    return HostFile(name, "file", own=own, private=private, program=program, linked=linked)
+    return HostFile(
+        name, "file", own, private, program, linked, inode=(status.st_dev, status.st_ino)
+    )
 
 
 def _foreign_home(run_as: RunAs | None, path: str) -> bool:

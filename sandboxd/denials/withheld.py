@@ -9,7 +9,7 @@ folder.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from sandboxd.denials import beyond_ceiling, contents
 from sandboxd.denials.contents import HostLooks
@@ -164,6 +164,8 @@ def _by_content(setting: Setting, path: str, access: Access, looks: HostLooks) -
         return "it is in a git dir"
     if within_any(path, system_dirs.READABLE):
         return None
+    if looks.has_name_among(path, _kept_from(setting, homes, access)):
+        return "it has another name, under which it is kept from commands, or holds what has"
     if not host.is_dir(path):
         service = "hidden" in traits and "special" in looks.at(path)
         return "it is a hidden socket or pipe of another program" if service else None
@@ -175,6 +177,19 @@ def _by_content(setting: Setting, path: str, access: Access, looks: HostLooks) -
     if access == "write" and "unknown" in held:
         return "it holds more than could be looked at"
     return None
+
+
+def _kept_from(setting: Setting, homes: list[str], access: Access) -> Iterator[str]:
+    """Paths that no remedy names: a hard link to one, or to a file in one, is the same file."""
+    spec = setting.plan.sandbox
+    yield from (mask.path for mask in spec.masks)
+    yield from setting.withheld
+    yield from (one.path for one in spec.protected if one.present)
+    yield from _SYSTEM_SECRETS
+    yield from (f"{home}/{name}" for home in homes for name in _HOME_SECRETS)
+    startup = (f"{home}/{name}" for home in homes for name in _STARTUP)
+    if access == "write":
+        yield from (path for path in startup if not setting.host.is_dir(path))
 
 
 def _by_word_only(setting: Setting, path: str, access: Access, looks: HostLooks) -> str | None:

@@ -42,7 +42,10 @@ def _check_roots(plan: Plan, ceiling: Ceiling) -> None:
     for grant in plan.sandbox.grants:
         if grant.origin == "caller" and not _covered(grant, roots):
             field = "fs_write_allow" if grant.access == "write" else "fs_read_allow"
-            raise _exceeded(grant.path, field, "roots", ceiling.roots)
+            what = grant.path
+            if grant.path == plan.workspace:
+                field, what = "workspace", f"the workspace {grant.path}"
+            raise _exceeded(what, field, "roots", ceiling.roots)
 
 
 def _covered(grant: Grant, roots: list[str]) -> bool:

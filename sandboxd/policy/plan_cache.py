@@ -141,9 +141,10 @@ class PlanCache:
         return made.plan
 
     def plan_for(self, request: PolicyRequest) -> Plan:
-        kept = self._kept.get(key_of(request))
+        key = key_of(request)
+        kept = self._kept.get(key)
         if kept is not None and (self._was_checked(kept) or _is_valid(kept)):
-            self._kept.move_to_end(key_of(request))
+            self._kept.move_to_end(key)
             return kept.plan
         return self.keep(request, self._make(request))
 

@@ -30,7 +30,7 @@ from sandboxd.policy.plan import (
     SandboxSpec,
 )
 from sandboxd.policy.presets import Preset, preset
-from sandboxd.policy.protected import paths as protected_paths
+from sandboxd.policy.protected import writable
 from sandboxd.policy.protected.git_worktree import main_checkout
 from sandboxd.policy.request import Machine, PolicyRequest
 from sandboxd_proto.errors import ManifestInvalid, PathDenied
@@ -63,26 +63,26 @@ def _plan_for(request: PolicyRequest, machine: Machine) -> Plan:
     env = environment(manifest.env)
     network = network_rule(manifest, base, config)
     default_s = min(DEFAULT_TIMEOUT_S, config.ceiling.max_timeout_secs or DEFAULT_TIMEOUT_S)
-    spec, more = _sandbox(request, base, workspace, env, network, machine)
+    spec, from_preset = _sandbox(request, base, workspace, env, network, machine)
     plan = Plan(
         sandbox=spec,
         syscall_policy=manifest.syscall_policy or base.syscall_policy,
         timeout_s=limits.timeout(manifest, default_s),
         limits=ceiling.lower_limits(limits.limits(manifest, base.max_processes), config.ceiling),
-        env=overlay(_retries(base, network), more.env, env),
+        env=overlay(_retries(base, network), from_preset.env, env),
         cwd="/",
         asked=_asked(manifest, base),
         backend="none" if base.unsandboxed else request.backend,
         preset=name,
         workspace=workspace.path if workspace else None,
-        nested=more.nested,
+        nested=from_preset.nested,
         absent_secrets=masks.absent_secrets(spec, machine),
         checkout=main_checkout(workspace.path) if workspace else None,
     )
     ceiling.check(plan, config.ceiling)
     if (plan.backend or config.backend) in machine.limit_sandboxes:
         plan = replace(plan, sandbox=replace(spec, limits=limits.of_container(plan.limits)))
-    return _with_cwd(plan, request, workspace, machine)
+    return _choose_cwd(plan, request, workspace, machine)
 
 
 def _retries(base: Preset, network: NetworkRule) -> Pairs:
@@ -132,23 +132,23 @@ def _sandbox(
     denied = _denied(manifest)
     tmp_bytes, shm_bytes = limits.private_bytes(manifest)
     owner = _run_as(workspace, grants, machine)
-    more = preset_grants(
+    from_preset = preset_grants(
         PresetInputs(base, workspace, env, tuple(grants), tuple(denied), owner, request.dry),
         machine,
     )
     spec = SandboxSpec(
         base=manifest.base or base.base,
         network=network,
-        grants=tuple(sorted({*grants, *more.grants})),
-        links=tuple(sorted({*links, *more.links})),
+        grants=tuple(sorted({*grants, *from_preset.grants})),
+        links=tuple(sorted({*links, *from_preset.links})),
         run_as=owner,
         image=manifest.image,
         tmp_bytes=tmp_bytes,
         shm_bytes=shm_bytes,
     )
     spec = replace(spec, masks=masks.masks_for(spec, denied, machine))
-    own = protected_paths.own_code(spec, machine.own)
-    kept = protected_paths.settle(own, more.protected, spec, machine.host)
+    own = writable.own_code(spec, machine.own)
+    kept = writable.settle(own, from_preset.protected, spec, machine.host)
     spec = replace(spec, protected=kept)
     pinned = pins(spec, machine.host)
     covered = [*(m.path for m in spec.masks), *(p.path for p in spec.protected if p.present)]
@@ -157,7 +157,7 @@ def _sandbox(
         grants=tuple(sorted({*spec.grants, *pinned})),
         mount_points=tuple(Identity.of(recording_fs.lstat(path)) for path in covered),
     )
-    return spec, more
+    return spec, from_preset
 
 
 def _asked_grants(
@@ -240,16 +240,16 @@ def _asked(manifest: Manifest, base: Preset) -> frozenset[str]:
     return frozenset(said)
 
 
-def _with_cwd(
+def _choose_cwd(
     plan: Plan, request: PolicyRequest, workspace: Resolved | None, machine: Machine
 ) -> Plan:
     if request.cwd is not None:
-        return _at(plan, request.cwd, machine)
+        return _start_in(plan, request.cwd, machine)
     cwd = request.workspace if workspace and plan.preset else None
     return replace(plan, cwd=files.internal(cwd) if cwd else system_places.START_FOLDER)
 
 
-def _at(plan: Plan, cwd: str, machine: Machine) -> Plan:
+def _start_in(plan: Plan, cwd: str, machine: Machine) -> Plan:
     check_spelling(cwd, "cwd")
     spelled, cwd = cwd, files.internal(cwd)
     spec = plan.sandbox
@@ -269,7 +269,7 @@ def _at(plan: Plan, cwd: str, machine: Machine) -> Plan:
     return replace(plan, cwd=cwd)
 
 
-def move_to(plan: Plan, cwd: str) -> Plan:
+def change_cwd(plan: Plan, cwd: str) -> Plan:
     """The same plan in a sandbox that is up, where earlier commands may have made `cwd`."""
     check_spelling(cwd, "cwd")
     return replace(plan, cwd=files.internal(cwd))

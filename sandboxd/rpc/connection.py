@@ -50,9 +50,12 @@ REQUESTS_A_TURN = 8  # of one connection in one callback; those of a batch count
 CONTROL_METHODS = {"execution/cancel", "execution/signal", "execution/close_stdin"}
 HALF_CLOSED_POLL_S = 0.02
 
-Answer = Callable[[Any], None]  # None: no answer is sent
-Refusal = Callable[[], Unauthorized | None]  # called once, when the first bytes have arrived
-Step = bool | Again  # False: end the connection. Again: wait, then go on.
+# Called with the answer (None: none is sent), and with what is to be called once it was sent.
+SendAnswer = Callable[[Any, Callable[[], None]], None]
+# The error of a peer that is refused; called once, when the first bytes have arrived.
+CheckPeer = Callable[[], Unauthorized | None]
+# After a request. False: end the connection. Again: wait, then go on with the same request.
+Step = bool | Again
 
 
 class Connection:
@@ -63,7 +66,7 @@ class Connection:
     """
 
     def __init__(
-        self, channel: Transport, service: Service, refusal: Refusal, pid: int | None
+        self, channel: Transport, service: Service, check_peer: CheckPeer, pid: int | None
     ) -> None:
         self.channel = channel
         self.role: Literal["worker", "approver"] | None = None
@@ -71,26 +74,27 @@ class Connection:
         self.former_sessions: set[str] = set()
         self._subscriptions: dict[str, Subscription] = {}
         self._follows = 0
-        self._after_answer: list[Callable[[], object]] = []
         self._service = service
-        self._refusal: Refusal | None = refusal
-        self._refused: Unauthorized | None = None
+        self._unchecked_peer: CheckPeer | None = check_peer
+        self._peer_error: Unauthorized | None = None
         self._decoder = FrameDecoder()
         self._steps: Iterator[Step] = iter(())
         self._received = 0
         self.descriptors = PendingDescriptors()
         self._in_flight = 0
-        self._no_more = anyio.Event()
-        channel.on_close = self._no_more.set
-        self._outbox = Outbox(channel, lambda *work: self._tasks.start_soon(*work), self._work)
+        self._ended = anyio.Event()
+        channel.on_close = self._ended.set
+        self._outbox = Outbox(
+            channel, lambda *work: self._tasks.start_soon(*work), self._handle_some
+        )
         self.open_requests = OpenRequests()
 
     async def serve(self) -> None:
         try:
             async with anyio.create_task_group() as self._tasks:
-                self.channel.listen(self._take_in)
+                self.channel.listen(self._receive)
                 try:
-                    await self._no_more.wait()
+                    await self._ended.wait()
                     await self._answer_half_closed()
                 finally:
                     self._end()  # a client that goes on sending would add tasks for ever
@@ -99,7 +103,7 @@ class Connection:
                 self.channel.close()
                 self._tasks.cancel_scope.cancel()
         finally:
-            self._no_more.set()
+            self._ended.set()
             self._service.supervisor.abandon(self)
             self._service.left(self)
             self._service.subscriptions -= len(self._subscriptions)
@@ -107,80 +111,80 @@ class Connection:
             self.channel.close()
             self.descriptors.close()
 
-    def _take_in(self, data: bytes, fds: list[int]) -> None:
+    def _receive(self, data: bytes, fds: list[int]) -> None:
         if not data:
-            self._no_more.set()
+            self._ended.set()
             return
         self._received += len(data)
         self.descriptors.add(self._received, fds)
         try:
-            if self._refusal is not None:
-                self._check_peer(self._refusal)
+            if self._unchecked_peer is not None:
+                self._check_peer(self._unchecked_peer)
             frames = self._decoder.feed(data)
             if not self._service.half_frames.hold(self, self._decoder.held):
                 self._refuse_half_frame()
                 return
-            self._steps = self._each_step(frames)
+            self._steps = self._handle_frames(frames)
         except Exception:
             log.exception("a connection failed")
             self._end()
             return
-        self._work()
+        self._handle_some()
 
     def _refuse_half_frame(self) -> None:
         log.warning("a connection was ended: all of them hold too many bytes of incomplete frames")
         busy = Busy("the daemon holds too many incomplete messages", remedy="send it again later")
-        self._say(failure(None, busy))
+        self._send_answer(failure(None, busy))
         self._end()
 
-    def _check_peer(self, refusal: Refusal) -> None:
-        self._refusal = None
-        self._refused = refusal()
-        if self._refused is not None:
-            log.warning("refused a peer: %s", self._refused.message)
+    def _check_peer(self, check: CheckPeer) -> None:
+        self._unchecked_peer = None
+        self._peer_error = check()
+        if self._peer_error is not None:
+            log.warning("refused a peer: %s", self._peer_error.message)
 
-    def _each_step(self, frames: Iterable[Frame | BadFrame]) -> Iterator[Step]:
+    def _handle_frames(self, frames: Iterable[Frame | BadFrame]) -> Iterator[Step]:
         """Handles a request at each step."""
         for item in frames:
             if self._decoder.framing is not None:
                 self.channel.framing = self._decoder.framing
-            yield from self._take(item)
+            yield from self._handle_frame(item)
 
-    def _work(self) -> None:
+    def _handle_some(self) -> None:
         """Handle a bounded number of requests, then let other connections run."""
-        if self._no_more.is_set():
+        if self._ended.is_set():
             return
         try:
-            for number, going_on in enumerate(self._steps, 1):
-                if isinstance(going_on, Again):
+            for number, step in enumerate(self._steps, 1):
+                if isinstance(step, Again):
                     self.channel.pause()
-                    self._tasks.start_soon(self._go_on_after, going_on)
+                    self._tasks.start_soon(self._continue_after, step)
                     return
-                if not going_on:
+                if not step:
                     self._end()
                     return
                 if self._outbox.is_full:
-                    self.channel.pause()  # the outbox calls `_work` again
+                    self.channel.pause()  # the outbox calls `_handle_some` again
                     return
                 if number >= REQUESTS_A_TURN:
                     self.channel.pause()
-                    event_loop.call_soon(self._work)
+                    event_loop.call_soon(self._handle_some)
                     return
         except Exception:
             log.exception("a connection failed")
             self._end()
             return
         if not self._outbox.is_full:
-            self.channel.listen(self._take_in)
+            self.channel.listen(self._receive)
 
-    async def _go_on_after(self, held: Again) -> None:
+    async def _continue_after(self, held: Again) -> None:
         with suppress(SandboxdError):  # the handler runs again, and raises the same error
             await held.wait()
-        self._work()
+        self._handle_some()
 
     def _end(self) -> None:
         self.channel.pause()
-        self._no_more.set()
+        self._ended.set()
 
     async def _answer_half_closed(self) -> None:
         """A client that only closed its writing side (socat does) still reads its answers."""
@@ -188,41 +192,38 @@ class Connection:
         while (self._in_flight or self._outbox.unsent_answers) and not self.channel.hung_up():  # noqa: ASYNC110
             await anyio.sleep(HALF_CLOSED_POLL_S)
 
-    def _take(self, item: Frame | BadFrame) -> Iterator[Step]:
+    def _handle_frame(self, item: Frame | BadFrame) -> Iterator[Step]:
         if isinstance(item, BadFrame):
             error = ParseError(item.reason) if item.fatal else InvalidRequest(item.reason)
-            self._say(failure(None, error))
+            self._send_answer(failure(None, error))
             yield not item.fatal
             return
         try:
             value = decode_json(item.body)
         except SandboxdError as error:
-            self._say(failure(None, error))
+            self._send_answer(failure(None, error))
             yield True
             return
-        if self._refused is not None:
-            self._say(failure(readable_id(value), self._refused))
+        if self._peer_error is not None:
+            self._send_answer(failure(readable_id(value), self._peer_error))
             yield False
         elif isinstance(value, list):
-            yield from self._batch(value, item.offset)
+            yield from self._handle_batch(value, item.offset)
         else:
-            yield from self._started(value, item.offset, self._say)
+            yield from self._handle_request(value, item.offset, self._send_answer)
 
-    def _say(self, answer: Any) -> None:
+    def _send_answer(self, answer: Any, answered: Callable[[], None] | None = None) -> None:
         """Send an answer. Requests are still read while answers wait, so that a client can end its
         commands; reading stops when too many wait."""
-        if answer is None:
-            return
-        self._outbox.answer(encoded(answer))
-        if self._after_answer:
-            work, self._after_answer = self._after_answer, []
-            for one in work:
-                one()
+        if answer is not None:
+            self._outbox.answer(encoded(answer))
+        if answered is not None:
+            answered()
 
     def notify(self, method: str, params: Any) -> None:
         """Send a notification. The connection of a client that does not read them is ended: the
         backlog must be bounded, and the client reads the present state when it connects again."""
-        if self._no_more.is_set():
+        if self._ended.is_set():
             return
         if not self._outbox.notify(encoded(Notice(method=method, params=params))):
             log.warning("a client does not read its notifications: its connection is ended")
@@ -235,9 +236,6 @@ class Connection:
     def name_client(self, name: str) -> None:
         self.requester = Requester(name=escape_hidden(name[:200]), pid=self.requester.pid)
 
-    def after_answer(self, work: Callable[[], object]) -> None:
-        self._after_answer.append(work)
-
     def become_approver(self) -> None:
         """The role stays until the connection ends."""
         self.role = "approver"
@@ -247,7 +245,7 @@ class Connection:
         self._service.hub.approvers.add(self)
         self._service.admission.approvals.approver_came()
 
-    def subscribe(self, subscription: Subscription) -> None:
+    def subscribe(self, subscription: Subscription, call: RequestContext) -> None:
         """Busy above the limits. The common limit does not apply to approvers."""
         full = self.role != "approver" and self._service.subscriptions >= MAX_SUBSCRIPTIONS_IN_ALL
         if full or len(self._subscriptions) >= MAX_SUBSCRIPTIONS:
@@ -258,10 +256,10 @@ class Connection:
             )  # fmt: skip
         self._service.subscriptions += 1
         self._subscriptions[subscription.id] = subscription
-        self.after_answer(lambda: self._tasks.start_soon(subscription.run))
+        call.after_answer(lambda: self._tasks.start_soon(subscription.run))
 
-    def follow(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Run `work` beside the connection once the answer was sent, until one of them ends."""
+    def follow(self, work: Callable[[], Awaitable[None]], call: RequestContext) -> None:
+        """Run `work` beside the connection once `call` was answered, until one of them ends."""
         if self._follows >= MAX_FOLLOWS:
             raise Busy(
                 f"this connection is attached to {MAX_FOLLOWS} executions already",
@@ -274,9 +272,9 @@ class Connection:
             )
         self._follows += 1
         self._service.follows += 1
-        self.after_answer(lambda: self._tasks.start_soon(self._followed, work))
+        call.after_answer(lambda: self._tasks.start_soon(self._run_follower, work))
 
-    async def _followed(self, work: Callable[[], Awaitable[None]]) -> None:
+    async def _run_follower(self, work: Callable[[], Awaitable[None]]) -> None:
         try:
             await work()
         finally:
@@ -290,51 +288,52 @@ class Connection:
             found.scope.cancel()
         return found is not None
 
-    def _batch(self, values: list[Any], offset: int) -> Iterator[Step]:
+    def _handle_batch(self, values: list[Any], offset: int) -> Iterator[Step]:
         """The answer is one array, sent when all have finished; none if all are notifications."""
         if not values or len(values) > MAX_BATCH:
             problem = "empty" if not values else f"longer than {MAX_BATCH}"
-            self._say(failure(None, InvalidRequest(f"the batch is {problem}")))
+            self._send_answer(failure(None, InvalidRequest(f"the batch is {problem}")))
             yield True
             return
         answers: list[Any] = []
-        left = len(values)
+        answered: list[Callable[[], None]] = []
 
-        def collect(answer: Any) -> None:
-            nonlocal left
-            left -= 1
+        def collect(answer: Any, then: Callable[[], None]) -> None:
+            answered.append(then)
             if answer is not None:
                 answers.append(answer)
-            if left == 0 and answers:
-                self._say(answers)
+            if len(answered) == len(values):
+                self._send_answer(answers or None)
+                for one in answered:
+                    one()
 
         for value in values:
-            yield from self._started(value, offset, collect)
+            yield from self._handle_request(value, offset, collect)
 
-    def _started(self, value: Any, offset: int, answer: Answer) -> Iterator[Step]:
+    def _handle_request(self, value: Any, offset: int, answer: SendAnswer) -> Iterator[Step]:
         prepared: dict[Key, MadePlan | Exception] = {}
-        while (held := self._start(value, offset, answer, prepared)) is not None:
+        while (held := self._try_request(value, offset, answer, prepared)) is not None:
             yield held
         yield True
 
-    def _start(
-        self, value: Any, offset: int, answer: Answer, prepared: dict[Key, MadePlan | Exception]
+    def _try_request(
+        self, value: Any, offset: int, answer: SendAnswer, prepared: dict[Key, MadePlan | Exception]
     ) -> Again | None:
         """Start a request. After it returned None, later frames may refer to what it made."""
         try:
             request = read_request(value)
         except SandboxdError as error:
-            answer(failure(readable_id(value), error))
+            answer(failure(readable_id(value), error), _nothing)
             return None
         if request.method.startswith("$/") and request.id is msgspec.UNSET:
             if request.method == "$/cancelRequest":
                 self.open_requests.cancel(request.params)
-            answer(None)
+            answer(None, _nothing)
             return None
         most = 2 * MAX_IN_FLIGHT if request.method in CONTROL_METHODS else MAX_IN_FLIGHT
         if self._in_flight >= most:
             busy = Busy(f"{most} requests of this connection are in flight already")
-            answer(None if request.id is msgspec.UNSET else failure(request.id, busy))
+            answer(None if request.id is msgspec.UNSET else failure(request.id, busy), _nothing)
             return None
         call = RequestContext(self._service, self, offset, request.id, prepared)
         result = self._service.dispatcher.answer(request, call)
@@ -343,21 +342,31 @@ class Connection:
         if isinstance(result, Later):
             self._in_flight += 1
             mine = self.open_requests.execution(request.id)
-            self._tasks.start_soon(self._finish, request, result, answer, mine)
+            self._tasks.start_soon(self._finish_request, call, request, result, answer, mine)
         else:
-            answer(result)
+            answer(result, call.answered)
         return None
 
-    async def _finish(
-        self, request: Request, rest: Later, answer: Answer, mine: Execution | None
-    ) -> None:
+    async def _finish_request(
+        self, call: RequestContext, request: Request, rest: Later, answer: SendAnswer,
+        mine: Execution | None,
+    ) -> None:  # fmt: skip
         try:
             result = await self._service.dispatcher.finish(request, rest)
-            answer(await with_escaped_output(result))
+            try:
+                result = await with_escaped_output(result)
+            except MemoryError:
+                full = Busy("the daemon has no memory for the answer", remedy="ask again later")
+                result = failure(request.id, full)
+            answer(result, call.answered)
         finally:
             self.open_requests.close(request.id, mine)
             self._in_flight -= 1
 
     @property
     def is_gone(self) -> bool:
-        return self._no_more.is_set()
+        return self._ended.is_set()
+
+
+def _nothing() -> None:
+    """Of a request that was not begun."""

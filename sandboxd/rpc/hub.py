@@ -26,7 +26,7 @@ class Hub:
 
     def __init__(self, approver_token: Secret) -> None:
         self.approvers: set[Connection] = set()
-        self.recorded = anyio.Event()
+        self._next_record: anyio.Event | None = None
         self._token = approver_token
         self._wrong: list[float] = []
 
@@ -78,10 +78,17 @@ class Hub:
         )  # fmt: skip
         connection.notify("execution/pending", notice)
 
+    def next_record(self) -> anyio.Event:
+        """Set when the next record is written."""
+        if self._next_record is None:
+            self._next_record = anyio.Event()
+        return self._next_record
+
     def note_record(self) -> None:
         """A record was written: wake the subscriptions."""
-        before, self.recorded = self.recorded, anyio.Event()
-        before.set()
+        waited_for, self._next_record = self._next_record, None
+        if waited_for is not None:
+            waited_for.set()
 
 
 def now() -> float:

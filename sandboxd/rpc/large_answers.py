@@ -25,16 +25,25 @@ async def with_escaped_output(answer: Any) -> Any:
     result = answer.get("result") if isinstance(answer, dict) else None
     if isinstance(result, FileData) and len(result.data) >= LARGE:
         data = await anyio.to_thread.run_sync(lambda: msgspec.Raw(escape(result.data)))
+        _check_room(len(data))
         return {**answer, "result": msgspec.structs.replace(result, data=data)}
     if isinstance(result, FolderList) and len(result.entries) >= MANY:
-        return {**answer, "result": await anyio.to_thread.run_sync(_as_json, result)}
+        listed = await anyio.to_thread.run_sync(_as_json, result)
+        _check_room(len(listed))
+        return {**answer, "result": listed}
     if not isinstance(result, ExecuteResult):
         return answer
     if len(result.stdout.data) + len(result.stderr.data) < LARGE:
         return answer
     streams = {"stdout": result.stdout, "stderr": result.stderr}
     escaped = await anyio.to_thread.run_sync(_escape_all, streams)
+    _check_room(sum(len(one.data) for one in escaped.values()))
     return {**answer, "result": msgspec.structs.replace(result, **escaped)}
+
+
+def _check_room(size: int) -> None:
+    """MemoryError before the answer is encoded: msgspec crashes where it gets no memory."""
+    bytearray(4 * size)
 
 
 def _as_json(result: FolderList) -> msgspec.Raw:

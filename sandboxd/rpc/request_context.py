@@ -33,6 +33,7 @@ class RequestContext:
     offset: int
     request_id: Any = None
     prepared: dict[Key, MadePlan | Exception] = field(default_factory=dict)
+    _after_answer: list[Callable[[], object]] = field(default_factory=list)
 
     @property
     def is_approver(self) -> bool:
@@ -68,7 +69,11 @@ class RequestContext:
 
     def after_answer(self, work: Callable[[], object]) -> None:
         """Do `work` once the answer to this call was sent."""
-        self.connection.after_answer(work)
+        self._after_answer.append(work)
+
+    def answered(self) -> None:
+        for work in self._after_answer:
+            work()
 
     def descriptors(self) -> tuple[int, ...]:
         """Descriptors that came with this request; the caller closes them."""

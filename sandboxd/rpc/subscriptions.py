@@ -39,7 +39,7 @@ class Subscription:
     async def run(self) -> None:
         with self.scope:
             while True:
-                recorded = self.hub.recorded
+                recorded = self.hub.next_record()
                 records = self._in_memory()
                 if records is None:
                     records = await anyio.to_thread.run_sync(self._from_files)

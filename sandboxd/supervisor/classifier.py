@@ -89,18 +89,14 @@ class Classifier:
         self._scans_running = 0
         self._given_up = False  # the output is not scanned any more: it takes too long
 
-    def feed_now(self, stream: StreamName, data: bytes) -> list[Denial] | None:
-        """The denials that `data` shows; None when it is work for `feed_later`."""
+    async def feed(self, stream: StreamName, data: bytes) -> list[Denial]:
+        """The denials that `data` shows. Larger data goes to the scan thread, in order."""
         if not self._isolated or self._given_up:
             return []
         small = len(data) <= AT_ONCE_BYTES and self._at_once + len(data) <= AT_ONCE_TOTAL
-        if not small or self._scans_running:
-            return None
-        self._at_once += len(data)
-        return self._told_now(self._scanned(stream, data))
-
-    async def feed_later(self, stream: StreamName, data: bytes) -> list[Denial]:
-        """The same in the scan thread, in the order of the calls."""
+        if small and not self._scans_running:
+            self._at_once += len(data)
+            return self._told_now(self._scanned(stream, data))
         self._at_once = AT_ONCE_TOTAL
         nothing: list[Denial] = []
         return self._told_now(await self._in_thread(partial(self._scanned, stream, data), nothing))
@@ -125,13 +121,16 @@ class Classifier:
         return found
 
     async def _in_thread(self, work: Callable[[], T], default: T) -> T:
+        # The waiting task may be cancelled while the thread goes on.
+        answer = event_loop.shield(self._submit(work))
         try:
-            # The waiting task may be cancelled while the thread goes on.
-            return await event_loop.shield(self._submit(work))
+            return await answer
         except GivenUp:
             log.warning("the output of a command was not classified: it took too long")
             self._given_up = True
             return default
+        finally:
+            answer.cancel()  # nothing reads it any more
 
     def _submit(self, work: Callable[[], T]) -> event_loop.Future[T]:
         self._scans_running += 1

@@ -64,7 +64,7 @@ class DenialFollowUp:
                 result = _with_widening(result, approval)
                 break
             attempts.append(_attempt(result))
-            result = await self._supervisor.perform_again(current, wider)
+            result = await self._supervisor.run_again(current, wider)
             current = _last(first)
         return msgspec.structs.replace(result, attempts=attempts) if attempts else result
 
@@ -78,12 +78,12 @@ class DenialFollowUp:
     ) -> Approval | None:
         """The approval that would allow what was denied; None if nothing can be offered."""
         request, admission = execution.request, self._admission
-        session, policy, sent = request.session, request.policy, request.plan
+        session, policy, plan = request.session, request.policy, request.plan
         if session is None or policy is None or not session.is_open or not result.denials:
             return None
         if admission.is_planning(session) or execution.cancelled:
             return None
-        offer = partial(self._offer, result.denials, policy, sent)
+        offer = partial(self._offer, result.denials, policy, plan)
         add, folders = await anyio.to_thread.run_sync(offer)
         if add is None:
             return None
@@ -96,16 +96,16 @@ class DenialFollowUp:
             approval = admission.approvals.ask(question)
         except SandboxdError:
             return None  # refused for the session, or too many wait
-        approval.workspace = sent.grants_workspace
+        approval.workspace = plan.grants_workspace
         approval.run_digest = asked.digest()
         return approval
 
     def _offer(
-        self, denials: Sequence[Denial], policy: PolicyRequest, sent: Plan
+        self, denials: Sequence[Denial], policy: PolicyRequest, plan: Plan
     ) -> tuple[Addition | None, Addition | None]:
         """In a thread: each addition is tried by planning with it."""
-        add = addition_for(denials, policy, sent, self._plans.look)
-        return add, folders_of(add, policy, sent, self._plans.look) if add is not None else None
+        add = addition_for(denials, policy, plan, self._plans.look)
+        return add, folders_of(add, policy, plan, self._plans.look) if add is not None else None
 
     async def _wait(
         self, first: Execution, current: Execution, approval: Approval
@@ -131,16 +131,18 @@ class DenialFollowUp:
         if not request.session.is_open or self._admission.is_planning(request.session):
             return None
         try:
-            left = self._lifecycle.check_start(request.session)
+            time_left_s = self._lifecycle.check_start(request.session)
             plan, policy = await widened_by(request, add, self._plans)
         except SandboxdError:
             return None
         tmps = self._admission.sessions.tmps
         if tmps is not None:
             plan = tmps.plan_with(request.session, plan)
-        if left is not None:
+        if time_left_s is not None:
             timeout = plan.timeout_s
-            plan = replace(plan, timeout_s=left if timeout is None else min(left, timeout))
+            plan = replace(
+                plan, timeout_s=time_left_s if timeout is None else min(time_left_s, timeout)
+            )
         listener = request.listener.next_attempt() if request.listener is not None else None
         return replace(
             request, plan=plan, policy=policy, attempt=request.attempt + 1, listener=listener

@@ -29,10 +29,10 @@ from sandboxd.supervisor.hanging_mount_checks import MountChecks
 from sandboxd.supervisor.recorder import Recorder
 from sandboxd.supervisor.request import ExecuteRequest
 from sandboxd.supervisor.sandboxes.persistent import (
-    ANYWHERE,
+    UNNAMED,
+    NameAndScope,
     PersistentSandbox,
     PersistentSandboxes,
-    Place,
 )
 from sandboxd.supervisor.sandboxes.pool import Held, WarmPool
 from sandboxd.supervisor.sessions.session import Session
@@ -68,7 +68,7 @@ class Supervisor:
         self.pool = WarmPool(machine.config.pool, self._background, self.mounts)
         self.sandboxes = PersistentSandboxes(self._background, machine.forwards_folder)
         self.sandboxes.on_end = self._record_sandbox_end
-        self._guards = Guards(self._dispose)
+        self._guards = Guards(self._start_in_thread)
         self._stopping = False
         self.follow_up: FollowUp | None = None
 
@@ -79,16 +79,6 @@ class Supervisor:
         if self._stopping:
             raise ShuttingDown("the daemon is shutting down", remedy="send the request again later")
         return self.executions.add(request)
-
-    def begin(self, execution: Execution) -> None:
-        """Start it at once if there is a sandbox for it; `perform` starts it otherwise."""
-        try:
-            lease = self._at_hand(execution)
-        except Exception:
-            return  # `perform` gets the same error
-        if lease is not None:
-            self._record_start(execution, lease)
-            execution.begin(lease)
 
     def _record_start(self, execution: Execution, lease: Lease) -> None:
         """Record the start before the command is sent; SandboxUnavailable if a required record
@@ -111,16 +101,11 @@ class Supervisor:
         elif execution.error is not None:
             self.recorder.failed(execution.id, session, execution.error)
 
-    def _at_hand(self, execution: Execution) -> Lease | None:
-        plan = execution.request.plan
-        if execution.sandbox_id is not None:
-            return self._ground_in(self.sandboxes.find(execution.sandbox_id), plan)
-        backend, enforcement = next(select(plan, self.machine.config, self.registry))
-        held = self.pool.take_ready(backend, plan.sandbox)
-        return None if held is None else self._lease(backend, held, enforcement)
+    async def run(self, execution: Execution) -> ExecuteResult:
+        """Run an accepted execution to its end, and what follows from its denials.
 
-    async def perform(self, execution: Execution) -> ExecuteResult:
-        """Run an accepted execution to its end, and what follows from its denials."""
+        If a sandbox is ready for it, the command is sent before the first wait.
+        """
         try:
             result = await self._attempt(execution)
             reports = not result.denials or execution.request.on_denial == "report"
@@ -139,9 +124,19 @@ class Supervisor:
             self.executions.ended(execution)
             self._leave_session(execution)
 
-    async def _attempt(self, execution: Execution) -> ExecuteResult:
+    async def run_again(self, before: Execution, request: ExecuteRequest) -> ExecuteResult:
+        """The same command from the start in a fresh sandbox, under the same id."""
+        execution = self.executions.replace(before, request)
+        self.start_clock(execution)
         try:
-            result = await self._perform(execution)
+            return await self._attempt(execution)
+        finally:
+            execution.close()
+
+    async def _attempt(self, execution: Execution) -> ExecuteResult:
+        """Run the command once, and record it."""
+        try:
+            result = await self._run_in_sandbox(execution)
         except SandboxdError as error:
             execution.error = error
             raise
@@ -154,14 +149,24 @@ class Supervisor:
                 # After the answer was sent.
                 event_loop.call_soon(self._record_end, execution)
 
-    async def perform_again(self, before: Execution, request: ExecuteRequest) -> ExecuteResult:
-        """The same command from the start in a fresh sandbox, under the same id."""
-        execution = self.executions.replace(before, request)
-        self.start_clock(execution)
+    async def _run_in_sandbox(self, execution: Execution) -> ExecuteResult:
+        lease = await self._wait_for_lease(execution)
+        if lease is None:
+            return never_ran(execution.id, execution.request, None, {})
         try:
-            return await self._attempt(execution)
+            if execution.control.cancelled:
+                return never_ran(
+                    execution.id, execution.request, lease.backend.name, lease.enforcement
+                )
+            self._record_start(execution, lease)
+            return await execution.run(lease)
+        except SandboxUnavailable:
+            # An engine that is asked to start and to kill a container at once may refuse the start.
+            if not execution.control.cancelled:
+                raise
+            return never_ran(execution.id, execution.request, lease.backend.name, lease.enforcement)
         finally:
-            execution.close()
+            lease.leave()
 
     def _leave_session(self, execution: Execution) -> None:
         session = execution.request.session
@@ -197,60 +202,46 @@ class Supervisor:
         self._background.start(work)
 
     def detach(self, execution: Execution) -> None:
-        self._background.start(self._perform_alone, execution)
+        self._background.start(self._run_detached, execution)
 
-    async def _perform_alone(self, execution: Execution) -> None:
+    async def _run_detached(self, execution: Execution) -> None:
         try:
-            await self.perform(execution)
+            await self.run(execution)
         except SandboxdError:
             pass  # the waiting request gets the error
         except Exception:
             log.exception("a detached execution failed")
 
-    async def _perform(self, execution: Execution) -> ExecuteResult:
-        lease = execution.lease or await self._wait_for_lease(execution)
-        if lease is None:
-            return never_ran(execution.id, execution.request, None, {})
-        try:
-            if execution.lease is None and execution.control.cancelled:
-                return never_ran(
-                    execution.id, execution.request, lease.backend.name, lease.enforcement
-                )
-            if not execution.recorded:
-                self._record_start(execution, lease)
-            return await execution.run(lease)
-        except SandboxUnavailable:
-            # An engine that is asked to start and to kill a container at once may refuse the start.
-            if not execution.control.cancelled:
-                raise
-            return never_ran(execution.id, execution.request, lease.backend.name, lease.enforcement)
-        finally:
-            lease.leave()
+    # sandboxes
 
     async def _wait_for_lease(self, execution: Execution) -> Lease | None:
         """None if it was cancelled meanwhile: sandboxes are opened a few at a time."""
+        finding = event_loop.Begun(self._find_lease(execution))
+        if finding.done:
+            return finding.result()
+        await event_loop.enter_task()
         with anyio.CancelScope() as execution.control.waiting:
             try:
-                return await self._find_ground(execution)
+                return await finding
             finally:
                 execution.control.waiting = None
         return None
 
-    async def _find_ground(self, execution: Execution) -> Lease:
+    async def _find_lease(self, execution: Execution) -> Lease:
         plan = execution.request.plan
         if execution.sandbox_id is not None:
-            place = self.sandboxes.find(execution.sandbox_id)
+            kept = self.sandboxes.find(execution.sandbox_id)
             try:
-                return self._ground_in(place, plan)
+                return self._lease_persistent(kept, plan)
             except SandboxUnavailable:
-                self.sandboxes.end(place)
+                self.sandboxes.end(kept)
                 raise
         backend, enforcement, held = await self._take(
             plan, execution.request.owner, execution.tell_progress
         )
-        return self._lease(backend, held, enforcement)
+        return self._lease_pooled(backend, enforcement, held)
 
-    def _lease(self, backend: Backend, held: Held, enforcement: Enforcement) -> Lease:
+    def _lease_pooled(self, backend: Backend, enforcement: Enforcement, held: Held) -> Lease:
         released = False
 
         def release() -> None:
@@ -261,36 +252,38 @@ class Supervisor:
                 event_loop.call_soon(self.pool.let_go, held.hold)
 
         return Lease(
-            backend, held.sandbox, enforcement, release, release, self.mounts, self._guards
-        )
+            backend=backend, sandbox=held.sandbox, enforcement=enforcement, release=release,
+            leave=release, mounts=self.mounts, guards=self._guards,
+        )  # fmt: skip
 
-    def _ground_in(self, place: PersistentSandbox, plan: Plan) -> Lease:
-        secrets = new_secrets(place.plan)
+    def _lease_persistent(self, kept: PersistentSandbox, plan: Plan) -> Lease:
+        secrets = new_secrets(kept.plan)
         if secrets:
             raise SandboxUnavailable(
                 f"{secrets[0]} was created after the sandbox, which does not mask it: "
                 "the sandbox is ended",
                 remedy="make another one with sandbox/create",
             )
-        enforcement = place.backend.enforcement(plan)
-        place.running += 1
-        watched = place.watched
+        enforcement = kept.backend.enforcement(plan)
+        kept.running += 1
+        watched = kept.watched
         if watched is not None:
             watched.begin()
 
         def leave() -> None:
             if watched is not None:
                 watched.end()
-            place.running -= 1
-            place.last_used = time.monotonic()
+            kept.running -= 1
+            kept.last_used = time.monotonic()
 
         return Lease(
-            place.backend, place.sandbox, enforcement, _keep, leave, self.mounts,
+            backend=kept.backend, sandbox=kept.sandbox, enforcement=enforcement,
+            release=_do_nothing, leave=leave, mounts=self.mounts,
             linger=partial(self.sandboxes.linger, watched),
             settle=watched.settle if watched is not None else None,
         )  # fmt: skip
 
-    def _dispose(self, work: Callable[[], None]) -> None:
+    def _start_in_thread(self, work: Callable[[], None]) -> None:
         self._background.start(anyio.to_thread.run_sync, work)
 
     async def _take(
@@ -311,23 +304,23 @@ class Supervisor:
 
     async def create_sandbox(
         self, plan: Plan, idle_s: float | None, session: Session | None = None,
-        place: Place = ANYWHERE, tell: Tell | None = None,
+        named: NameAndScope = UNNAMED, tell: Tell | None = None,
     ) -> PersistentSandbox:  # fmt: skip
         if self._stopping:
             raise ShuttingDown("the daemon is shutting down", remedy="send the request again later")
         idle = self.sandboxes.admit(idle_s)
-        self.sandboxes.check_name(place.name)
+        self.sandboxes.check_name(named.name)
         backend, _, held = await self._take(plan, session, tell)
         try:
-            self.sandboxes.check_name(place.name)
+            self.sandboxes.check_name(named.name)
             able = backend.capabilities
             classifier = Classifier(
                 plan, (), self._traits, isolated=able.isolates, mounts=able.mounts, pty=False
             )
             made = PersistentSandbox(plan, backend, held.sandbox, held.hold, idle, classifier)
-            made.id = place.id or made.id
+            made.id = named.id or made.id
             made.session = session
-            made.scope, made.name, made.connection = place.scope, place.name, place.connection
+            made.scope, made.name, made.connection = named.scope, named.name, named.connection
             self.recorder.write(
                 "sandbox.created",
                 {"sandbox": made.id, "name": made.name, "scope": made.scope,
@@ -371,7 +364,7 @@ def _session_id(request: ExecuteRequest) -> str | None:
     return request.session.id if request.session is not None else None
 
 
-def _keep() -> None:
+def _do_nothing() -> None:
     """A persistent sandbox is not released."""
 
 

@@ -104,9 +104,9 @@ class AbsentPathsWatch:
         )
 
     @property
-    def heavy(self) -> bool:
+    def needs_thread(self) -> bool:
         """Whether `judge_unread` or `sweep` take too long for the event loop."""
-        return self._events.backlog or any(one.heavy for one in self._judged.values())
+        return self._events.backlog or any(one.needs_thread for one in self._judged.values())
 
     @property
     def large(self) -> bool:
@@ -146,7 +146,7 @@ class AbsentPathsWatch:
             judged = self._judged.get(one)
             if judged is None:
                 found += self._offending(one, finished=False)
-            elif judged.heavy:
+            elif judged.needs_thread:
                 self._unread.add(one)
             else:
                 found += self._offences(judged, finished=False)

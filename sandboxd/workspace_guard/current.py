@@ -21,13 +21,17 @@ if sys.platform == "win32":
     ) -> Sequence[MovedPath]:
         return overtaken_by_name.undo(workspace, folders, pinned)
 
+    def undo_others(root: str, marks: Iterable[str]) -> Sequence[MovedPath]:
+        return overtaken_by_name.undo_others(root, marks, pinned)
+
 else:
     from sandboxd.workspace_guard.absent_paths_watch import AbsentPathsWatch
     from sandboxd.workspace_guard.git.overtaken import undo as undo_overtaken
+    from sandboxd.workspace_guard.other_repositories import undo as undo_others
 
     def open_watch(protected: Collection[Protected], writable: Collection[str]) -> Watch:
         """`writable`: all folders that may be written, also those inside of protected ones."""
         return AbsentPathsWatch(tuple(protected), tuple(writable))
 
 
-__all__ = ["open_watch", "undo_overtaken"]
+__all__ = ["open_watch", "undo_others", "undo_overtaken"]

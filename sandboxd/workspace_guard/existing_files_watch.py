@@ -91,10 +91,10 @@ class ExistingFilesWatch:
         self._stop_timers()
         self._began = time.monotonic()
         event_loop.remove_reader(self._source.fileno())
-        self._checking = event_loop.run_in_thread(self._look)
-        self._checking.add_done_callback(self._looked)
+        self._checking = event_loop.run_in_thread(self._check_until_calm)
+        self._checking.add_done_callback(self._after_check)
 
-    def _look(self) -> None:
+    def _check_until_calm(self) -> None:
         """Watching comes before looking. For a thread."""
         for _ in range(_MOST_ROUNDS):
             self._arm()
@@ -102,7 +102,7 @@ class ExistingFilesWatch:
                 return
         raise RuntimeError("protected files change again and again")
 
-    def _looked(self, done: event_loop.Future[None]) -> None:
+    def _after_check(self, done: event_loop.Future[None]) -> None:
         self._checking = None
         if self._closed:
             event_loop.run_in_thread(self._source.close)

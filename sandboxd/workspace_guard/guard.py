@@ -20,15 +20,16 @@ from sandboxd.policy import plan
 from sandboxd.policy.plan import SandboxSpec
 from sandboxd.policy.protected.nested_git import Repositories
 from sandboxd.policy.shown_names import named
-from sandboxd.workspace_guard.current import open_watch, undo_overtaken
+from sandboxd.workspace_guard.current import open_watch
 from sandboxd.workspace_guard.interface import MovedPath, Watch
+from sandboxd.workspace_guard.overtaken_watch import undo_all
 from sandboxd.workspace_guard.polling import POLL_S, pause_after
 from sandboxd.workspace_guard.run_warnings import RunWarnings
 
 log = logging.getLogger(__name__)
 
-Protected = tuple[tuple[str, str | None], ...]
-
+# (path, where it is now) of what appeared or was changed.
+PathsMoved = tuple[tuple[str, str | None], ...]
 
 KEEP_S = 5.0  # a kept guard holds the workspace open, so its file system cannot be unmounted
 MOST_KEPT = 16  # a user has 128 inotify instances
@@ -38,7 +39,13 @@ NO_REPOSITORIES = Repositories()
 
 
 class Guard:
-    """Ready before the command starts; `conclude` once its whole tree is dead."""
+    """The guard of one command, or of a persistent sandbox (`idle` between its commands).
+
+    Make it before the command starts. `start`: events are handled from now on. When its whole tree
+    is dead: `stop`, `conclude`, `undo_overtaken`, `warnings`. Then `rest`, to use it again for an
+    equal spec, or `close`. In a persistent sandbox `settle` takes the place of `stop` and
+    `conclude` after each command but the last.
+    """
 
     def __init__(self, spec: SandboxSpec | None, nested: Repositories = NO_REPOSITORIES) -> None:
         protected = spec.protected if spec is not None else ()
@@ -54,8 +61,8 @@ class Guard:
         self._moved: dict[str, str | None] = {}
         self._failed: dict[str, str] = {}
         self._times = 0
-        self._watched_fd = -1
-        self._watching = False
+        self._events_fd = -1
+        self._is_listening = False
         self._alive = 0  # commands, and what they left running
         self._clock: event_loop.TimerHandle | None = None
         self._violated: Callable[[], None] = _nothing
@@ -83,8 +90,8 @@ class Guard:
         """
         if self._watch is not None:
             self._watch.begin()
-            self._watched_fd = self._watch.fileno()
-            self._watching = True
+            self._events_fd = self._watch.fileno()
+            self._is_listening = True
             self._violated = violated
             self._listen(violated)
             if self._watch.large:
@@ -95,43 +102,43 @@ class Guard:
     def processes_began(self) -> None:
         """Until `processes_ended` a clock looks, too: not every write is an event."""
         self._alive += 1
-        self._wind(POLL_S)
+        self._set_clock(POLL_S)
 
     def processes_ended(self) -> None:
         self._alive -= 1
 
-    def _wind(self, pause_s: float) -> None:
-        if self._watching and self._alive and self._clock is None:
-            self._clock = event_loop.call_later(pause_s, self._tick)
+    def _set_clock(self, pause_s: float) -> None:
+        if self._is_listening and self._alive and self._clock is None:
+            self._clock = event_loop.call_later(pause_s, self._look_by_clock)
 
-    def _tick(self) -> None:
+    def _look_by_clock(self) -> None:
         self._clock = None
         if self._judging is not None:
-            self._wind(POLL_S)
+            self._set_clock(POLL_S)
             return
         began = time.monotonic()
-        work = partial(self._watched().judge_changed, finished=self.idle)
+        work = partial(self._open_watch().judge_changed, finished=self.idle)
         looking = self._in_thread(work, self._violated)
-        looking.add_done_callback(lambda _: self._wind(pause_after(began)))
+        looking.add_done_callback(lambda _: self._set_clock(pause_after(began)))
 
     def _listen(self, violated: Callable[[], None]) -> None:
-        if self._watched_fd >= 0:
-            event_loop.add_reader(self._watched_fd, self._look, violated)
+        if self._events_fd >= 0:
+            event_loop.add_reader(self._events_fd, self._handle_events, violated)
         elif self._watch is not None:
-            self._watch.on_change(partial(self._look, violated))
+            self._watch.on_change(partial(self._handle_events, violated))
 
-    def _look(self, violated: Callable[[], None]) -> None:
+    def _handle_events(self, violated: Callable[[], None]) -> None:
         """Handle a bounded number of events; the event loop calls it again for the rest."""
         if self._judging is not None:
             return self._pause()
         try:
-            self._react(self._watched().appeared(), violated)
+            self._react(self._open_watch().appeared(), violated)
             if self._watch is not None and (self._watch.unread or self.idle):
                 self._judge_in_thread(violated)
         except Exception:
             self._give_up(violated)
 
-    def _watched(self) -> Watch:
+    def _open_watch(self) -> Watch:
         assert self._watch is not None
         return self._watch
 
@@ -146,17 +153,17 @@ class Guard:
             return
         self._seen.update(found)
         self._times += 1
-        watch = self._watched()
+        watch = self._open_watch()
         if self._times > MOST_TIMES or any(watch.ends_command(path) for path in found):
             violated()
             return
         if self.idle:
-            self._in_thread(lambda: self._swept(found, finished=True), violated)
+            self._in_thread(lambda: self._sweep_only(found, finished=True), violated)
         else:
-            self._swept(found, finished=False)
+            self._sweep_only(found, finished=False)
 
-    def _swept(self, found: Collection[str], *, finished: bool) -> list[str]:
-        for one in self._watched().sweep_only(found, finished=finished):
+    def _sweep_only(self, found: Collection[str], *, finished: bool) -> list[str]:
+        for one in self._open_watch().sweep_only(found, finished=finished):
             self._moved[one.path] = one.moved_to or self._moved.get(one.path)
             self._note_failure(one)
         return []
@@ -168,13 +175,13 @@ class Guard:
 
     def _pause(self) -> None:
         """Handle no events while a thread judges."""
-        if self._watched_fd >= 0:
-            event_loop.remove_reader(self._watched_fd)
+        if self._events_fd >= 0:
+            event_loop.remove_reader(self._events_fd)
         elif self._watch is not None:
             self._watch.on_change(None)
 
     def _judge_in_thread(self, violated: Callable[[], None]) -> None:
-        watch = self._watched()
+        watch = self._open_watch()
         self._in_thread(watch.judge_all if self.idle else watch.judge_unread, violated)
 
     def _in_thread(
@@ -182,18 +189,20 @@ class Guard:
     ) -> event_loop.Future[list[str]]:
         self._pause()
         self._judging = judging = event_loop.run_in_thread(self._locked, work)
-        judging.add_done_callback(lambda done: self._judged(done, violated))
+        judging.add_done_callback(lambda done: self._after_judging(done, violated))
         return judging
 
     def _locked(self, work: Callable[[], list[str]]) -> list[str]:
         with self._lock:
             return work() if self._watch is not None else []
 
-    def _judged(self, done: event_loop.Future[list[str]], violated: Callable[[], None]) -> None:
+    def _after_judging(
+        self, done: event_loop.Future[list[str]], violated: Callable[[], None]
+    ) -> None:
         self._judging = None
         try:
             found = done.result()
-            if not self._watching:
+            if not self._is_listening:
                 self._seen.update(found)
                 return
             self._react(found, violated)
@@ -203,30 +212,30 @@ class Guard:
 
     def stop(self) -> None:
         """Stop watching, when the tree is dead. Before `close`, on the event loop's thread."""
-        if self._watching:
-            self._watching = False
+        if self._is_listening:
+            self._is_listening = False
             self._pause()
-            self._watched_fd = -1
+            self._events_fd = -1
         self._alive = 0
         if self._clock is not None:
             self._clock.cancel()
             self._clock = None
 
-    async def conclude(self) -> Protected:
-        """(path, where it is now) of everything protected that appeared or was changed."""
+    async def conclude(self) -> PathsMoved:
+        """Undo what is left of everything protected that appeared or was changed."""
         watch = self._watch
         if watch is None or self.calm:
             return ()
         return await anyio.to_thread.run_sync(self._conclude)
 
-    def _conclude(self) -> Protected:
+    def _conclude(self) -> PathsMoved:
         with self._lock:
             # There is no watch if the sandbox was ended while this waited for the lock.
-            moved = self._swept_last(self._watch) if self._watch is not None else {}
+            moved = self._sweep_last(self._watch) if self._watch is not None else {}
         before = {**dict.fromkeys(self._seen), **self._moved}
         return tuple(sorted({**before, **moved}.items()))
 
-    def _swept_last(self, watch: Watch) -> dict[str, str | None]:
+    def _sweep_last(self, watch: Watch) -> dict[str, str | None]:
         for _ in range(_MOST_READS):
             self._seen.update(watch.appeared())
             if watch.read_all:
@@ -236,7 +245,7 @@ class Guard:
             self._note_failure(one)
         return {one.path: one.moved_to for one in moved}
 
-    async def settle(self) -> Protected:
+    async def settle(self) -> PathsMoved:
         """As `conclude`, after a command that is not the last one to be watched."""
         watch = self._watch
         if watch is None or (self.calm and not self._moved):
@@ -247,15 +256,16 @@ class Guard:
         self._moved.clear()
         return found
 
-    async def undo_overtaken(self, protected: tuple[plan.Protected, ...]) -> Protected:
+    async def undo_overtaken(self, protected: tuple[plan.Protected, ...]) -> PathsMoved:
         """Between `conclude` and `warnings`: the user's folders that have become repositories."""
         warnings = self._warnings
-        folders = warnings.overtaken() if warnings is not None else []
-        if not folders or warnings is None:
+        if warnings is None:
+            return ()
+        found = warnings.overtaken()
+        if not any(found):
             return ()
         known = frozenset(one.path for one in protected if one.rule in plan.GIT_DIR_RULES)
-        work = partial(undo_overtaken, warnings.workspace, folders, known)
-        moved = await anyio.to_thread.run_sync(work)
+        moved = await anyio.to_thread.run_sync(partial(undo_all, found, known))
         warnings.undone([one.path for one in moved])
         return tuple((one.path, one.moved_to) for one in moved)
 

@@ -9,6 +9,7 @@ instances.
 from __future__ import annotations
 
 import logging
+import posixpath
 import time
 from collections.abc import Iterable
 
@@ -17,9 +18,12 @@ import anyio
 from sandboxd import event_loop
 from sandboxd.platform.current import files
 from sandboxd.policy import plan
+from sandboxd.policy.data.protected_names import OTHER_REPOSITORIES
 from sandboxd.policy.protected.nested_git import Repositories
-from sandboxd.workspace_guard.current import undo_overtaken
+from sandboxd.workspace_guard.current import undo_others, undo_overtaken
+from sandboxd.workspace_guard.interface import MovedPath
 from sandboxd.workspace_guard.polling import POLL_S, pause_after
+from sandboxd.workspace_guard.run_warnings import Overtaken
 
 log = logging.getLogger(__name__)
 Found = dict[str, str | None]
@@ -32,12 +36,19 @@ class OvertakenWatch:
     """
 
     def __init__(self, nested: Repositories, protected: Iterable[plan.Protected]) -> None:
-        own = {*nested.paths, *nested.folders[:1]}
-        self._workspace = nested.folders[0] if nested.folders else ""
+        self._nested = nested
+        own = {*nested.paths, *nested.roots}
         self._folders = tuple(one for one in nested.folders if one not in own)
+        # A workspace and git repositories have all names of `WORKSPACE` protected.
+        projects = {*nested.paths, *nested.roots[:1], *map(posixpath.dirname, nested.others)}
+        self._others = tuple(
+            posixpath.join(folder, name)
+            for folder in nested.folders if folder not in projects
+            for name in OTHER_REPOSITORIES
+        )  # fmt: skip
         self._known = frozenset(one.path for one in protected if one.rule in plan.GIT_DIR_RULES)
         self._users_own: frozenset[str] = frozenset()
-        self._made: frozenset[str] = frozenset()  # while something ran
+        self._made: frozenset[str] = frozenset()  # folders, and their .hg, while something ran
         self._active = 0
         self._again = False
         self._closed = False
@@ -46,8 +57,9 @@ class OvertakenWatch:
         self._found: Found = {}
 
     def begin(self) -> None:
-        if self._folders and not self._is_looking and not self._active:
-            self._users_own = frozenset(filter(_has_git, self._folders)) - self._made
+        if self._nested.folders and not self._is_looking and not self._active:
+            there = {*filter(_has_git, self._folders), *filter(files.lexists, self._others)}
+            self._users_own = frozenset(there - self._made)
             self._timer = event_loop.call_later(POLL_S, self._look)
         self._active += 1
 
@@ -58,8 +70,10 @@ class OvertakenWatch:
     async def settle(self) -> Found:
         """(path: where it is now) of what was undone since the last time; after each command.
 
-        Folders that became repositories in this command are found by its own guard.
+        Folders that became repositories in this command are found by its own guard, unless a look
+        came first.
         """
+        await self._end_of_look()
         if self._made:
             self._found |= await anyio.to_thread.run_sync(self._undo)
         found, self._found = self._found, {}
@@ -71,9 +85,15 @@ class OvertakenWatch:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if not self._folders or not (self._again or self._active):
-            return {}
-        return await anyio.to_thread.run_sync(self._undo)
+        await self._end_of_look()
+        if self._nested.folders and (self._again or self._active):
+            self._found |= await anyio.to_thread.run_sync(self._undo)
+        return self._found
+
+    async def _end_of_look(self) -> None:
+        """The callback of a look adds what it has undone; it runs before this returns."""
+        if self._looking is not None:
+            await event_loop.wait([self._looking])
 
     @property
     def _is_looking(self) -> bool:
@@ -91,18 +111,28 @@ class OvertakenWatch:
         try:
             self._found |= done.result()
         except Exception:  # the next look tries again
-            log.exception("the folders of %s cannot be looked at", self._workspace)
+            log.exception("the folders of %s cannot be looked at", self._nested.roots)
         if self._again and not self._closed:
             self._timer = event_loop.call_later(pause_after(began), self._look)
 
     def _undo(self) -> Found:
         """For a thread."""
-        others = (one for one in self._folders if one not in self._users_own)
-        self._made = frozenset(filter(_may_be_repository, others))
-        if not self._made:
-            return {}
-        moved = undo_overtaken(self._workspace, sorted(self._made), self._known)
+        git = {*filter(_may_be_repository, self._folders)} - self._users_own
+        others = {*filter(files.lexists, self._others)} - self._users_own
+        self._made = frozenset(git | others)
+        by_root = self._nested.by_root
+        moved = undo_all(Overtaken(by_root(sorted(git)), by_root(sorted(others))), self._known)
         return {one.path: one.moved_to for one in moved}
+
+
+def undo_all(found: Overtaken, known: frozenset[str]) -> list[MovedPath]:
+    """Move aside what would run programs. For a thread. `known`: protected git dirs."""
+    moved: list[MovedPath] = []
+    for root, folders in found.git.items():
+        moved += undo_overtaken(root, folders, known)
+    for root, marks in found.others.items():
+        moved += undo_others(root, marks)
+    return moved
 
 
 def _has_git(folder: str) -> bool:

@@ -26,6 +26,7 @@ from sandboxd.workspace_guard.quarantine import Quarantine
 from sandboxd.workspace_guard.snapshot import Node, SnapshotBudget
 
 _LIGHT_ENTRIES = 256
+_OWN_ENTRIES, _OWN_BYTES = 64, 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +41,9 @@ class ProtectedSnapshot:
     """Make it before the command starts; `verify()` when its tree is dead; then `close()`.
 
     `writable` are folders that may be written although they lie in a protected one.
-    `unverified` names paths that are too large to be looked at as a whole. `heavy`: a look takes
-    too long for the event loop. `elders`: snapshots of commands that run already, oldest first.
-    Their content is used, because these commands may have changed a file since.
+    `unverified` names paths that are too large to be looked at as a whole. `needs_thread`: a look
+    takes too long for the event loop. `elders`: snapshots of commands that run already, oldest
+    first. Their content is used, because these commands may have changed a file since.
     """
 
     def __init__(
@@ -57,8 +58,8 @@ class ProtectedSnapshot:
         self._names = {one.path: names for elder in elders[::-1] for one, names in elder._levels}
         self._writable = tuple(writable)
         self._roots: dict[str, int] = {}
+        self._entries = 0
         budget = SnapshotBudget()
-        most = budget.entries
         try:
             for one in protected:
                 if one.present:
@@ -66,7 +67,7 @@ class ProtectedSnapshot:
         except BaseException:
             self.close()
             raise
-        self.heavy = most - budget.entries > _LIGHT_ENTRIES
+        self.needs_thread = self._entries > _LIGHT_ENTRIES
         self.unverified = tuple(one.path for one, node in self._kept if not node.seen)
 
     def verify(self) -> list[Changed]:
@@ -95,8 +96,18 @@ class ProtectedSnapshot:
                     self._keep_level(one, entry, budget)
                     return
                 known = self._nodes.get(one.path)
-                node = known or snapshot.keep(entry.parent, entry.name, budget)
-                self._kept.append((one, node))
+                self._kept.append((one, known or self._read(entry, budget)))
+
+    def _read(self, entry: Entry, budget: SnapshotBudget) -> Node:
+        """Each path has a share of its own: none that a command made uses up that of others."""
+        own = SnapshotBudget(_OWN_ENTRIES, _OWN_BYTES)
+        node = snapshot.keep(entry.parent, entry.name, own)
+        self._entries += _OWN_ENTRIES - own.entries
+        if not node.whole:
+            left = budget.entries
+            node = snapshot.keep(entry.parent, entry.name, budget)
+            self._entries += left - budget.entries
+        return node
 
     def _opens_into(self, path: str) -> bool:
         below = path.rstrip("/") + "/"

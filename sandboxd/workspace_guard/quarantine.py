@@ -213,7 +213,7 @@ class JudgedFile(Protocol):
         ...
 
     @property
-    def heavy(self) -> bool:
+    def needs_thread(self) -> bool:
         """Whether the next look takes too long for the event loop."""
         ...
 

@@ -15,7 +15,7 @@ import anyio
 
 from sandboxd.policy import plan
 from sandboxd.policy.protected.nested_git import Repositories
-from sandboxd.workspace_guard.guard import NO_REPOSITORIES, Guard, Protected
+from sandboxd.workspace_guard.guard import NO_REPOSITORIES, Guard, PathsMoved
 from sandboxd.workspace_guard.overtaken_watch import OvertakenWatch
 
 CONCLUDE_S = 10.0
@@ -87,7 +87,7 @@ class Member:
         self._muted = False
         self._running = 0
         self._concluded = anyio.Event()
-        self._found: Protected = ()
+        self._found: PathsMoved = ()
 
     def begin(self) -> None:
         """A command starts: until its end git's operations may be under way."""
@@ -112,12 +112,12 @@ class Member:
             if shared is not None:
                 shared.end_background()
 
-    async def settle(self) -> Protected:
+    async def settle(self) -> PathsMoved:
         """What appeared or was changed since the last time; after each command.
 
         In a sandbox that is being ended its end finds that, and this waits for it.
         """
-        found: Protected = ()
+        found: PathsMoved = ()
         if self._shared is not None and not self._muted:
             shared = self._shared
             found = await shared.guard.settle()
@@ -133,7 +133,7 @@ class Member:
         if self._shared is not None and self._violated in self._shared.told:
             self._shared.told.remove(self._violated)
 
-    async def conclude(self) -> Protected:
+    async def conclude(self) -> PathsMoved:
         """(path, where it is now) of what appeared. The last one to leave ends the watch."""
         self.mute()
         shared, self._shared = self._shared, None

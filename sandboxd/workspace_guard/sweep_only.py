@@ -28,7 +28,7 @@ _PARTS = ("head", "commondir", "objects", "refs")  # what makes a folder a git d
 class SweepOnly:
     """Every path that was missing at the start is looked at after the run."""
 
-    large = heavy = unread = calm = False
+    large = needs_thread = unread = calm = False
     read_all = True
 
     def __init__(self, protected: Iterable[Protected], pin: Pin = unpinned) -> None:

@@ -183,7 +183,7 @@ def test_the_help_of_run_has_the_table_of_exit_codes(ctl):
         (["sandbox", "run", "sb-1", "--net", "all", "ls"], 125, "sandbox create --net …"),
         (["sandbox", "destroy"], 2, "sandbox destroy needs ID…"),
         (["run", "--sandbox", "sb-1", "--net", "deny", "true"], 125, "--net cannot be changed"),
-        (["shell", "--sandbox", "sb-1", "--read", "/", "true"], 2, "--read cannot be changed"),
+        (["shell", "--sandbox", "sb-1", "--read", "/", "true"], 125, "--read cannot be changed"),
         (["run", "--ssh-agent", "--workspace", "/tmp", "true"], 125, "SSH_AUTH_SOCK is not set"),
     ],
 )

@@ -89,7 +89,7 @@ def test_restart_asks_before_it_ends_anything(ctl, folder):
         before = json.loads(ctl("status", "--json").stdout)["pid"]
         refused = ctl("restart")
         assert refused.returncode == 2
-        assert b"1 command and 0 sandboxes" in refused.stderr
+        assert b"1 command would end with the daemon" in refused.stderr
         broken = folder / "broken.toml"
         broken.write_text('backend = "bublewrap"\n')
         refused = ctl("restart", "--force", SANDBOXD_CONFIG=str(broken))
@@ -98,7 +98,7 @@ def test_restart_asks_before_it_ends_anything(ctl, folder):
         assert ctl("restart", "--force").returncode == 0
         assert json.loads(ctl("status", "--json").stdout)["pid"] != before
     finally:
-        ctl("shutdown")
+        ctl("shutdown", "--force")
 
 
 def test_without_a_flag_the_longest_timeout_of_the_config_is_asked_for(ctl, start_daemon):
@@ -171,7 +171,7 @@ def test_a_daemon_on_a_named_socket_is_not_started_in_silence(ctl, folder):
         assert done.stderr.startswith(b"sandboxctl: no daemon listened on ")
         assert ctl("run", "--", "true").stderr == b""
     finally:
-        ctl("shutdown")
+        ctl("shutdown", "--force")
 
 
 def test_a_wrong_config_is_one_sentence(ctl, folder):

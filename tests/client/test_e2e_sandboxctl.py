@@ -24,7 +24,7 @@ def fresh(ctl, folder):
     ctl.socket_path = str(folder / "run" / "sandboxd.sock")
     ctl.extra = []
     yield ctl
-    ctl("shutdown")
+    ctl("shutdown", "--force")
     assert not _listens(ctl)
 
 
@@ -34,7 +34,7 @@ def one_socket():
     with tempfile.TemporaryDirectory(prefix="sbxc-") as name:
         ctl = Ctl(f"{name}/run/sandboxd.sock", Path(name))
         yield ctl.socket_path
-        ctl("shutdown")
+        ctl("shutdown", "--force")
         assert not _listens(ctl)
 
 

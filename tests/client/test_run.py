@@ -84,7 +84,7 @@ def test_denials_are_told_one_line_each_with_the_flags_that_allow_them(ctl, fake
         (["--read", "/no/such", "true"], "error: --read: /no/such does not exist"),
         (["--sandbox", "sb-no", "true"], "sandboxctl sandbox list shows those that exist"),
         (["--memory", "50", "true"], "write --memory 50M"),
-        (["--memory", "50K", "true"], "error: --memory: max_memory_bytes is 51200 bytes, too litt"),
+        (["--memory", "50K", "true"], "error: --memory is 50K, too little for any program"),
         (["--read", "--", "true"], "error: --read needs a value"),
         (["--preset", "read-onyl", "true"], "did you mean read-only?"),
         (["--backend", "dokcer", "true"], "did you mean docker?"),

@@ -496,3 +496,39 @@ def test_mode_bits_are_read_as_for_a_user_without_capabilities(tmp_path: Path) -
     assert host_view().permits(str(file), "read") == (os.geteuid() == 0)
     file.chmod(0o400)
     assert host_view().mode_permits(str(file), "read")
+
+
+def test_another_name_of_what_is_kept_from_commands_is_not_proposed() -> None:
+    """Whatever the evidence. The control has a second name, too, of something else."""
+    secret, hook, mine = (1, 7), (1, 8), (1, 9)
+    more = {
+        f"{HOME}/.aws/credentials": HostFile("", linked=True, inode=secret),
+        f"{WS}/.git/hooks/pre-commit": HostFile("", linked=True, inode=hook),
+        "/w/out/notes.txt": HostFile("", linked=True, inode=secret),
+        "/w/out/data.txt": HostFile("", linked=True, inode=mine),
+        "/w/held/deep/script.txt": HostFile("", linked=True, inode=hook),
+    }
+    there = dataclasses.replace(where(), host=host(mine=("/",), more=more))
+    for field in ("fs_read_allow", "fs_write_allow"):
+        for path in ("/w/out/notes.txt", "/w/out", "/w/held/deep", "/w/held/deep/script.txt"):
+            assert permitted(there, {field: [path]}) is None, path
+        remedy = {field: ["/w/out/data.txt"]}
+        assert permitted(there, remedy) == remedy
+    for name, proposed in (("data.txt", True), ("notes.txt", False)):
+        refused = RefusedAccess(f"/w/out/{name}", "write", errno.EROFS)
+        found = denials(there, "", RunEvidence(exit_code=1, refused=(refused,)))
+        assert [one.remedy is not None for one in found] == [proposed], found
+
+
+@pytest.mark.posix
+def test_the_host_knows_the_names_of_one_file(tmp_path: Path) -> None:
+    secret, link = tmp_path / ".netrc", tmp_path / "out" / "notes.txt"
+    link.parent.mkdir()
+    secret.write_text("x")
+    os.link(secret, link)
+    (tmp_path / "out" / "other.txt").write_text("x")
+    looks = HostLooks(host_view())
+    assert looks.has_name_among(str(link), [str(tmp_path / "absent"), str(secret)])
+    assert looks.has_name_among(str(link.parent), [str(secret)])
+    assert not looks.has_name_among(str(tmp_path / "out" / "other.txt"), [str(secret)])
+    assert not looks.has_name_among(str(link), [str(tmp_path / "absent")])

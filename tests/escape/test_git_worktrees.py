@@ -8,7 +8,15 @@ from pathlib import Path
 
 import pytest
 from support.attacks import Box, freely, python
-from support.git_attacks import HOW, attack, git, is_reported, make_repository
+from support.git_attacks import (
+    HOW,
+    attack,
+    content,
+    each_and_all,
+    git,
+    is_reported,
+    make_repository,
+)
 
 pytestmark = [pytest.mark.isolation, pytest.mark.requires("git")]
 
@@ -40,27 +48,34 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("how", HOW)
-@pytest.mark.parametrize("name", BROKEN)
+@pytest.mark.parametrize(("how", "names"), each_and_all(BROKEN))
 def test_the_common_dir_keeps_what_runs_code(
-    box: Box, main: Path, worktree: Path, name: str, how: str
+    box: Box, main: Path, worktree: Path, names: tuple[str, ...], how: str
 ) -> None:
     program = python("""
-        os.makedirs(os.path.dirname(args[0]), exist_ok=True)
-        open(args[0], "w").write(args[1])
-        worked()
+        done = []
+        for path, text in zip(args[::2], args[1::2]):
+            try:
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+                open(path, "w").write(text)
+            except OSError:
+                continue
+            done.append(path)
+        worked(len(done)) if done else blocked()
     """)
-    path = main / ".git" / name
-    before = path.read_bytes() if path.exists() else None
-    assert freely(program, path, BROKEN[name]).worked
-    if before is None:
-        path.unlink()
-        if path.parent.name == "rebase-merge":
-            path.parent.rmdir()
-    else:
-        path.write_bytes(before)
-    ran = attack(box, how, worktree, program, path, BROKEN[name])
-    assert (path.read_bytes() if path.exists() else None) == before, ran.story
+    paths = {main / ".git" / name: BROKEN[name] for name in names}
+    words = [word for pair in paths.items() for word in pair]
+    before = {path: content(path) for path in paths}
+    assert freely(program, *words).words == str(len(paths))
+    for path, old in before.items():
+        if old is None:
+            path.unlink()
+            if path.parent.name == "rebase-merge":
+                path.parent.rmdir()
+        else:
+            path.write_bytes(old)
+    ran = attack(box, how, worktree, program, *words)
+    assert {path: content(path) for path in paths} == before, ran.story
     assert ran.exit_code != 42 or is_reported(ran), ran.story
 
 

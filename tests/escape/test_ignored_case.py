@@ -10,13 +10,16 @@ import os
 import subprocess
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from support.attacks import Box
 from support.backends import LINUX, product_name, running_backend
+from support.daemon import Daemon
 from support.git_attacks import HOW, attack, git, is_reported, make_repository
 from support.rpc import RpcError
+from support.runs import Ran
 
 pytestmark = [
     pytest.mark.isolation,
@@ -79,7 +82,6 @@ ATTACKS = {
 
 
 def is_hit(repository: Path, name: str) -> bool:
-    time.sleep(1.5)  # until then the kernel may show the file as it was
     path = repository / name
     if not path.exists():
         return False
@@ -96,18 +98,35 @@ def make(folder: Path) -> Path:
     return repository
 
 
+def attack_alone(daemon: Daemon, backend: str, how: str, repository: Path, script: str) -> Ran:
+    box = Box(backend, daemon)
+    try:
+        return attack(box, how, repository, ("sh", "-c", script))
+    finally:
+        box.close()
+
+
 @pytest.mark.parametrize("how", HOW)
-@pytest.mark.parametrize("name", ATTACKS)
 def test_another_spelling_leads_to_no_protected_file(
-    exfat_box: Box, mounted: Path, name: str, how: str
+    exfat_box: Box, mounted: Path, how: str
 ) -> None:
-    script, path = ATTACKS[name]
-    at = f"{exfat_box.backend}-{list(ATTACKS).index(name)}-{how}"
-    repository, control = make(mounted / at), make(mounted / f"control-{at}")
-    ran = attack(exfat_box, how, repository, ("sh", "-c", script))
-    assert not is_hit(repository, path), ran.story
-    subprocess.run(["sh", "-c", script], cwd=control, check=True)
-    assert is_hit(control, path)
+    """Side by side, each in a repository of its own: every command there waits for the kernel."""
+    backend, daemon = exfat_box.backend, exfat_box.daemon
+    places = {name: f"{backend}-{at}-{how}" for at, name in enumerate(ATTACKS)}
+    attacked = {name: make(mounted / place) for name, place in places.items()}
+    controls = {name: make(mounted / f"control-{place}") for name, place in places.items()}
+    with ThreadPoolExecutor(len(ATTACKS)) as threads:
+        begun = {
+            name: threads.submit(attack_alone, daemon, backend, how, attacked[name], script)
+            for name, (script, _) in ATTACKS.items()
+        }
+        ran = {name: future.result() for name, future in begun.items()}
+    for name, (script, _) in ATTACKS.items():
+        subprocess.run(["sh", "-c", script], cwd=controls[name], check=True)
+    time.sleep(1.5)  # until then the kernel may show a file as it was
+    for name, (_, path) in ATTACKS.items():
+        assert not is_hit(attacked[name], path), f"{name}: {ran[name].story}"
+        assert is_hit(controls[name], path), name
 
 
 def test_work_goes_on(exfat_box: Box, mounted: Path) -> None:

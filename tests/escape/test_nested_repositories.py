@@ -6,54 +6,64 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support.attacks import Box, freely, python
-from support.git_attacks import HOW, attack, git, is_reported, make_repository
+from support.git_attacks import (
+    HOW,
+    attack,
+    content,
+    each_and_all,
+    git,
+    is_reported,
+    make_repository,
+    wait_for,
+)
 
 pytestmark = [pytest.mark.isolation, pytest.mark.requires("git")]
 
+# Tries every path, whatever becomes of the others.
 PUT = python("""
-    path = args[0]
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    old = os.path.exists(path)
-    with open(path, "a" if old else "w") as file:
-        file.write("\\n# changed\\n")
-        os.chmod(file.fileno(), 0o755)
+    refused = None
+    for path in args:
+        try:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(path, "a") as file:
+                file.write("\\n# changed\\n")
+                os.chmod(file.fileno(), 0o755)
+        except OSError as error:
+            refused = error
+    if refused is not None:
+        raise refused
     worked()
 """)
 PLACES = ["vendor/lib", "p1", "a/b/c/deep"]
 NAMES = [".git/hooks/pre-commit", ".git/config", ".git/commondir", ".envrc", ".vscode/tasks.json"]
 
 
-def content(path: Path) -> bytes | None:
-    return path.read_bytes() if path.exists() else None
-
-
 @pytest.mark.parametrize("is_repository", [True, False], ids=["in a repository", "in a folder"])
-@pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("name", NAMES)
 def test_an_existing_repository_keeps_what_runs_code(
-    box: Box, workspace: Path, place: str, name: str, is_repository: bool
+    box: Box, workspace: Path, name: str, is_repository: bool
 ) -> None:
     if is_repository:
         make_repository(workspace)
-    inner = make_repository(workspace / place)
-    path = inner / name
-    before = content(path)
-    assert freely(PUT, path).worked
-    assert content(path) != before
-    if before is None:
-        path.unlink()
-        if path.parent.name == ".vscode":
-            path.parent.rmdir()
-    else:
-        path.write_bytes(before)
-    path.parent.is_dir() and os.chmod(path.parent, 0o755)
-    ran = attack(box, "cold", workspace, PUT, path)
-    assert content(path) == before, ran.story
+    paths = [make_repository(workspace / place) / name for place in PLACES]
+    before = {path: content(path) for path in paths}
+    assert freely(PUT, *paths).worked
+    for path, old in before.items():
+        assert content(path) != old
+        if old is None:
+            path.unlink()
+            if path.parent.name == ".vscode":
+                path.parent.rmdir()
+        else:
+            path.write_bytes(old)
+        path.parent.is_dir() and os.chmod(path.parent, 0o755)
+    ran = attack(box, "cold", workspace, PUT, *paths)
+    assert {path: content(path) for path in paths} == before, ran.story
 
 
 @pytest.mark.parametrize("how", HOW)
@@ -94,11 +104,45 @@ def test_a_new_repository_is_named(box: Box, workspace: Path, how: str) -> None:
     assert f"{workspace}/deep/er/bare.git" in said
 
 
-def test_what_was_not_searched_is_said(box: Box, workspace: Path) -> None:
+def test_what_is_not_protected_is_said_once(box: Box, workspace: Path) -> None:
+    for number in range(33):
+        make_repository(workspace / f"folder{number}")
+    request = {"preset": "workspace-write", "workspace": str(workspace)}
+    ran = box.run("/bin/true", **request)
+    assert "more than 32 git repositories" in " ".join(ran.raw["warnings"])
+    assert box.run("/bin/true", **request).raw["warnings"] == []
+    assert "more than 32" in " ".join(box.check(**request)["warnings"])
+
+
+@pytest.mark.parametrize("place", ["", "cache/sdists"], ids=["at the top", "in a folder"])
+def test_an_empty_git_stays_what_it_is(box: Box, workspace: Path, place: str) -> None:
+    folder = workspace / place
+    folder.mkdir(parents=True, exist_ok=True)
+    pointer = folder / ".git"
+    pointer.touch()
+    request = {"preset": "workspace-write", "workspace": str(workspace)}
+    ran = box.run("/bin/true", **request)
+    assert ran.exited(0), ran.story
+    for change in ("rm -f .git; mkdir .git", "echo gitdir: /x > .git", "mv .git x; git init -q"):
+        ran = box.shell(f"cd {folder}; {change}; true", **request)
+        assert pointer.is_file(), ran.story
+        assert pointer.read_bytes() == b"", ran.story
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_a_repository_far_down_a_large_tree_is_protected(
+    box: Box, workspace: Path, how: str
+) -> None:
     for number in range(300):
-        (workspace / f"folder{number}").mkdir()
-    ran = box.run("/bin/true", preset="workspace-write", workspace=str(workspace))
-    assert "not every folder" in " ".join(ran.raw["warnings"])
+        (workspace / f"folder{number}/src/main/java").mkdir(parents=True)
+    inner = make_repository(workspace / "folder299/src/main/java/org/example/app/vendored")
+    hook = inner / ".git/hooks/pre-commit"
+    program = python("open(args[0], 'w').close(); worked()")
+    assert freely(program, hook).worked
+    hook.unlink()
+    ran = attack(box, how, workspace, program, hook)
+    assert not hook.exists()
+    assert ran.raw["warnings"] == []
 
 
 def test_more_links_than_are_protected_are_said(box: Box, workspace: Path) -> None:
@@ -136,20 +180,23 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.parametrize("key", PROGRAMS)
-def test_programs_that_the_config_names_are_kept(box: Box, workspace: Path, key: str) -> None:
+def test_programs_that_the_config_names_are_kept(box: Box, workspace: Path) -> None:
     repository = make_repository(workspace)
-    (repository / "tools").mkdir()
-    (repository / "tools/_").mkdir()
-    program = repository / "tools/run"
-    program.write_text("#!/bin/sh\n")
-    git(repository, "config", key, PROGRAMS[key])
-    assert freely(PUT, program).worked
-    assert content(program) != b"#!/bin/sh\n"
-    program.write_text("#!/bin/sh\n")
-    program.chmod(0o644)
-    attack(box, "cold", repository, PUT, program)
-    assert content(program) == b"#!/bin/sh\n"
+    programs = {}
+    for number, (key, command) in enumerate(PROGRAMS.items()):
+        folder = repository / f"tools{number}"
+        (folder / "_").mkdir(parents=True)
+        programs[key] = folder / "run"
+        programs[key].write_text("#!/bin/sh\n")
+        git(repository, "config", key, command.replace("tools", folder.name))
+    assert freely(PUT, *programs.values()).worked
+    for program in programs.values():
+        assert content(program) != b"#!/bin/sh\n"
+        program.write_text("#!/bin/sh\n")
+        program.chmod(0o644)
+    ran = attack(box, "cold", repository, PUT, *programs.values())
+    for key, program in programs.items():
+        assert content(program) == b"#!/bin/sh\n", f"{key}: {ran.story}"
     ran = box.shell("echo x > other && mkdir -p sub && echo x > sub/y", preset="workspace-write",
                     workspace=str(repository))  # fmt: skip
     assert ran.exited(0), ran.story
@@ -175,23 +222,18 @@ def with_submodule(workspace: Path, tmp_path: Path) -> Path:
     return made
 
 
-@pytest.mark.parametrize("how", HOW)
-@pytest.mark.parametrize("name", SUBMODULE)
+@pytest.mark.parametrize(("how", "names"), each_and_all(SUBMODULE))
 def test_a_submodule_keeps_what_runs_code(
-    box: Box, with_submodule: Path, name: str, how: str
+    box: Box, with_submodule: Path, names: tuple[str, ...], how: str
 ) -> None:
-    path = with_submodule / SUBMODULE[name]
-    before = content(path)
-    program = python("""
-        os.makedirs(os.path.dirname(args[0]), exist_ok=True)
-        open(args[0], "w").write("evil")
-        worked()
-    """)
-    ran = attack(box, how, with_submodule, program, path)
-    assert content(path) == before, ran.story
+    paths = [with_submodule / SUBMODULE[name] for name in names]
+    before = {path: content(path) for path in paths}
+    ran = attack(box, how, with_submodule, PUT, *paths)
+    assert {path: content(path) for path in paths} == before, ran.story
     assert git(with_submodule, "status", "--porcelain") == ""
-    assert freely(program, path).worked
-    assert content(path) == b"evil"
+    assert freely(PUT, *paths).worked
+    for path, old in before.items():
+        assert content(path) != old
 
 
 @pytest.mark.parametrize("how", HOW)
@@ -374,13 +416,6 @@ def test_a_harmless_repository_in_a_folder_of_the_user_stays(box: Box, workspace
     assert not is_reported(ran), ran.story
     assert len(ran.raw["warnings"]) == 2
     assert git(repository / "tree", "status", "--porcelain") == ""
-
-
-def wait_for(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def git_dir(folder: Path) -> str:

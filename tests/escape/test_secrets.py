@@ -148,3 +148,29 @@ def test_files_of_another_sandbox_are_not_visible(box: Box) -> None:
         other.call("execution/cancel", {"execution_id": "keeper"})
     assert meanwhile.blocked
     assert box.attack(look, path).blocked
+
+
+@pytest.mark.parametrize("explain", [False, True], ids=["by words", "by the kernel"])
+def test_no_remedy_names_a_hard_link_of_a_secret(
+    box: Box, workspace: Path, outside: Path, explain: bool
+) -> None:
+    """The path of the secret is masked; the file has another name. By the command's words no file
+    with another name is proposed at all."""
+    secret = outside / "secret"
+    secret.write_text("x")
+    link, other = outside / "a/notes.txt", outside / "b/notes.txt"
+    for path in (link, other):
+        path.parent.mkdir()
+    os.link(secret, link)
+    other.write_text("x")
+    if explain:
+        os.link(other, outside / "same")
+    allowed = [str(path.parent) for path in (link, other)]
+    manifest = {"fs_deny": [str(secret)], "fs_read_allow": allowed}
+    params = {"preset": "workspace-write", "workspace": str(workspace), "manifest": manifest}
+    for path, is_proposed in ((other, True), (link, False)):
+        ran = box.shell(f"echo y >> {path}", **params, explain=explain)
+        assert ran.exit_code != 0
+        found = [one for one in ran.denials if one["target"] == str(path)]
+        assert found, ran.story
+        assert any(one.get("remedy") for one in found) == is_proposed, found

@@ -170,3 +170,27 @@ def test_a_mount_that_answers_is_used(box: Box, mount_point: Path) -> None:
             ran = client.call("execute", {**params, "backend": box.backend})
             assert ran["exit_code"] == 0, ran
     assert os.path.isdir(mount_point)
+
+
+@pytest.mark.parametrize("kind", ["files", "folders"])
+def test_a_folder_that_lists_names_for_ever(box: Box, mount_point: Path, kind: str) -> None:
+    """The server of the file system is not the user's. Others are served, memory is bounded."""
+    with silent_fuse(mount_point, answers=True, endless=kind):
+        plain = subprocess.Popen(["ls", "-f", str(mount_point)], stdout=subprocess.PIPE)
+        assert plain.stdout is not None
+        assert len([plain.stdout.readline() for _ in range(200_000)]) == 200_000  # the control
+        plain.kill()
+        plain.communicate()
+        params = {"preset": "workspace-write", "workspace": str(mount_point.parent)}
+        with box.daemon.connect(timeout_s=120) as client:
+            asked = client.start("execute", {"argv": ["true"], "backend": box.backend, **params})
+            with box.daemon.connect(timeout_s=60) as other:
+                assert other.call("execute", {"argv": ["true"]})["exit_code"] == 0
+            answer = client.answer(asked)
+            if "error" in answer:
+                assert answer["error"]["data"]["kind"] in ("Busy", "PathDenied"), answer
+            else:
+                assert any("not every folder" in one for one in answer["result"]["warnings"])
+    status = Path(f"/proc/{box.daemon.pid}/status").read_text()
+    resident = next(line.split()[1] for line in status.splitlines() if line.startswith("VmRSS"))
+    assert int(resident) < 600_000

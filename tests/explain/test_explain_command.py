@@ -118,7 +118,7 @@ def test_without_explain_there_is_no_explanation(ctl: Ctl) -> None:
 
 def test_a_folder_is_no_manifest_file(ctl: Ctl) -> None:
     told = ctl("explain", "--write-manifest", str(ctl.place), "--", "true")
-    assert told.returncode == 2
+    assert told.returncode == 125
     assert "that is a folder" in told.stderr
 
 

@@ -57,6 +57,28 @@ def test_another_connection_attaches_and_types(shared_daemon: Daemon) -> None:
         assert (answer["state"], answer["gap"]) == ("ended", False)
 
 
+def test_nothing_is_told_before_the_answer_of_its_own_request(shared_daemon: Daemon) -> None:
+    """In a batch, whose answer waits for another request, while a third one is answered."""
+    with shared_daemon.connect() as client:
+        ended = detached(client, "echo", "told")
+        client.call("execution/wait", {"execution_id": ended})
+        other = detached(client, "cat", stdin_open=True)
+        asked = [("execution/attach", ended), ("execution/wait", other)]
+        client.send([
+            {"jsonrpc": "2.0", "id": method, "method": method, "params": {"execution_id": one}}
+            for method, one in asked
+        ])  # fmt: skip
+        for _ in range(3):
+            client.call("execution/status", {"execution_id": other})
+        assert client.batches == []
+        assert client.notifications == []
+        client.call("execution/close_stdin", {"execution_id": other})
+        client.wait_until(lambda: bool(client.batches))
+        assert client.output(ended) == ""
+        client.notification("execution/exited", execution_id=ended)
+        assert client.output(ended) == "told\n"
+
+
 def test_what_is_known_already_is_not_told_again(shared_daemon: Daemon, tmp_path: Path) -> None:
     with shared_daemon.connect() as client:
         execution = detached(client, "sh", "-c", "echo one; cat; echo two", stdin_open=True)

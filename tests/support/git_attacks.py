@@ -4,14 +4,27 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from support.attacks import Box
 from support.runs import Ran
 
 HOW = ("cold", "warm", "persistent")
 Attack = Callable[..., Ran]
+
+
+def each_and_all(variants: Iterable[str]) -> list[Any]:
+    """Parameters `how` and `names`: each variant alone in a sandbox that is made for it, and all of
+    them by one command in the other modes. What a variant differs in does not depend on the mode;
+    alone it shows that no other one gave it away."""
+    names = tuple(variants)
+    alone = [pytest.param("cold", (name,), id=f"cold-{name}") for name in names]
+    return alone + [pytest.param(how, names, id=f"{how}-all") for how in HOW if how != "cold"]
 
 
 def git(folder: Path, *words: str, check: bool = True) -> str:
@@ -38,6 +51,10 @@ def make_repository(folder: Path) -> Path:
     git(folder, "add", "file")
     git(folder, "commit", "--quiet", "-m", "first")
     return folder
+
+
+def content(path: Path) -> bytes | None:
+    return path.read_bytes() if path.exists() else None
 
 
 def tree(folder: Path) -> dict[str, bytes]:
@@ -67,6 +84,13 @@ def attack(box: Box, how: str, workspace: Path, program: Sequence[str], *args: o
         except Exception as error:
             if "there is no sandbox" not in str(error):
                 raise
+
+
+def wait_for(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < deadline, "it did not happen within a minute"
+        time.sleep(0.05)
 
 
 def is_reported(ran: Ran) -> bool:

@@ -1,6 +1,7 @@
 """A FUSE file system with an empty folder that stops answering when it is told to. Needs root.
 
-Run as a program: `silent_fuse.py FOLDER`. It answers until it reads a line from stdin.
+Run as a program: `silent_fuse.py FOLDER`. It answers until it reads a line from stdin. With another
+argument its folder lists names for ever: of files, or of folders that do the same.
 """
 
 from __future__ import annotations
@@ -47,11 +48,14 @@ class SilentFuse:
 
 
 @contextmanager
-def silent_fuse(folder: Path, *, answers: bool = False) -> Iterator[SilentFuse]:
-    """Mounted at `folder`; with `answers` until `fall_silent`."""
+def silent_fuse(
+    folder: Path, *, answers: bool = False, endless: str | None = None
+) -> Iterator[SilentFuse]:
+    """Mounted at `folder`; with `answers` until `fall_silent`. `endless`: "files" or "folders"."""
     server = subprocess.Popen(
-        [sys.executable, __file__, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
+        [sys.executable, __file__, str(folder), *([endless] if endless else [])],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    )  # fmt: skip
     try:
         assert server.stdout is not None
         assert server.stdout.readline() == b"mounted\n"
@@ -65,7 +69,19 @@ def silent_fuse(folder: Path, *, answers: bool = False) -> Iterator[SilentFuse]:
         subprocess.run(["umount", "--lazy", str(folder)], check=False)
 
 
-def _serve(folder: str) -> None:
+def _listed(request: bytes, kind: int) -> bytes:
+    """A page of entries after the one at which the last page ended."""
+    _, offset, size = struct.unpack_from("<QQI", request, _IN.size)
+    page = b""
+    while len(page) + 40 <= size:
+        offset += 1
+        name = b"%012d" % offset
+        page += struct.pack("<QQII", 1000 + offset, offset, len(name), kind) + name
+        page += bytes(-len(page) % 8)
+    return page
+
+
+def _serve(folder: str, endless: str = "") -> None:
     device = os.open("/dev/fuse", os.O_RDWR)
     options = f"fd={device},rootmode=40000,user_id=0,group_id=0,allow_other"
     libc = ctypes.CDLL(None, use_errno=True)
@@ -81,6 +97,12 @@ def _serve(folder: str) -> None:
         if opcode in _NO_REPLY:
             continue
         body = _REPLIES.get(opcode)
+        if opcode == 28 and endless:
+            body = _listed(request, 4 if endless == "folders" else 8)
+        elif opcode == 1 and endless == "folders":  # LOOKUP: every number is a folder
+            name = request[_IN.size :].rstrip(b"\0")
+            if name.isdigit():
+                body = struct.pack("<QQQQII", 1000 + int(name), 0, 1, 1, 0, 0) + _ATTRIBUTES[16:]
         error = 0 if body is not None else -_ERRORS.get(opcode, 38)
         body = body or b""
         os.write(device, _OUT.pack(_OUT.size + len(body), error, unique) + body)
@@ -90,4 +112,4 @@ def _serve(folder: str) -> None:
 
 
 if __name__ == "__main__":
-    _serve(sys.argv[1])
+    _serve(*sys.argv[1:])

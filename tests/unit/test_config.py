@@ -43,7 +43,7 @@ def test_connections_are_not_ended_by_their_age_unless_it_is_set(tmp_path: Path)
         ('[ceiling]\nnetwork = "deny"\n', "it is a list of inherit, deny, allow_hosts"),
         ('[egress]\ngroups = { m = "a.example" }\n', '[egress] a value of groups cannot be "a.ex'),
         ('[ceiling]\nnetwork = ["allow"]\n', "it is one of inherit, deny, allow_hosts"),
-        ("[ceiling]\nmax_memory_bytes = 10\n", 'too little for any program; write "1M" or more'),
+        ("[ceiling]\nmax_memory_bytes = 10\n", 'too little for any program; write "16M" or more'),
         ("[sessions]\ntmp_bytes = 10\n", "sessions.tmp_bytes is 10 bytes, too little"),
     ],
 )

@@ -120,7 +120,14 @@ def _other(name: str, rest: list[str]) -> int:
         from sandboxd_client.cli.help import unknown_command
 
         raise UsageError(f"there is no command {name!r}", unknown_command(name))
-    options = parse(command, rest)
+    from sandboxd_client.cli.screen import REFUSED, fail
+
+    # A command that runs one has the exit codes of `run`: 2 may be the command's own.
+    usage_code = REFUSED if command.greedy else USAGE_ERROR
+    try:
+        options = parse(command, rest)
+    except UsageError as error:
+        return fail(error, json="--json" in rest, usage_code=usage_code)
     if options.help:
         from sandboxd_client.cli.help import page
 
@@ -134,9 +141,7 @@ def _other(name: str, rest: list[str]) -> int:
     except BrokenPipeError:
         raise
     except Exception as error:
-        from sandboxd_client.cli.screen import fail
-
-        return fail(error, json=options.has("--json"), options=options)
+        return fail(error, json=options.has("--json"), usage_code=usage_code, options=options)
     return code
 
 

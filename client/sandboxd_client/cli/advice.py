@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from sandboxd_client.cli import outcome
-from sandboxd_client.cli.plain_text import one_line, quoted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ def _git(options: Options, result: dict[str, Any], code: int) -> str | None:
     words, folder = _git_words(options)
     if not words:
         return None
-    from sandboxd_client.cli.git_hints import git_hint, recorded_deletion
+    from sandboxd_client.cli.git_hints import git_hint, half_shown, recorded_deletion
 
     def protected() -> list[str]:
         import os
@@ -72,7 +71,16 @@ def _git(options: Options, result: dict[str, Any], code: int) -> str | None:
 
     denials = result.get("denials") or []
     found = git_hint(words, code, denials, folder, protected) or recorded_deletion(options.missing)
-    return one_line(found) if found else None  # it names files, whose names are anything
+    if found is None and code and not any(denial.get("remedy") for denial in denials):
+        from sandboxd_client.cli.place import resolve
+
+        shown = [resolve(path) for path in (*options.all("--read"), *options.all("--write"))]
+        found = half_shown(words, [folder, *shown, "/usr"])
+    if not found:
+        return None
+    from sandboxd_client.cli.plain_text import one_line
+
+    return one_line(found)  # it names files, whose names are anything
 
 
 def _ssh(options: Options, result: dict[str, Any], code: int) -> str | None:
@@ -92,6 +100,7 @@ def _ssh(options: Options, result: dict[str, Any], code: int) -> str | None:
     if not hosts or options.has("--ssh-agent"):
         return None
     from sandboxd_client.cli.denial_lines import allowing
+    from sandboxd_client.cli.plain_text import quoted
 
     host, _, port = hosts[0].partition(":")
     flags = [flag for denial in denials for flag in allowing(denial.get("remedy"))]

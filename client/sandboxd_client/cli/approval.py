@@ -22,6 +22,8 @@ def tell(approval: dict[str, Any], pending: dict[str, Any]) -> None:
         f"decide in another terminal: sandboxctl approve {approval['approval']} --once "
         "(or --deny); with --ask you decide here"
     )
+    if approval.get("effect") == "edit":
+        say("without writing (--preset read-only) it would not be asked about")
     left_s = float(pending.get("expires_ms") or 0) / 1000 - time.time()
     if not pending.get("approvers") and left_s > 0:
         say(f"no approver is connected: it is refused in {left_s:.0f} s unless one comes by then")

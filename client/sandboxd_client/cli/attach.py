@@ -7,7 +7,7 @@ import sys
 assert sys.platform != "win32"
 
 from sandboxd_client import handshake, transport  # noqa: E402 - after the platform is known
-from sandboxd_client.cli import run, signals  # noqa: E402
+from sandboxd_client.cli import outcome, run, signals  # noqa: E402
 from sandboxd_client.cli.connect import connect, socket_path  # noqa: E402
 from sandboxd_client.cli.ids import execution_id  # noqa: E402
 from sandboxd_client.cli.input import Input, has_input  # noqa: E402
@@ -71,8 +71,8 @@ def main(options: Options) -> int:
         state = handshake.ask(sock, "execution/status", {"execution_id": wanted})
         pty, takes_input = bool(state.get("pty")), bool(state.get("stdin_open"))
         raw = pty and is_terminal(0)
-        if raw:
-            say("attached; Ctrl-] leaves it running")
+        ended = state.get("state") == "ended"
+        say(outcome.sight(ended=ended, raw=raw, takes_input=takes_input))
         relay = AttachRelay(
             sock, wanted, output=TerminalOutput(), pty=pty, streams=True,
             input=Input(raw=raw) if takes_input and has_input(0) else None,
@@ -85,4 +85,6 @@ def main(options: Options) -> int:
             return left.code
     finally:
         sock.close()
+    if ended:
+        say(outcome.ending(result))
     return run.report(result, options)

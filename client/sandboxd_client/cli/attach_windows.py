@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 from sandboxd_client import handshake, transport
+from sandboxd_client.cli import outcome
 from sandboxd_client.cli.connect import connect, socket_path
 from sandboxd_client.cli.ids import execution_id
 from sandboxd_client.cli.join_session import join_session
@@ -54,6 +55,8 @@ def main(options: Options) -> int:
         join_session(sock, options, None)
         state = handshake.ask(sock, "execution/status", {"execution_id": wanted})
         takes_input = bool(state.get("stdin_open")) and has_input()
+        ended = state.get("state") == "ended"
+        say(outcome.sight(ended=ended, raw=False, takes_input=takes_input))
         try:
             result = AttachConversation(sock, wanted).run(takes_input)
         except KeyboardInterrupt:
@@ -61,4 +64,6 @@ def main(options: Options) -> int:
             return INTERRUPTED
     finally:
         sock.close()
+    if ended:
+        say(outcome.ending(result))
     return report(result, options)

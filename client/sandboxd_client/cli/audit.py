@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import calendar
+import sys
 import time
+from collections import deque
 from collections.abc import Iterator
+from textwrap import fill
 from typing import Any
 
 from sandboxd_client.cli.amounts import seconds
 from sandboxd_client.cli.approver_connection import ApproverConnection, approver
 from sandboxd_client.cli.connect import print_json, socket_path
 from sandboxd_client.cli.parse import Options, UsageError
-from sandboxd_client.cli.screen import printable
+from sandboxd_client.cli.screen import columns, printable, say
 from sandboxd_client.jsontext import dumps
 
 Record = dict[str, Any]
 PAGE = 500
+_LAST = 50
+_NOTHING: tuple[Any, ...] = (None, [], {}, "")
 
 
 def main(options: Options) -> int:
@@ -23,15 +28,38 @@ def main(options: Options) -> int:
     with approver(options) as link:
         if options.has("--verify"):
             return _verify(link, options)
-        since = _since(options.one("--since"))
-        last = "0"
+        since, most = _since(options.one("--since")), _most(options)
+        shown: deque[Record] = deque(maxlen=most)
+        last, found = "0", 0
         for record in _stored(link, types, options.one("--session")):
             last = str(record["seq"])
-            if record["at"] >= since:
+            if record["at"] < since:
+                continue
+            found += 1
+            if most is None:
                 _print(record, options)
+            else:
+                shown.append(record)
+        for record in shown:
+            _print(record, options)
+    sys.stdout.flush()
+    if most is not None and found > most and not options.has("--last"):
+        say(f"the last {most} of {found} records; --last N or --last all shows more")
     if options.has("--follow"):
         _follow(options, types, last)
     return 0
+
+
+def _most(options: Options) -> int | None:
+    """How many of the last records are shown; None: all, as whoever says since when wants them."""
+    text = options.one("--last")
+    if text is None:
+        return None if options.has("--since") or options.has("--json") else _LAST
+    if text == "all":
+        return None
+    if not text.isascii() or not text.isdigit() or int(text) == 0:
+        raise UsageError(f"--last cannot be {text!r}", "write a number, or all")
+    return min(int(text), 1 << 30)
 
 
 def _verify(link: ApproverConnection, options: Options) -> int:
@@ -78,9 +106,15 @@ def _print(record: Record, options: Options) -> None:
     if options.has("--json"):
         print_json(record)
         return
-    data = " ".join(f"{name}={_shown(value)}" for name, value in record["data"].items())
+    told = {name: value for name, value in record["data"].items() if value not in _NOTHING}
+    data = " ".join(f"{name}={_shown(value)}" for name, value in told.items())
     about = printable(record["execution_id"] or record["session"] or "")
-    print(f"{record['seq']:>6} {record['at']} {record['type']:<20} {about} {data}".rstrip())
+    line = f"{record['seq']:>6} {record['at']} {record['type']:<20} {about} {data}".rstrip()
+    width = columns()
+    if width is not None and len(line) > width:
+        line = f"{line[:7]}{fill(line[7:], width - 7, break_on_hyphens=False)}"
+        line = line.replace("\n", "\n" + " " * 7)
+    print(line)
 
 
 def _shown(value: Any) -> str:

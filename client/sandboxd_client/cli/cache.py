@@ -58,7 +58,7 @@ def prune(options: Options) -> int:
     if options.has("--json"):
         print_json({"removed": [cache.plain() for cache in chosen]})
     else:
-        say(f"removed {len(chosen)} caches, {_size(freed)}")
+        say(f"removed {len(chosen)} caches, {_size(freed)}" if chosen else "nothing to remove")
     return 0
 
 

@@ -11,8 +11,10 @@ import msgspec
 
 from sandboxd_client.cli.connect import connect, print_json
 from sandboxd_client.cli.parse import Options
+from sandboxd_client.cli.plain_text import one_line
 from sandboxd_client.cli.request import policy
 from sandboxd_proto.amounts import shown_bytes, shown_seconds
+from sandboxd_proto.locations import caches_root
 from sandboxd_proto.messages.server import CheckResult
 
 _SHOWN = 4
@@ -36,7 +38,7 @@ def summary(result: CheckResult) -> str:
     rows = [
         ("backend", result.backend),
         ("starts in", str(plan.get("cwd") or "/")),
-        *_several("writable", plan.get("fs_write_allow") or ["nothing but /tmp"]),
+        *_several("writable", _writable(plan) or ["nothing but /tmp"]),
         *_several("readable", _readable(plan)),
         *_several("hidden", [*(plan.get("fs_deny") or []), "home folders and other secrets"]),
         ("network", _network(plan["network"])),
@@ -44,6 +46,7 @@ def summary(result: CheckResult) -> str:
         ("variables", f"{len(plan.get('env') or [])}"),
         ("read-only", _protected(plan.get("protected") or [])),
         ("enforced", _tiers(result.enforcement)),
+        *(("warning", one_line(warning)) for warning in result.warnings),
     ]
     width = max(len(name) for name, _ in rows)
     lines = [f"{name:<{width}}  {value}\n" for name, value in rows if value]
@@ -54,6 +57,12 @@ def _several(name: str, values: list[str]) -> list[tuple[str, str]]:
     shown = [(name if index == 0 else "", item) for index, item in enumerate(values[:_SHOWN])]
     more = len(values) - _SHOWN
     return [*shown, ("", f"and {more} more")] if more > 0 else shown
+
+
+def _writable(plan: dict[str, Any]) -> list[str]:
+    """The caches last: the workspace is what one looks for."""
+    caches = caches_root()
+    return sorted(plan.get("fs_write_allow") or [], key=lambda path: path.startswith(caches))
 
 
 def _readable(plan: dict[str, Any]) -> list[str]:
@@ -102,6 +111,7 @@ def text(result: CheckResult) -> str:
             name = ""
     lines += ["\n", f"{'field':<{width}}  enforcement\n"]
     lines += [f"{name:<{width}}  {tier}\n" for name, tier in result.enforcement.items()]
+    lines += [f"{'warning':<{width}}  {one_line(warning)}\n" for warning in result.warnings]
     if result.command_line:
         lines += ["\n", shlex.join(result.command_line), "\n"]
     return "".join(lines)

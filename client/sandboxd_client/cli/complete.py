@@ -2,14 +2,14 @@
 
 One candidate a line, with its description after a tab. A line that begins with `:` asks the shell
 to complete by its own means: `:file`, `:dir`, `:signal`, or `:command N`, a command whose name is
-word N.
+word N. `:none`: by nothing, not even by names of files.
 """
 
 from __future__ import annotations
 
 from sandboxd_client.cli.table import COMMANDS, GROUPS, CommandSpec, Flag
 
-_LISTS = {"execution": "execution_list", "sandbox": "sandbox_list"}
+_LISTS = ("execution", "detached", "sandbox")
 
 
 def main(words: list[str]) -> int:
@@ -77,7 +77,7 @@ def _of_kind(kind: str, current: str) -> list[str]:
     if kind == "command":
         return _matching({name: c.summary for name, c in COMMANDS.items()}, current)
     if kind in _LISTS:
-        return _matching(_ids(kind), current)
+        return _matching(_ids(kind), current) or [":none"]
     return [f":{kind}"]
 
 

@@ -15,6 +15,7 @@ _sandboxctl() {
             :file) COMPREPLY+=( $(compgen -f -- "$cur") ) ;;
             :dir) COMPREPLY+=( $(compgen -d -- "$cur") ) ;;
             :signal) COMPREPLY+=( $(compgen -A signal -- "$cur") ) ;;
+            :none) compopt +o default +o bashdefault 2>/dev/null ;;
             :command*) _sandboxctl_inner "${line#:command }" ;;
             ?*) COMPREPLY+=( "${line%%$'\\t'*}" ) ;;
         esac
@@ -42,6 +43,7 @@ _sandboxctl() {
             :file) _files ;;
             :dir) _files -/ ;;
             :signal) _signals ;;
+            :none) ;;
             :command*)
                 local first=${line#:command }
                 shift $first words
@@ -71,6 +73,7 @@ function __sandboxctl
                 __fish_complete_path (commandline -ct)
             case :dir
                 __fish_complete_directories (commandline -ct)
+            case :none
             case :signal
                 __fish_make_completion_signals
             case ':command *'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import msgspec
@@ -21,12 +22,24 @@ def socket_path(options: Options) -> str:
 def connect(options: Options, *, may_start: bool = False) -> Client:
     """`may_start`: only for commands that make sense on a daemon that has just been started."""
     start = may_start and not options.has("--no-autostart")
-    named = options.one("--socket")
+    named = named_socket(options)
     starts = start and named is not None and not start_daemon.is_listening(named)
     client = Client(socket_path(options), autostart=start)
     if starts:
-        say(f"no daemon listened on {named}; started one there")
+        say_started(options)
     return client
+
+
+def named_socket(options: Options) -> str | None:
+    """The socket that the user chose: a mistyped one is started silently otherwise."""
+    return options.one("--socket") or os.environ.get("SANDBOXD_SOCKET") or None
+
+
+def say_started(options: Options) -> None:
+    named = named_socket(options)
+    if named is not None and not options.has("--quiet"):
+        where = "" if options.has("--socket") else " (SANDBOXD_SOCKET)"
+        say(f"no daemon listened on {named}{where}; started one there")
 
 
 def print_json(value: Any) -> None:

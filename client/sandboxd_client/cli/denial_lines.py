@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+
+from sandboxd_client.cli.place import here, workspace
 from sandboxd_client.cli.plain_text import one_line, quoted
 from sandboxd_proto.amounts import shown_bytes, shown_seconds
+from sandboxd_proto.locations import KEPT_FOLDER
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,9 +39,10 @@ def after_the_end(denials: list[dict[str, Any]], hosts: Collection[str]) -> list
     """What was denied, and what to do about files that were moved aside. `hosts`: of --net."""
     lines = denied(denials, {f"--net {quoted(host)}" for host in hosts})
     moved = [denial for denial in denials if _moved_aside(denial)]
-    if moved:
-        lines.append("what was moved aside: sandboxctl kept list, diff, accept or drop")
-    if any("/.git/" not in f"{denial.get('target')}/" for denial in moved):
+    for root in dict.fromkeys(map(_kept_in, moved)):
+        where = "" if root == (workspace(None) or here()) else f" (with -w {quoted(root)})"
+        lines.append(f"what was moved aside: sandboxctl kept list, diff, accept or drop{where}")
+    if any(_is_tracked_perhaps(denial) for denial in moved):
         lines.append(
             "warning: where git tracks what was moved aside, it takes it for deleted: "
             "do not commit that (git add -A and git commit -a would)"
@@ -117,6 +122,17 @@ def _why(denial: dict[str, Any]) -> str:
     return one_line(in_flags(message)).strip()
 
 
+def _kept_in(denial: dict[str, Any]) -> str:
+    """The writable folder that holds what was moved aside."""
+    moved_to = str(denial.get("message")).partition(_MOVED)[2]
+    return moved_to.lstrip('"').partition(f"/{KEPT_FOLDER}")[0]
+
+
+def _is_tracked_perhaps(denial: dict[str, Any]) -> bool:
+    inside_git = "/.git/" in f"{denial.get('target')}/"
+    return not inside_git and os.path.lexists(os.path.join(_kept_in(denial), ".git"))
+
+
 def _moved_aside(denial: dict[str, Any]) -> bool:
     return denial.get("kind") == "protected_path" and _MOVED in str(denial.get("message"))
 
@@ -126,8 +142,8 @@ def in_flags(message: str) -> str:
     words = message.split(" ")
     for index, word in enumerate(words):
         if word.isdigit() and words[index + 1 : index + 2] in (["bytes"], ["bytes,"], ["bytes;"]):
-            words[index] = shown_bytes(int(word))
-            words[index + 1] = words[index + 1].removeprefix("bytes") or ""
+            words[index] = shown_bytes(int(word)) + words[index + 1].removeprefix("bytes")
+            words[index + 1] = ""
     text = " ".join(word for word in words if word)
     for field, flag in (
         *_NAMED.items(),

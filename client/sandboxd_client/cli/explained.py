@@ -22,7 +22,8 @@ def report(explanation: dict[str, Any], *, failed: bool) -> str:
     if not needs:
         own = "; what failed is the command's own affair" if failed else ""
         return f"sandboxctl: nothing was refused{own}\n"
-    lines = ["sandboxctl: what was refused", *_table(needs)]
+    heading = "what was refused" if failed else "the command succeeded without what was refused"
+    lines = [f"sandboxctl: {heading}", *_table(needs, failed=failed)]
     if explanation.get("truncated"):
         lines.append("  … and more than could be recorded")
     if explanation.get("secrets"):
@@ -30,14 +31,18 @@ def report(explanation: dict[str, Any], *, failed: bool) -> str:
         lines += [f"  {one_line(path)}" for path in explanation["secrets"]]
     missing = explanation.get("missing")
     if missing:
-        lines += ["it would need in addition:", "", _sandbox_table(missing)]
-        lines.append("a refused command stops early: explain it again with what it needs so far")
-    elif any(need["status"] == "needed" for need in needs):
+        heading = "it would need in addition:" if failed else "to allow that too:"
+        lines += [heading, "", _sandbox_table(missing)]
+        if failed:
+            lines.append("it may have stopped early: explain it again with what it needs so far")
+    elif failed and any(need["status"] == "needed" for need in needs):
         lines.append("no manifest would allow it")
     return "\n".join(lines) + "\n"
 
 
-def _table(needs: list[dict[str, Any]]) -> list[str]:
+def _table(needs: list[dict[str, Any]], *, failed: bool) -> list[str]:
+    if not failed:
+        needs = [n | {"status": "wanted"} if n["status"] == "needed" else n for n in needs]
     optional = [need for need in needs if need["status"] == "optional"]
     shown = [need for need in needs if need["status"] != "optional"] + optional[:_OPTIONAL_SHOWN]
     rows = [("status", "access", "how", "what", ""), *map(_row, shown)]

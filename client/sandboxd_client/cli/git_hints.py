@@ -22,6 +22,8 @@ _RECORDS = ("add", "commit", "stash")
 _SEQUENCES = ("rebase-merge", "rebase-apply", "sequencer")
 _MOST_BYTES = 1 << 26
 _READING = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
+_FATAL = 128
+_AUTHORED = ("commit", "merge", "rebase", "cherry-pick", "revert", "am", "tag", "stash", "pull")
 _OUTSIDE = "run this git command outside of the sandbox"
 # Subcommand, one of its words (empty: any), and the way round. The first that matches counts.
 _CONFIG: tuple[tuple[str, tuple[str, ...], str], ...] = (
@@ -74,6 +76,8 @@ def git_hint(
     if name == "rebase" and code and not denials:
         aside = _kept_sequence(workspace)
         return _sequence(name, aside) if aside else None
+    if code == _FATAL and name in _AUTHORED and not denials:
+        return missing_identity(workspace)
     remote = hidden_remote(words, targets, workspace) if code else None
     if remote is not None:
         return remote
@@ -191,6 +195,59 @@ def hidden_remote(words: list[str], targets: list[str], workspace: str) -> str |
         return None
     flag = "--write" if words[0] == "push" else "--read"
     return f"the remote is a folder that the sandbox does not show: add {flag} {quoted(found)}"
+
+
+def missing_identity(workspace: str) -> str | None:
+    """No settings that the sandbox shows say who commits."""
+    home = os.path.expanduser("~")
+    files = (os.path.join(workspace, ".git", "config"), f"{home}/.gitconfig",
+             f"{home}/.config/git/config", "/etc/gitconfig")  # fmt: skip
+    settings = [_read(path).decode(errors="replace") for path in files]
+    if any("email" in text for text in settings):
+        return None
+    if os.environ.get("EMAIL"):
+        return "your address is the variable EMAIL: add --env EMAIL"
+    included = [line.partition("=")[2].strip() for text in settings if "[include" in text
+                for line in text.splitlines() if line.strip().startswith("path")]  # fmt: skip
+    if included:
+        named = os.path.expanduser(included[0].strip('"'))
+        return f"your git settings include a file that is not shown: add --read {quoted(named)}"
+    return (
+        "git does not know your name and address: set them outside (git config --global user.name "
+        "NAME; git config --global user.email ADDRESS), or give them to one command: "
+        "git -c user.name=NAME -c user.email=ADDRESS …"
+    )
+
+
+def half_shown(words: list[str], shown: Sequence[str]) -> str | None:
+    """A folder to clone from whose objects lie in other folders: a worktree, a submodule, a clone
+    that borrows. `shown`: folders that the sandbox shows."""
+    places = [word for word in words[1:] if not word.startswith("-") and os.path.isdir(word)]
+    if words[0] not in ("clone", "fetch", "pull", "ls-remote") or not places:
+        return None
+    missing = [
+        path
+        for path in _objects_of(os.path.abspath(places[0]))
+        if not any(path == one or path.startswith(f"{one.rstrip('/')}/") for one in shown)
+    ]
+    if not missing:
+        return None
+    flags = " ".join(f"--read {quoted(path)}" for path in missing)
+    return f"git needs more than {places[0]}, and the sandbox does not show it: add {flags}"
+
+
+def _objects_of(folder: str) -> list[str]:
+    """The folders that git reads for the repository in `folder`."""
+    pointer = os.path.join(folder, ".git")
+    git_dir = pointer if os.path.isdir(pointer) else folder
+    if os.path.isfile(pointer):
+        target = _read(pointer).decode(errors="replace").removeprefix("gitdir:").strip()
+        git_dir = os.path.normpath(os.path.join(folder, target))
+    common = _read(os.path.join(git_dir, "commondir")).decode(errors="replace").strip()
+    git_dir = os.path.normpath(os.path.join(git_dir, common)) if common else git_dir
+    lent = _read(os.path.join(git_dir, "objects", "info", "alternates")).decode(errors="replace")
+    objects = os.path.join(git_dir, "objects")
+    return [folder, git_dir, *(os.path.normpath(os.path.join(objects, p)) for p in lent.split())]
 
 
 def ssh_ends(words: list[str], hosts: list[str], workspace: str) -> list[str]:

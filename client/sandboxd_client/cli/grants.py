@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from sandboxd_client.cli.approver_connection import approver
 from sandboxd_client.cli.connect import print_json
 from sandboxd_client.cli.parse import Options, UsageError
-from sandboxd_client.cli.screen import printable, say
-from sandboxd_client.jsontext import dumps
+from sandboxd_client.cli.screen import columns, printable, say
+
+_WIDTH = 80
+_WHERE = 24
+_WORDS = {"fs_write_allow": "write", "fs_read_allow": "read"}
 
 
 def main(options: Options) -> int:
@@ -18,19 +22,52 @@ def main(options: Options) -> int:
     with approver(options) as link:
         for grant in words[1:]:
             link.call("grant/remove", {"grant": grant})
+            if not options.has("--json"):
+                say(f"removed {printable(grant)}")
         found = link.call("grant/list") if not words else {"grants": []}
     if options.has("--json"):
         print_json(found)
-        return 0
-    for grant in found["grants"]:
-        print(_row(grant))
-    if not words and not found["grants"]:
+    elif found["grants"]:
+        print(table(found["grants"], columns() or _WIDTH), end="")
+    elif not words:
         say("nothing was approved for longer than once")
     return 0
 
 
-def _row(grant: dict[str, Any]) -> str:
-    where = grant["workspace"] or grant["session"]
-    until = f", until {grant['expires']}" if grant["expires"] else ""
-    what = dumps(grant["add"]).decode() if grant["add"] else f"commands in {grant['match']}"
-    return f"{grant['grant']}  {grant['kind']:<6} {printable(where)}{until}: {printable(what)}"
+def table(grants: list[dict[str, Any]], width: int) -> str:
+    """One line each; what is longer than the line is cut, and --json has it."""
+    rows = [("ID", "UNTIL", "WHERE", "WHAT"), *map(_row, grants)]
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    lines = []
+    for row in rows:
+        cells = [cell.ljust(size) for cell, size in zip(row, widths, strict=False)]
+        line = "  ".join([*cells, row[3]]).rstrip()
+        lines.append(line if len(line) <= width else f"{line[: width - 1]}…")
+    return "\n".join(lines) + "\n"
+
+
+def _row(grant: dict[str, Any]) -> tuple[str, str, str, str]:
+    where = _short(grant["workspace"] or grant["session"] or "")
+    if len(where) > _WHERE:
+        where = f"…{where[1 - _WHERE :]}"
+    return grant["grant"], grant["expires"] or "its end", where, _what(grant["add"])
+
+
+def _what(add: dict[str, Any] | None) -> str:
+    if not add:
+        return "any command"
+    words = [f"{verb} {_short(p)}" for name, verb in _WORDS.items() for p in add.get(name, ())]
+    network = add.get("network")
+    hosts = network.get("hosts") or [network.get("kind")] if isinstance(network, dict) else []
+    words += [f"net {printable(str(host))}" for host in hosts or ([network] if network else [])]
+    known = (*_WORDS, "network")
+    words += [f"{name} {printable(str(v))}" for name, v in add.items() if name not in known]
+    return ", ".join(words)
+
+
+def _short(path: str) -> str:
+    """With ~ for the home folder."""
+    home = os.path.expanduser("~").rstrip("/")
+    if home and (path == home or path.startswith(f"{home}/")):
+        path = f"~{path[len(home) :]}"
+    return printable(path)

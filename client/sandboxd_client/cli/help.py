@@ -15,8 +15,8 @@ EXIT_CODES = """\
 exit codes:
   the command's own, or 128+n when signal n ended it
   124  its --timeout passed
-  125  it was refused, the daemon failed, or a limit or lost isolation ended it
-       without a signal
+  125  it was refused, an option is wrong, the daemon failed, or a limit or lost
+       isolation ended it without a signal
   126  it was found but could not be executed
   127  it was not found
   130  ended by a second Ctrl-C

@@ -40,7 +40,11 @@ def known(kind: str) -> dict[str, str]:
         if kind == "sandbox":
             listed = client.sandbox_list().sandboxes
             return {item.name or item.sandbox: item.workspace or item.backend for item in listed}
-        return {item.execution_id: " ".join(item.argv)[:40] for item in executions(client)}
+        return {
+            item.execution_id: " ".join(item.argv)[:40]
+            for item in executions(client)
+            if item.detached or kind != "detached"
+        }
 
 
 def execution_id(client: Client, typed: str) -> str:

@@ -11,7 +11,7 @@ import sys
 
 assert sys.platform != "win32"
 
-from sandboxd_client.cli import raw_mode, terminal  # noqa: E402 - after the platform is known
+from sandboxd_client.cli import terminal  # noqa: E402 - after the platform is known
 
 PIECE = 64 * 1024
 RETRY_S = 0.2
@@ -34,7 +34,11 @@ class Input:
         if self.ended or self.in_flight or self._somebody_elses:
             return False
         # Reading a terminal from the background would stop us with SIGTTIN.
-        return not self._is_terminal or raw_mode.foreground(self.fd)
+        if not self._is_terminal:
+            return True
+        from sandboxd_client.cli.raw_mode import foreground
+
+        return foreground(self.fd)
 
     @property
     def retry_s(self) -> float | None:
@@ -46,9 +50,12 @@ class Input:
 
     def read(self) -> bytes | None:
         """The next piece; b"" is the end; None: another program reads the terminal."""
-        if self._is_terminal and not self._raw and not raw_mode.line_mode(self.fd):
-            self._somebody_elses = True
-            return None
+        if self._is_terminal and not self._raw:
+            from sandboxd_client.cli.raw_mode import line_mode
+
+            if not line_mode(self.fd):
+                self._somebody_elses = True
+                return None
         try:
             data = os.read(self.fd, PIECE)
         except BlockingIOError:

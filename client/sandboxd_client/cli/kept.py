@@ -17,7 +17,7 @@ from difflib import unified_diff
 
 from sandboxd_client.cli.connect import print_json
 from sandboxd_client.cli.parse import Options, UsageError
-from sandboxd_client.cli.place import here
+from sandboxd_client.cli.place import here, resolve
 from sandboxd_client.cli.place import workspace as find_workspace
 from sandboxd_client.cli.plain_text import one_line
 from sandboxd_client.cli.screen import say
@@ -66,8 +66,13 @@ def diff(options: Options) -> int:
     if not chosen:
         say("nothing was moved aside in this workspace")
     for entry in chosen:
+        shown = False
         for line in _difference(os.path.join(folder, entry.origin), entry.path, entry.origin):
+            shown = True
             print(line)
+        if not shown:
+            what = "is empty" if _is_empty(entry.path) else "is the same as what is there now"
+            say(f"{one_line(entry.origin)} {what}")
     return 0
 
 
@@ -97,6 +102,12 @@ def drop(options: Options) -> int:
         _delete(folder, entry)
     say(f"deleted {len(chosen)}" if known else "nothing was moved aside in this workspace")
     return 0
+
+
+def _is_empty(path: str) -> bool:
+    if _is_link(path):
+        return False
+    return not os.listdir(path) if os.path.isdir(path) else os.path.getsize(path) == 0
 
 
 def _delete(folder: str, entry: Kept) -> None:
@@ -172,7 +183,9 @@ def _is_link(path: str) -> bool:
 
 
 def _workspace(options: Options) -> str:
-    return find_workspace(options.one("--workspace")) or here()
+    """A named one may be any folder that was writable: a home folder too."""
+    named = options.one("--workspace")
+    return resolve(named) if named is not None else find_workspace(None) or here()
 
 
 def _chosen(folder: str, names: Sequence[str]) -> Sequence[Kept]:

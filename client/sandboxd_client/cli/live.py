@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import time
 
-from sandboxd_client.cli.denial_lines import denied
-from sandboxd_client.cli.plain_text import quoted
-from sandboxd_client.cli.screen import denial_line
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -28,7 +24,7 @@ class LiveDenials:
     ) -> None:
         self._from = time.monotonic() + after_s
         self._claims = claims
-        self._given = {f"--net {quoted(host)}" for host in given}
+        self._hosts = given
         self._end = "\r\n" if raw else "\n"
         self.told: set[str] = set()
 
@@ -38,8 +34,12 @@ class LiveDenials:
             return
         if denial.get("claimed") and not self._claims:
             return
+        from sandboxd_client.cli.denial_lines import denied
+        from sandboxd_client.cli.plain_text import quoted
+        from sandboxd_client.cli.screen import denial_line
+
         # The same line as at the end, where it is then left out.
-        (line,) = denied([denial], self._given)
+        (line,) = denied([denial], {f"--net {quoted(host)}" for host in self._hosts})
         if line not in self.told:
             # The end may list its flags together with those of others.
             self.told |= {line, line.partition("; to allow it add")[0]}

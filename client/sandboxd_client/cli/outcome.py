@@ -5,8 +5,6 @@ The exit code is read off the exact outcome; it is a number of the shell only he
 
 from __future__ import annotations
 
-from sandboxd_proto.amounts import shown_seconds
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -37,6 +35,8 @@ def exit_code(result: dict[str, Any]) -> int:
 
 def ending(result: dict[str, Any]) -> str:
     """How a command ended, in one line."""
+    from sandboxd_proto.amounts import shown_seconds
+
     outcome, signal = str(result.get("outcome")), result.get("signal")
     took = f"after {shown_seconds(round(float(result.get('duration_ms') or 0) / 1000, 1))}"
     if outcome == "exited":
@@ -46,6 +46,16 @@ def ending(result: dict[str, Any]) -> str:
     if outcome == "cancelled":
         return f"it was cancelled {took}"
     return f"it was ended {took}: {_ENDED.get(outcome, outcome)}"
+
+
+def sight(*, ended: bool, raw: bool, takes_input: bool) -> str:
+    """What one sees of a command that is attached, and how to leave it."""
+    if ended:
+        return "it has ended; this is what it printed last:"
+    if raw:
+        return "attached; Ctrl-] leaves it running"
+    reads = "what you type is its input" if takes_input else "it has no terminal and takes no input"
+    return f"attached: what it prints is shown here; {reads}; Ctrl-C leaves it running"
 
 
 def remarks(result: dict[str, Any], *, given: Collection[str] = ()) -> list[str]:

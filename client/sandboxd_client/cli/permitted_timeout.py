@@ -16,11 +16,16 @@ def with_permitted_timeout(perform: Callable[[Options], int], options: Options) 
     try:
         return perform(options)
     except Exception as error:
-        longest = _longest(error)
-        if longest is None or options.has("--timeout") or options.has("--manifest"):
-            raise
-    options.add("--timeout", f"{longest}s")
+        take_permitted_timeout(options, error)
     return perform(options)
+
+
+def take_permitted_timeout(options: Options, error: Exception) -> None:
+    """Add the longest timeout, if the lack of one was refused; raises any other error again."""
+    longest = _longest(error)
+    if longest is None or options.has("--timeout") or options.has("--manifest"):
+        raise error
+    options.add("--timeout", f"{longest}s")
 
 
 def _longest(error: Exception) -> str | None:

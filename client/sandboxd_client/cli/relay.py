@@ -12,8 +12,8 @@ import time
 
 assert sys.platform != "win32"
 
-from sandboxd_client import descriptors, payload  # noqa: E402 - after the platform is known
-from sandboxd_client.cli import approval, signals, terminal  # noqa: E402
+from sandboxd_client import descriptors  # noqa: E402 - after the platform is known
+from sandboxd_client.cli import signals, terminal  # noqa: E402
 from sandboxd_client.cli.interrupts import Interrupts  # noqa: E402
 from sandboxd_client.handshake import lost_error, unwrap  # noqa: E402
 from sandboxd_client.jsontext import dumps, loads  # noqa: E402
@@ -177,7 +177,7 @@ class Relay:
         method = message.get("method")
         if method == "execution/output":
             params = message["params"]
-            data = payload.decode(params["data"], params.get("encoding", "utf-8"))
+            data = _bytes_of(params)
             if self._pty:
                 self._interrupts.printed(data)
             self._output.add(2 if params["stream"] == "stderr" else 1, data)
@@ -197,7 +197,9 @@ class Relay:
         elif method is None and message.get("id") == RESULT_ID:
             self._answer = message
         elif method is None and message.get("id") == _QUESTION_ID and "result" in message:
-            approval.tell(message["result"], self._pending_notice)
+            from sandboxd_client.cli.approval import tell
+
+            tell(message["result"], self._pending_notice)
         elif method is None and message.get("id") == _WRITE_ID and self._input is not None:
             self._input.in_flight = False
             # The command closed its stdin or ended: drop the rest.
@@ -208,7 +210,9 @@ class Relay:
     def _pending(self, params: dict[str, Any]) -> None:
         """The command waits for an approval, which is decided elsewhere, or here with `--ask`."""
         if self._ask and not (self._started and self._pty) and terminal.is_terminal(0):
-            approval.decide_here(self._sock.getpeername(), params["approval"])
+            from sandboxd_client.cli.approval import decide_here
+
+            decide_here(self._sock.getpeername(), params["approval"])
         else:
             self._pending_notice = params
             wanted = {"approval": params["approval"], "timeout_secs": 0}
@@ -235,7 +239,9 @@ class Relay:
             self._cancel(128 + signals.INT)
             return
         source.in_flight = True
-        params = {"execution_id": self._execution_id, "base64": payload.base64(data)}
+        from sandboxd_client.payload import base64
+
+        params = {"execution_id": self._execution_id, "base64": base64(data)}
         self._send("execution/write", params, _WRITE_ID)
 
     def _typed(self, data: bytes) -> None:
@@ -294,3 +300,9 @@ class Relay:
                 self._send_some()
         except OSError:
             return
+
+
+def _bytes_of(output: dict[str, Any]) -> bytes:
+    from sandboxd_client.payload import decode
+
+    return decode(output["data"], output.get("encoding", "utf-8"))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 
 from sandboxd_client.caller_env import usual
-from sandboxd_client.cli.amounts import count, seconds, size_bytes
 from sandboxd_client.cli.parse import Options, UsageError
 from sandboxd_client.cli.place import here, resolve, workspace
 from sandboxd_client.cli.table import NARROWING, POLICY
@@ -22,6 +21,7 @@ _MEANT = {
     "full": "all", "no": "none", "false": "none", "never": "none",
 }  # fmt: skip
 _LONGEST_WORD = 8
+_AMOUNTS = ("--timeout", "--memory", "--cpu", "--processes", "--tmp-size", "--shm-size")
 _PATHS = {"--read": "fs_read_allow", "--write": "fs_write_allow", "--deny": "fs_deny"}
 
 
@@ -101,6 +101,11 @@ def environment(
         name, equals, value = item.partition("=")
         if not name:
             raise UsageError(f"--env {item!r} names no variable", "write --env NAME=VALUE")
+        if any(character.isspace() for character in name):
+            raise UsageError(
+                f"--env {item!r}: the name of a variable has no blanks",
+                "write --env once for each variable: --env A=1 --env B=2",
+            )
         if equals:
             env[name] = value
         elif name in caller:
@@ -202,6 +207,10 @@ def _limits(options: Options, manifest: dict[str, Any]) -> None:
 
 
 def _amounts(options: Options, manifest: dict[str, Any]) -> None:
+    if not any(map(options.has, _AMOUNTS)):
+        return
+    from sandboxd_client.cli.amounts import count, seconds, size_bytes
+
     timeout = options.one("--timeout")
     if timeout is not None:
         manifest["timeout"] = "none" if timeout == "none" else seconds(timeout, "--timeout")

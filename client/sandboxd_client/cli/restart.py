@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
 from sandboxd_client import handshake, start_daemon, transport
 from sandboxd_client.cli.connect import socket_path
 from sandboxd_client.cli.parse import Options, UsageError
 from sandboxd_client.cli.screen import say
-from sandboxd_client.cli.status import counted
+from sandboxd_client.cli.shutdown import WAIT, in_the_way
 from sandboxd_client.errors import DaemonNotRunning
 from sandboxd_proto.errors import SandboxdError
 
@@ -23,8 +22,9 @@ def main(options: Options) -> int:
     if sock is not None:
         try:
             status = handshake.ask(sock, "status")
-            if not options.has("--force"):
-                _check_idle(status)
+            running = in_the_way(status)
+            if running and not options.has("--force"):
+                raise UsageError(f"{running} would end with the daemon", WAIT)
             start_daemon.check_start()
             start_daemon.stop(sock, path)
         finally:
@@ -42,15 +42,3 @@ def main(options: Options) -> int:
         )
     say(f"a new daemon listens on {path}")
     return 0
-
-
-def _check_idle(status: dict[str, Any]) -> None:
-    running = status.get("executions") or 0
-    sandboxes = status.get("sandboxes")
-    kept = sandboxes.get("persistent", 0) if isinstance(sandboxes, dict) else 0
-    if running or kept:
-        raise UsageError(
-            f"{counted(running, 'command')} and {counted(kept, 'sandbox')} would end with the "
-            "daemon",
-            "wait for them (sandboxctl ps), or give --force",
-        )

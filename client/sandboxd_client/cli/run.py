@@ -10,13 +10,9 @@ assert sys.platform != "win32"
 from sandboxd_client.autostart import open_connection  # noqa: E402 - after the platform is known
 from sandboxd_client.cli import outcome  # noqa: E402
 from sandboxd_client.cli.input import Input  # noqa: E402
-from sandboxd_client.cli.join_session import join_session  # noqa: E402
 from sandboxd_client.cli.live import RUN_S, LiveDenials  # noqa: E402
 from sandboxd_client.cli.output import TerminalOutput  # noqa: E402
 from sandboxd_client.cli.parse import Options, UsageError, parse  # noqa: E402
-from sandboxd_client.cli.permitted_timeout import with_permitted_timeout  # noqa: E402
-from sandboxd_client.cli.prefix import find_sandbox  # noqa: E402
-from sandboxd_client.cli.raw_mode import RawMode  # noqa: E402
 from sandboxd_client.cli.relay import Left, Relay  # noqa: E402
 from sandboxd_client.cli.request import joined, policy  # noqa: E402
 from sandboxd_client.cli.screen import REFUSED, fail, put, say, say_denial  # noqa: E402
@@ -30,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from typing import Any
 
+    from sandboxd_client.cli.raw_mode import RawMode
     from sandboxd_client.cli.table import CommandSpec
 
 
@@ -44,7 +41,10 @@ def main(arguments: list[str], command: CommandSpec = RUN) -> int:
 
             print(page(command), end="")
             return 0
-        return with_permitted_timeout(_with_or_without_terminal, options)
+        try:
+            return _with_or_without_terminal(options)
+        except Exception as error:
+            return _again_if_permitted(options, error)
     except BrokenPipeError:
         return 141
     except UnicodeEncodeError:
@@ -53,6 +53,13 @@ def main(arguments: list[str], command: CommandSpec = RUN) -> int:
     except Exception as error:
         json = options is not None and options.has("--json")
         return fail(error, json=json, usage_code=REFUSED, options=options)
+
+
+def _again_if_permitted(options: Options, error: Exception) -> int:
+    from sandboxd_client.cli.permitted_timeout import take_permitted_timeout
+
+    take_permitted_timeout(options, error)
+    return _with_or_without_terminal(options)
 
 
 def _with_or_without_terminal(options: Options) -> int:
@@ -93,8 +100,14 @@ def run(options: Options) -> int:
     if not options.has("--quiet"):
         live = LiveDenials(after_s=RUN_S, claims=False, raw=streams.raw, given=options.hosts)
     try:
-        find_sandbox(sock, params)
-        join_session(sock, options, params.get("workspace"))
+        if "sandbox" in params:
+            from sandboxd_client.cli.prefix import find_sandbox
+
+            find_sandbox(sock, params)
+        if _names_session(options):
+            from sandboxd_client.cli.join_session import join_session
+
+            join_session(sock, options, params.get("workspace"))
         if not options.has("--quiet") and not options.has("--json"):
             _note_missing(options)
         result = attempt(sock, params, streams, live=live, ask=options.has("--ask"))
@@ -135,7 +148,7 @@ def attempt(
         params["execution_id"],
         output=TerminalOutput(),
         input=Input(raw=streams.raw) if streams.forwards_input else None,
-        raw=RawMode(0) if streams.raw else None,
+        raw=_raw_mode() if streams.raw else None,
         pty=streams.pty,
         streams="stream" in params,
         own=streams,
@@ -144,6 +157,18 @@ def attempt(
         ask=ask,
     )
     return relay.run({**params, **streams.params()})
+
+
+def _raw_mode() -> RawMode:
+    from sandboxd_client.cli.raw_mode import RawMode
+
+    return RawMode(0)
+
+
+def _names_session(options: Options) -> bool:
+    if options.has("--session") or options.has("--mode") or options.has("--plan"):
+        return True
+    return bool(os.environ.get("SANDBOXD_SESSION"))
 
 
 def _take_id(options: Options) -> None:
@@ -220,18 +245,17 @@ def wants_pty(options: Options, have_terminal: bool) -> bool:
 
 
 def connection(options: Options) -> socket:
-    named = options.one("--socket")
+    def started() -> None:
+        from sandboxd_client.cli.connect import say_started
 
-    def say_started() -> None:
-        if named is not None and not options.has("--quiet"):
-            say(f"no daemon listened on {named}; started one there")
+        say_started(options)
 
     return open_connection(
-        named or _default_socket(),
+        options.one("--socket") or _default_socket(),
         client="sandboxctl",
         may_start=not options.has("--no-autostart"),
         note=(lambda text: None) if options.has("--quiet") else say,
-        started=say_started,
+        started=started,
     )
 
 

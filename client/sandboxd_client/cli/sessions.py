@@ -28,21 +28,28 @@ def main(options: Options) -> int:
 def tree(sessions: list[Message]) -> list[str]:
     if not sessions:
         return []
-    lines = [f"{'SESSION':<42} {'MODE':<10} {'STATE':<10} RUN WAIT     COST  TITLE"]
+    rows: list[tuple[str, ...]] = [("SESSION", "MODE", "STATE", "RUN", "WAIT", "COST", "TITLE")]
     known = {one["session"] for one in sessions}
-    roots = [one for one in sessions if one["parent"] not in known]
-    for root in roots:
-        lines += _below(root, sessions, 0)
-    return lines
+    for root in sessions:
+        if root["parent"] not in known:
+            rows += _below(root, sessions, 0)
+    widths = [max(len(row[column]) for row in rows) for column in range(6)]
+    return [
+        " ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False))
+        + f" {row[6]}".rstrip()
+        for row in rows
+    ]
 
 
-def _below(one: Message, sessions: list[Message], depth: int) -> list[str]:
-    mode = "plan" if one["plan"] else one["mode"]
-    name = "  " * depth + one["session"]
-    title = one["title"] or one["name"] or ""
-    line = (
-        f"{name:<42} {mode:<10} {one['state']:<10} {one['executions']:>3} {one['approvals']:>4} "
-        f"{one['usage']['cost_usd']:>8.2f}  {printable(title)}"
-    ).rstrip()
+def _below(one: Message, sessions: list[Message], depth: int) -> list[tuple[str, ...]]:
+    row = (
+        "  " * depth + one["session"],
+        "plan" if one["plan"] else one["mode"],
+        one["state"],
+        str(one["executions"]),
+        str(one["approvals"]),
+        f"{one['usage']['cost_usd']:.2f}",
+        printable(one["title"] or one["name"] or ""),
+    )
     children = [other for other in sessions if other["parent"] == one["session"]]
-    return [line, *(row for child in children for row in _below(child, sessions, depth + 1))]
+    return [row, *(line for child in children for line in _below(child, sessions, depth + 1))]

@@ -26,6 +26,7 @@ from sandboxd_client.cli.screen import say  # noqa: E402
 from sandboxd_client.cli.streams import Streams  # noqa: E402
 from sandboxd_client.cli.terminal import is_terminal  # noqa: E402
 from sandboxd_proto.errors import SandboxdError  # noqa: E402
+from sandboxd_proto.locations import caches_root  # noqa: E402
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -126,7 +127,9 @@ def _note(sock: socket, sandbox: str, asked: dict[str, Any] | None) -> str:
 
 
 def _writable(plan: dict[str, Any]) -> str:
-    paths = [quoted(path) for path in plan.get("fs_write_allow") or []]
+    caches = caches_root()
+    writable = plan.get("fs_write_allow") or []
+    paths = [quoted(path) for path in writable if not path.startswith(caches)]
     shown = " ".join(paths[:_PATHS_SHOWN]) or "nothing of yours"
     more = len(paths) - _PATHS_SHOWN
     return f"writable: {shown}" + (f" and {more} more" if more > 0 else "")

@@ -8,7 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Literal
 
-    Completes = Literal["", "file", "dir", "execution", "sandbox", "signal", "command"]
+    Completes = Literal["", "file", "dir", "execution", "detached", "sandbox", "signal", "command"]
 
 
 class Flag:
@@ -191,12 +191,12 @@ COMMANDS: dict[str, CommandSpec] = {
                 examples=(("sandboxctl shell", "your shell, with the workspace writable"),
                           ("sandboxctl shell --net all", "with the network"))),
         CommandSpec("attach", "see what a detached command prints, and type to it",
-                (_SOCKET,), operand="ID", completes="execution",
+                (_SOCKET,), operand="ID", completes="detached",
                 examples=(("sandboxctl attach build", "Ctrl-C leaves it running"),)),
         CommandSpec("logs", "what a detached command has printed (its last MiB), and its end",
                 (Flag("--follow", "", "go on until it ends; then the exit code is the command's",
                       short="-f"), _SOCKET),
-                operand="ID", completes="execution"),
+                operand="ID", completes="detached"),
         CommandSpec("sandbox create", "make a sandbox for many commands, and print its ID",
                 (*POLICY,
                  Flag("--name", "NAME", "can be used in place of its ID"),
@@ -267,13 +267,16 @@ COMMANDS: dict[str, CommandSpec] = {
                 (Flag("--follow", "", "go on with what happens"),
                  Flag("--session", "ID", "of this session"),
                  Flag("--since", "TIME", "not older than 1h, 2d or a date"),
+                 Flag("--last", "N", "the last N records; all: every one (default: 50)"),
                  Flag("--type", "NAME", "of this type: execution.ended, approval.*", many=True),
                  Flag("--verify", "", "check that no record was changed or removed"),
                  _JSON, _SOCKET)),
         CommandSpec("dashboard", "a page with sessions, approvals and the trail, on this machine",
                 (Flag("--port", "N", "listen at this port (default: a free one)"),
                  Flag("--no-open", "", "print the address, and open no browser"), _SOCKET)),
-        CommandSpec("shutdown", "end every command, then the daemon", (_JSON, _SOCKET)),
+        CommandSpec("shutdown", "end the daemon, when nothing runs",
+                (Flag("--force", "", "also when commands or sandboxes end with it"),
+                 _JSON, _SOCKET)),
         CommandSpec("restart", "end the daemon and start it anew, when nothing runs",
                 (Flag("--force", "", "also when commands or sandboxes would end with it"),
                  _SOCKET)),

@@ -30,7 +30,17 @@ _MANIFEST = {
     "max_output_bytes", "tmp_bytes", "shm_bytes", "env", "image",
 }  # fmt: skip
 # The message says what it is about.
-_CLEAR = ("argv", "execution_id", "sandbox", "workspace", "cwd", "session", "approval", "grant")
+_CLEAR = (
+    "argv",
+    "manifest",
+    "execution_id",
+    "sandbox",
+    "workspace",
+    "cwd",
+    "session",
+    "approval",
+    "grant",
+)
 # What a remedy of the daemon says to a program, and what a person types.
 _TYPED = (
     ("leave it out of the manifest", "leave it out"),
@@ -82,6 +92,10 @@ def worded(
     if typed:
         if "no group" in message:
             remedy = f"groups of tools: {', '.join(f'group:{name}' for name in TOOL_GROUPS)}"
+        if message.startswith(f"{name} is "):
+            from sandboxd_client.cli.denial_lines import in_flags
+
+            return in_flags(message), None, remedy
         return f"{flag}: {message}", None, remedy
     file = options.one("--manifest") if options is not None else None
     if file is not None and name in _MANIFEST:

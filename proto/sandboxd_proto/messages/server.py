@@ -110,6 +110,7 @@ class CheckResult(Reported, frozen=True, kw_only=True):
     effect: Effect | None = None
     decision: Decision | None = None
     grant: str | None = None
+    warnings: list[str] = msgspec.field(default_factory=list)
 
 
 OpenRpc = dict[str, Any]

@@ -147,15 +147,10 @@ def folders_in_tmp(layout: MountPlan) -> list[str]:
 def _mask(place: Mount, layout: MountPlan, around: MountSources) -> list[Token]:
     if not place.is_dir:
         return [Bind(around.empty_file, place.path)]
-    if has_inner(place, layout):
+    if layout.has_below(place.path):
         # Something is mounted below it: the mount point has to be made in it.
         return ["--perms", "0755", "--tmpfs", place.path]
     return [Bind(around.empty_dir, place.path)]
-
-
-def has_inner(place: Mount, layout: MountPlan) -> bool:
-    below = place.path.rstrip("/") + "/"
-    return any(other.path.startswith(below) for other in layout.places)
 
 
 def empty_mounts(layout: MountPlan) -> list[str]:
@@ -164,7 +159,7 @@ def empty_mounts(layout: MountPlan) -> list[str]:
         place.path
         for place in layout.places
         if place.kind in (MountKind.PRIVATE, MountKind.HIDDEN)
-        or (place.kind is MountKind.MASK and place.is_dir and has_inner(place, layout))
+        or (place.kind is MountKind.MASK and place.is_dir and layout.has_below(place.path))
     ]
 
 
@@ -173,7 +168,7 @@ def _read_only(layout: MountPlan) -> list[Token]:
     tokens: list[Token] = []
     for place in layout.places:
         made = place.kind in (MountKind.HIDDEN, MountKind.DEV) or (
-            place.kind is MountKind.MASK and place.is_dir and has_inner(place, layout)
+            place.kind is MountKind.MASK and place.is_dir and layout.has_below(place.path)
         )
         if made:
             tokens += ["--remount-ro", place.path]

@@ -129,7 +129,7 @@ class LaunchPlans:
         tokens = self._tokens(spec, layout, program, template=template)
         args, descriptors, checks = _open_binds(tokens, program, held, sources)
         checks += [wire.Check(path=path, device=0, inode=0) for path in self._empty(spec, layout)]
-        args_fd = _kept(seal(b"".join(os.fsencode(a) + b"\0" for a in args), "args"), held)
+        args_fd = _kept(seal(os.fsencode("\0".join([*args, ""])), "args"), held)
         init = self._support.init
         argv = [*_drop(spec.run_as), program.path, "--args", str(args_fd), "--",
                 f"/proc/self/fd/{init}"]  # fmt: skip

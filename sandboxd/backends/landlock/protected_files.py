@@ -88,7 +88,7 @@ class ProtectedFiles:
         """What had been changed: (path, where the changed version is now)."""
         if self._noted is None:
             return ()
-        if self._watch is not None or self._noted.heavy:
+        if self._watch is not None or self._noted.needs_thread:
             return await anyio.to_thread.run_sync(self._put_right)
         return self._put_right()
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from sandboxd.backends.landlock.masked import MaskedFiles
 from sandboxd.backends.landlock.protected_files import ProtectedFiles
-from sandboxd.linux.cgroup.limited import Spawner
+from sandboxd.linux.cgroup.limited_sandbox import Spawner
 from sandboxd.linux.pty import Terminal, open_terminal
 from sandboxd.policy.plan import RunAs
 from sandboxd.types import Command, ExitReport, Process, Stdio

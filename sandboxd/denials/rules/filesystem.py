@@ -20,6 +20,7 @@ from sandboxd.denials.text import subjects
 from sandboxd.denials.text.command_line import CommandLine
 from sandboxd.denials.text.verbs import Operation, operation
 from sandboxd.policy.mounts.mount_plan import MountKind
+from sandboxd.policy.paths.within import within
 from sandboxd.policy.plan import Access
 from sandboxd.policy.shown_names import named
 from sandboxd_proto.denial import Confidence, Denial, DenialKind, Layer
@@ -250,11 +251,23 @@ def _write(setting: Setting, s: Subject, layer: Layer, confidence: Confidence) -
     # A folder that the sandbox hides was not to be made, moved or removed: something in it was.
     in_folder = s.did.in_folder and (s.at.visible or not setting.host.is_dir(path))
     remedy = remedies.allow_write(setting, path, in_folder=in_folder)
+    if _in_read_only_workspace(setting, path):
+        remedy = None  # another preset
     return _denial("filesystem_write", name, path, layer, confidence, _why_not(setting, s), remedy)
+
+
+def _in_read_only_workspace(setting: Setting, path: str) -> bool:
+    workspace = setting.plan.workspace
+    return setting.plan.preset == "read-only" and workspace is not None and within(path, workspace)
 
 
 def _why_not(setting: Setting, s: Subject) -> str:
     path = s.at.path
+    if _in_read_only_workspace(setting, path):
+        return (
+            f"{named(path)} could not be written: the preset read-only makes nothing writable; "
+            "with the preset workspace-write the workspace is"
+        )
     if s.at.place.kind == MountKind.PRIVATE:
         state = f"is the host's, and the sandbox has a {s.at.place.path} of its own"
     elif not s.at.visible and s.at.place.kind != MountKind.ROOT:

@@ -15,8 +15,8 @@ import os
 
 from sandboxd.linux.cgroup import tree as cgroup_tree
 from sandboxd.linux.cgroup import v1 as cgroup_v1
-from sandboxd.linux.cgroup.command import CommandCgroup
-from sandboxd.linux.cgroup.sandbox import SandboxCgroup
+from sandboxd.linux.cgroup.command_limits import CommandCgroup
+from sandboxd.linux.cgroup.sandbox_process_limit import SandboxCgroup
 from sandboxd.linux.cgroup.tree import NotDelegated, members, write
 from sandboxd.policy.plan import Limits
 

@@ -289,14 +289,11 @@ class _MessageReader:
     def pid(self) -> int:
         return self.number(1, 2**22)
 
-    def amount(self) -> int:
-        value = int.from_bytes(self._take(8), "little")
-        if value >= 2**63:
-            raise InitProtocolViolation(f"an amount out of range: {value}")
-        return value
-
     def usage(self) -> wire.TreeRusage:
-        return wire.TreeRusage(self.amount(), self.amount(), self.amount())
+        amounts = struct.unpack("<QQQ", self._take(24))
+        if max(amounts) >= 2**63:
+            raise InitProtocolViolation(f"an amount out of range: {max(amounts)}")
+        return wire.TreeRusage(*amounts)
 
     def text(self) -> str:
         data = self._take(self.number(0, TEXT_MAX))

@@ -21,6 +21,12 @@ _REASONS = {
     errno.ENOEXEC: "neither a script with #! nor a program for this machine",
     errno.E2BIG: "its arguments and environment are too long for the kernel",
 }
+_REMEDIES = {
+    errno.EACCES: "make it executable (chmod +x), or run it with its interpreter",
+    errno.ENOEXEC: "run it with its interpreter, or give it a first line that names one, such as "
+    "#!/bin/sh",
+    errno.E2BIG: "give it what is long in a file or on its input",
+}
 
 
 async def exec_failed(command: Command, stage: ExecStage, number: int, path: str) -> SandboxdError:
@@ -56,9 +62,7 @@ def _exec_error(command: Command, stage: ExecStage, number: int) -> SandboxdErro
     if stage is not ExecStage.EXEC:
         name = stage.name.lower()
         return ExecFailed(f"the command could not be prepared ({name}): {reason}", errno=number)
-    return _not_executed(
-        command, number, "make it executable (chmod +x), or run it with its interpreter"
-    )
+    return _not_executed(command, number, _REMEDIES.get(number, _REMEDIES[errno.EACCES]))
 
 
 def no_more_processes(what: str) -> Busy:

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import anyio
 
 from sandboxd.linux.cgroup.cgroups import Cgroups
-from sandboxd.linux.cgroup.limited import LimitedSandbox, Spawner
-from sandboxd.linux.cgroup.sandbox import SandboxCgroup
+from sandboxd.linux.cgroup.limited_sandbox import LimitedSandbox, Spawner
+from sandboxd.linux.cgroup.sandbox_process_limit import SandboxCgroup
 from sandboxd.linux.init_client import codec, seqpacket
 from sandboxd.linux.init_client import messages as wire
 from sandboxd.linux.init_client.rlimits import ProcessCount

@@ -77,6 +77,7 @@ class InitProcess:
     # incoming messages
 
     def _read(self) -> None:
+        before = self._stage
         try:
             if self._stage is Stage.SENT:
                 message = seqpacket.take_with_descriptor(self._channel)
@@ -91,6 +92,8 @@ class InitProcess:
             self._take(*message)
         except Exception as error:
             self._distrust(error)
+        if self._stage is Stage.EXITED and before is not Stage.EXITED:
+            self._read()  # the reaper mostly says at once that its tree is gone
 
     def _take(self, data: bytes, descriptor: int | None) -> None:
         if descriptor is not None:
@@ -199,6 +202,7 @@ class InitProcess:
         """
         failed = self._failed
         if failed is not None and self._refused is None and not self._killed_early:
+            await event_loop.enter_task()  # a thread explains it
             self._refused = await exec_failed(
                 self._command, failed.stage, failed.errno, failed.path
             )

@@ -196,7 +196,10 @@ class InitSandbox:
         except OSError as error:
             ours.close()
             reason = self.last_words() or os.strerror(error.errno or 0)
-            raise SandboxUnavailable(f"the sandbox ended before the command: {reason}") from None
+            raise SandboxUnavailable(
+                f"the sandbox ended before the command ran: {reason}",
+                remedy="send the request again",
+            ) from None
         except BaseException:
             ours.close()
             raise

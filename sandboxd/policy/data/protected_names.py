@@ -70,6 +70,7 @@ _VERSION_CONTROL = {
     ".hg/hgrc-not-shared": "as .hg/hgrc",
     ".hg/sharedpath": "where Mercurial looks for the repository and its hgrc",
     ".sl/config": "hooks, aliases and extensions that every sl command runs",
+    ".sl/sharedpath": "where Sapling looks for the repository and its config",
     ".jj/repo/config.toml": "aliases, tools and the file monitor that jj runs",
     ".jj/workspace-config.toml": "as .jj/repo/config.toml",
     ".pijul/config": "hooks that pijul runs when it records",
@@ -168,6 +169,13 @@ _AGENTS = {
 # May be there and be worked in, but must not come: a file of this name leads to a repository
 # elsewhere, whose settings count.
 NOT_NEW = (".jj/repo",)
+
+# What makes a folder a repository of another version control than git, with its program.
+OTHER_REPOSITORIES = {".hg": "hg", ".sl": "sl", ".jj": "jj", ".pijul": "pijul", "_darcs": "darcs"}
+# What is run from there.
+OTHER_EXEC = tuple(
+    name for name in _VERSION_CONTROL if name.partition("/")[0] in OTHER_REPOSITORIES
+)
 
 # In the workspace's top folder.
 WORKSPACE: dict[str, str] = {

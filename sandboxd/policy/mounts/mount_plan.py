@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import posixpath
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
@@ -101,6 +101,7 @@ class MountPlan:
             chosen[place.path] = place
         self.places = tuple(sorted(chosen.values(), key=lambda p: (_depth(p.path), p.path)))
         self._by_path = {place.path: place for place in self.places}
+        self._above = frozenset(folder for path in self._by_path for folder in _folders_above(path))
 
     def at(self, path: str) -> Mount:
         """The place that rules `path` (canonical, as seen inside)."""
@@ -125,7 +126,17 @@ class MountPlan:
             return True
         if place.path == path:
             return place.kind != MountKind.MASK or place.is_dir
-        return any(is_below(other.path, path) for other in self.places)
+        return self.has_below(path)
+
+    def has_below(self, path: str) -> bool:
+        """Whether something is mounted below `path`."""
+        return path in self._above
+
+
+def _folders_above(path: str) -> Iterator[str]:
+    while path != "/":
+        path = path[: path.rfind("/")] or "/"
+        yield path
 
 
 @lru_cache(maxsize=64)

@@ -67,11 +67,14 @@ def preset_grants(asked: PresetInputs, machine: Machine) -> PresetGrants:
         # A virtual environment in the workspace is on PATH too, and must stay writable.
         given = [grant.path for grant in asked.grants]
         found.grants = [g for g in found.grants if not within_any(g.path, given)]
+    people = homes(machine.home, home or machine.home)
     if asked.workspace is not None:
         _add_repository(found, asked, home, machine)
+    if asked.workspace is None or not asked.base.workspace_writable:
+        writable = [grant.path for grant in asked.grants if grant.access == "write"]
+        found.protected = tuple(protected_paths.home_files(people, writable))
     hidden = [*(d.path for d in asked.denied), *config_masks(machine).values()]
     hidden += machine.own.hidden
-    people = homes(machine.home, home or machine.home)
     # A link in the place of a setting or a program shows no secret.
     found.grants = [
         g for g in found.grants

@@ -21,9 +21,12 @@ from sandboxd.policy.paths.recording import (
     is_past,
     list_entries,
     listing_of,
+    name_from,
     name_of,
     select_entries,
+    stamp_from,
     stamp_of,
+    status_of,
 )
 from sandboxd.policy.paths.within import is_below, within_any
 
@@ -44,8 +47,9 @@ class _Recorded:
     path: str
     stamp: Stamp | None = field(default=None, kw_only=True)
 
-    def holds(self, *, briefly: bool) -> bool:
-        found = stamp_of(self.path)  # first: what changes from here on changes it
+    def holds(self, *, briefly: bool, found: Stamp | None = None) -> bool:
+        """`found`: its stamp, if this comparison has looked at it already."""
+        found = found or stamp_of(self.path)  # first: what changes from here on changes it
         if found is not None and found == self.stamp:
             return True
         if briefly and self._is_large():
@@ -76,10 +80,10 @@ class _RecordedFolder(_Recorded):
     listing: Listing | None = None
     selections: list[tuple[Filter, Listing]] = field(default_factory=list)
 
-    def holds(self, *, briefly: bool) -> bool:
+    def holds(self, *, briefly: bool, found: Stamp | None = None) -> bool:
         if len(self.names) < 2 and self.listing is None and not self.selections:
             return self._compared()
-        return _Recorded.holds(self, briefly=briefly)
+        return _Recorded.holds(self, briefly=briefly, found=found)
 
     def _compared(self) -> bool:
         return (
@@ -133,12 +137,17 @@ class _Part:
     def holds(self, *, briefly: bool) -> bool:
         if briefly and self._looks > MANY_LOOKS:
             raise TakesLong
-        return (
-            all(stamp_of(path) == stamp for path, stamp in self._contents)
-            and all(name_of(path) == name for path, name in self._folders_seen)
-            and all(folder.holds(briefly=briefly) for folder in self._folders)
-            and all(one.holds(briefly=briefly) for one in self._extracts)
-        )
+        if not all(stamp_of(path) == stamp for path, stamp in self._contents):
+            return False
+        stamps: dict[str, Stamp] = {}  # of the folders, which are looked at once
+        for path, name in self._folders_seen:
+            found = status_of(path)
+            if found is None or name_from(found) != name:
+                return False
+            stamps[path] = stamp_from(found)
+        return all(
+            folder.holds(briefly=briefly, found=stamps.get(folder.path)) for folder in self._folders
+        ) and all(one.holds(briefly=briefly) for one in self._extracts)
 
 
 class Basis:
@@ -164,12 +173,13 @@ class Basis:
         quick.extracts = notes.extracts
         self._quick, self._slow = _Part(quick), _Part(slow)
         self._slow_from = -math.inf
+        self._until = notes.until
 
     def holds(self, *, briefly: bool = False) -> bool:
         """`briefly`: TakesLong where there is much to compare."""
-        if not self._quick.holds(briefly=briefly):
-            return False
         now = time.monotonic()
+        if now > self._until or not self._quick.holds(briefly=briefly):
+            return False
         if now - self._slow_from < SYSTEM_S:
             return True
         self._slow_from = now
@@ -177,6 +187,8 @@ class Basis:
 
     def holds_now(self) -> bool:
         """Compares everything, and leaves the time of the last comparison as it is."""
+        if time.monotonic() > self._until:
+            return False
         return self._quick.holds(briefly=False) and self._slow.holds(briefly=False)
 
 

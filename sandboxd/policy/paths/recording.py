@@ -7,11 +7,13 @@ so a very recent one proves nothing.
 
 from __future__ import annotations
 
+import errno
+import math
 import os
 import posixpath
 import stat as modes
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from sandboxd.platform.current import files
@@ -34,10 +36,19 @@ def name_of(path: str) -> Name:
 
     Who may pass matters for folders. What is in a file or folder does not.
     """
+    found = status_of(path)
+    return None if found is None else name_from(found)
+
+
+def status_of(path: str) -> os.stat_result | None:
+    """Of the name itself, which may be a symlink; None if there is none."""
     try:
-        found = files.lstat(path)
+        return files.lstat(path)
     except (OSError, ValueError):
         return None
+
+
+def name_from(found: os.stat_result) -> tuple[int, ...]:
     if modes.S_ISDIR(found.st_mode):
         return found.st_dev, found.st_ino, found.st_mode, found.st_uid, found.st_gid
     kind = modes.S_IFMT(found.st_mode)
@@ -55,6 +66,10 @@ def stamp_of(path: str) -> Stamp | None:
         return None
 
 
+MOST_LISTED = 100_000  # entries of one folder that a plan rests on
+MOST_SEEN = 2_000_000
+
+
 def is_past(stamp: Stamp, now: int) -> bool:
     coarse = _COARSE_NS if stamp[2] % 1_000_000 else _WHOLE_NS
     return stamp[2] < now - coarse
@@ -62,12 +77,22 @@ def is_past(stamp: Stamp, now: int) -> bool:
 
 def select_entries(path: str, wanted: Filter) -> list[files.DirEntry]:
     with files.scandir(path) as found:
-        return [e for e in found if wanted(e.name, e.is_dir(follow_symlinks=False))]
+        seen = _bounded(path, found, MOST_SEEN)
+        wanted_ones = (e for e in seen if wanted(e.name, e.is_dir(follow_symlinks=False)))
+        return list(_bounded(path, wanted_ones, MOST_LISTED))
 
 
 def list_entries(path: str) -> list[files.DirEntry]:
     with files.scandir(path) as found:
-        return list(found)
+        return list(_bounded(path, found, MOST_LISTED))
+
+
+def _bounded(path: str, found: Iterable[files.DirEntry], most: int) -> Iterator[files.DirEntry]:
+    """OSError with E2BIG if there are more: a file system's server can list for ever."""
+    for count, entry in enumerate(found):
+        if count >= most:
+            raise OSError(errno.E2BIG, "too many entries", path)
+        yield entry
 
 
 def listing_of(listed: list[files.DirEntry]) -> Listing:
@@ -84,6 +109,7 @@ class Recording:
     selections: dict[tuple[str, Filter], Listing] = field(default_factory=dict)
     extracts: dict[tuple[str, Extract], Hashable] = field(default_factory=dict)
     fleeting: bool = False
+    until: float = math.inf  # of the monotonic clock
 
     def walk(self, path: str) -> str:
         """Notes every name on the way, through symlinks; answers where the way ended."""

@@ -7,6 +7,7 @@ them would still have the same result.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat as modes
 import sys
@@ -122,7 +123,8 @@ def entries(path: str) -> list[files.DirEntry]:
     """Of the entries only names and kinds count for the basis."""
     notes = _notes.get()
     place = notes.walk(path) if notes is not None else path
-    listed = list_entries(path)
+    with _counting(notes):
+        listed = list_entries(path)
     if notes is not None:
         notes.listings[place] = listing_of(listed)
     return listed
@@ -132,10 +134,22 @@ def select(path: str, wanted: Filter) -> list[files.DirEntry]:
     """The entries that `wanted` accepts; of the others nothing counts for the basis."""
     notes = _notes.get()
     place = notes.walk(path) if notes is not None else path
-    found = select_entries(path, wanted)
+    with _counting(notes):
+        found = select_entries(path, wanted)
     if notes is not None:
         notes.selections[place, wanted] = listing_of(found)
     return found
+
+
+@contextmanager
+def _counting(notes: Recording | None) -> Iterator[None]:
+    """A plan that rests on too many entries is not kept."""
+    try:
+        yield
+    except OSError as error:
+        if notes is not None and error.errno == errno.E2BIG:
+            notes.fleeting = True
+        raise
 
 
 def read(path: str, most: int) -> bytes:
@@ -160,6 +174,13 @@ def extract(path: str, from_path: Callable[[str], _T]) -> _T:
     if notes is not None:
         notes.extracts[place, from_path] = value
     return value
+
+
+def holds_until(moment: float) -> None:
+    """Something was seen that is not compared, and is to be looked at again then."""
+    notes = _notes.get()
+    if notes is not None:
+        notes.until = min(notes.until, moment)
 
 
 def rests_on(path: str) -> None:

@@ -7,6 +7,7 @@ workspace's own config could make it run code.
 
 from __future__ import annotations
 
+import errno
 import os
 import posixpath
 import re
@@ -19,13 +20,13 @@ from sandboxd.platform.current import files
 from sandboxd.policy.data import git_work_names
 from sandboxd.policy.data.protected_names import GIT_DIR, HOOKS
 from sandboxd.policy.paths import recording_fs
-from sandboxd.policy.paths.recording import Filter
+from sandboxd.policy.paths.recording import MOST_LISTED, Filter
 from sandboxd.policy.paths.symlinks import Walk
 from sandboxd.policy.paths.within import is_below, within
 from sandboxd.policy.plan import Access, Grant, Identity, Protected, Rule
 from sandboxd.policy.protected import bounded_work, git_config, git_programs
 from sandboxd.policy.protected.nested_git import Repositories
-from sandboxd_proto.errors import PathDenied
+from sandboxd.policy.shown_names import named
 
 _MOST_MODULES = 256
 _DEEPEST_MODULE = 8
@@ -40,10 +41,12 @@ class ExecPaths:
     protected: list[Protected] = field(default_factory=list)
     grants: list[Grant] = field(default_factory=list)
     nested: Repositories = field(default_factory=Repositories)
+    warnings: list[str] = field(default_factory=list)
 
     def extend(self, other: ExecPaths) -> None:
         self.protected += other.protected
         self.grants += other.grants
+        self.warnings += other.warnings
 
 
 def kept(path: str, root: str) -> list[Protected]:
@@ -60,11 +63,12 @@ def kept_in(folder: str, names: Iterable[str], root: str) -> list[Protected]:
 
 
 def _kept(path: str, root: str) -> list[Protected]:
-    bounded_work.count_path()
+    bounded_work.count(bounded_work.PATHS)
     try:
         mode = recording_fs.lstat(path).st_mode
     except OSError:
         return [Protected(path, root, present=False)]
+    bounded_work.count(bounded_work.MOUNTS)
     if not stat.S_ISLNK(mode):
         return [Protected(path, root, present=True, is_dir=stat.S_ISDIR(mode))]
     # A symlink cannot be a mount point: the link is watched, and so is every place on its way; what
@@ -150,8 +154,8 @@ class GitDirContext:
 
 def exec_paths(git_dir: str, around: GitDirContext) -> ExecPaths:
     """What in `git_dir`, and in all git dirs that it contains, stays as it is."""
-    if recording_fs.isdir(git_dir) and not _is_readable(git_dir):
-        raise PathDenied(
+    if recording_fs.isdir(git_dir) and not is_readable(git_dir):
+        raise bounded_work.Unprotectable(
             f"the git dir {git_dir} cannot be read, so it cannot be protected",
             field="workspace", remedy=f"give yourself access: chmod u+rwx {shlex.quote(git_dir)}",
         )  # fmt: skip
@@ -167,12 +171,14 @@ def exec_paths(git_dir: str, around: GitDirContext) -> ExecPaths:
     return found
 
 
-def _is_readable(git_dir: str) -> bool:
+def is_readable(git_dir: str) -> bool:
     """By its owner too: root without capabilities is kept out by the mode as a user is."""
     needed = stat.S_IRUSR | stat.S_IXUSR
     try:
         recording_fs.select(git_dir, git_work_names.is_kept)
-    except PermissionError:
+    except OSError as error:
+        if error.errno == errno.E2BIG:
+            bounded_work.check_foreign_names(git_dir, MOST_LISTED)
         return False
     return recording_fs.lstat(git_dir).st_mode & needed == needed
 
@@ -181,8 +187,14 @@ def _kept_names(git_dir: str, rule: Rule) -> list[str]:
     """What git runs code from, whether it is there or not, and all that is no daily work."""
     names = [*GIT_DIR, *git_work_names.OLD_REMOTES]
     if rule != "bare_git_dir":
-        names += [entry.name for entry in _selected(git_dir, git_work_names.is_kept)]
+        names += _foreign_names(git_dir)
     return sorted(set(names))
+
+
+def _foreign_names(git_dir: str) -> list[str]:
+    names = [entry.name for entry in _selected(git_dir, git_work_names.is_kept)]
+    bounded_work.check_foreign_names(git_dir, len({*names}.difference(GIT_DIR)))
+    return names
 
 
 def _selected(folder: str, wanted: Filter) -> list[files.DirEntry]:
@@ -267,7 +279,7 @@ def _with_includes(files: list[str]) -> Iterator[tuple[str, list[tuple[str, str]
 
 def read_config(path: str) -> list[tuple[str, str]]:
     text = read_text(path, git_config.MAX_BYTES)
-    bounded_work.count_config(len(text))
+    bounded_work.count(bounded_work.SETTINGS, len(text))
     return git_config.entries(text)
 
 
@@ -328,14 +340,17 @@ def _worktrees(git_dir: str, around: GitDirContext) -> ExecPaths:
         back = read_text(posixpath.join(state, "gitdir")).strip()
         tree = recording_fs.realpath(posixpath.dirname(posixpath.join(state, back))) if back else ""
         if back and within(tree, around.workspace) and not recording_fs.islink(state):
-            found.grants += grant(state, "write")
-            found.protected += worktree_state(state)
+            try:
+                found.protected += worktree_state(state)
+            except bounded_work.TooMuch as error:
+                found.warnings.append(f"the worktree in {named(tree)} is read-only: {error}")
+            else:
+                found.grants += grant(state, "write")
             found.protected += kept(posixpath.join(tree, ".git"), around.workspace)
     return found
 
 
 def worktree_state(state: str) -> list[Protected]:
     found = [Protected(state, state, present=False, is_dir=True, rule="git_dir")]
-    names = {"gitdir", "commondir", "config.worktree"}
-    names.update(entry.name for entry in _selected(state, git_work_names.is_kept))
+    names = {"gitdir", "commondir", "config.worktree", *_foreign_names(state)}
     return found + kept_in(state, sorted(names), state)

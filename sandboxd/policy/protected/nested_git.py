@@ -1,86 +1,142 @@
-"""Git repositories in folders of a workspace: found by a bounded look, near the top first.
+"""Repositories in folders of a workspace: found by a bounded look, near the top first.
 
-Each folder that was looked into is noted with the names of its subfolders only, so that a plan
-stays valid while files come and go.
+Each of the near folders is noted with the names of its subfolders only, so that a plan stays valid
+while files come and go. The others are searched once in a while (`distant_git`).
 """
 
 from __future__ import annotations
 
+import errno
 import posixpath
 import time
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sandboxd.platform.current import files
+from sandboxd.policy.data.protected_names import OTHER_EXEC, OTHER_REPOSITORIES
 from sandboxd.policy.paths import recording_fs
+from sandboxd.policy.paths.within import within
+from sandboxd.policy.protected import distant_git
 from sandboxd.policy.shown_names import named
 
-MARKS = (".git", "HEAD", "objects", "refs")  # what makes a folder a repository
-MOST_FOLDERS = 256
-MOST_REPOSITORIES = 32
+# What makes a folder a repository.
+MARKS = (".git", "HEAD", "objects", "refs", *OTHER_REPOSITORIES)
+MOST_FOLDERS = 256  # near ones
 DEEPEST = 5
+MOST_REPOSITORIES = 32
 # Of this thread's CPU time, so that a busy machine does not change what is found; and of any.
 MOST_CPU_S = 0.25
 MOST_S = 5.0
 # Where package managers put what they fetched: too many folders, and no place to run git in.
 _SKIPPED = frozenset(("node_modules", "__pycache__", "site-packages", ".git", ".venv", "venv"))
+_LISTED = frozenset((".git", "head", *OTHER_REPOSITORIES))
 
 
 @dataclass(frozen=True, slots=True)
 class Repositories:
-    """`folders` were looked into; `paths` of them have a `.git`, or are bare repositories.
+    """`folders` are the near ones; `paths`, near and distant, have a `.git`, or are bare
+    repositories.
 
+    `others`: the `.hg` and the like in them. `roots`: the workspace, then other writable folders.
     `main_checkouts`: git dirs that a worktree in the workspace shares with another checkout.
     """
 
     paths: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
+    roots: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     main_checkouts: tuple[str, ...] = ()
 
+    def joined(self, more: Repositories) -> Repositories:
+        """With those of another writable folder, which may contain the workspace."""
+        return replace(
+            self,
+            paths=_each_once(self.paths, more.paths),
+            others=_each_once(self.others, more.others),
+            roots=_each_once(self.roots, more.roots),
+            folders=_each_once(self.folders, more.folders),
+            warnings=(*self.warnings, *more.warnings),
+        )
+
+    def by_root(self, paths: Iterable[str]) -> dict[str, list[str]]:
+        """Paths in the folders, by the innermost of the roots that they lie in."""
+        found: dict[str, list[str]] = {}
+        for path in paths:
+            root = max((root for root in self.roots if within(path, root)), key=len)
+            found.setdefault(root, []).append(path)
+        return found
+
 
 def is_step(name: str, is_dir: bool) -> bool:
     """For listings: a folder to look into, or what makes its folder a repository."""
-    return (is_dir and name not in _SKIPPED) or name.lower() in (".git", "head")
+    return (is_dir and name not in _SKIPPED) or name.lower() in _LISTED
 
 
 def find(workspace: str, most: int | None = None) -> Repositories:
-    """The repositories in `workspace`, itself among them, in the first folders (`most`)."""
+    """The repositories in `workspace`, itself among them; `most`: of the near folders."""
     most = MOST_FOLDERS if most is None else most
     repositories: list[str] = []
+    others: list[str] = []
     folders: list[str] = []
+    distant: list[str] = []
     pending = deque([(workspace, 0)])
     until, until_cpu = time.monotonic() + MOST_S, time.thread_time() + MOST_CPU_S
     complete = True
     while pending:
         folder, depth = pending.popleft()
         late = time.monotonic() > until or time.thread_time() > until_cpu
-        if late or len(folders) >= most:
-            complete = False
-            break
+        if late or len(folders) >= most or depth > DEEPEST:
+            distant.append(folder)
+            continue
         try:
             entries = recording_fs.select(folder, is_step)
-        except OSError:
+        except OSError as error:
+            complete = complete and error.errno != errno.E2BIG
             continue
         folders.append(folder)
         names = _names(folder, entries)
+        others += _others(folder, names)
         if is_repository(names):
-            if len(repositories) >= MOST_REPOSITORIES:
-                complete = False
-                break
             repositories.append(folder)
             if ".git" not in names and folder != workspace:
                 continue  # a bare repository's own folders
         inner = sorted(
             e.path for e in entries if e.name.lower() != ".git" and e.is_dir(follow_symlinks=False)
         )
-        if depth == DEEPEST:
-            complete = complete and not inner
-        else:
-            pending += [(path, depth + 1) for path in inner]
-    warnings = () if complete else (_incomplete(workspace, len(folders)),)
-    return Repositories(tuple(repositories), tuple(folders), warnings)
+        pending += [(path, depth + 1) for path in inner]
+    if distant:
+        further = distant_git.search(workspace, distant, is_step)
+        for folder in further.candidates:
+            names = _names_again(folder)
+            repositories += [folder] if is_repository(names) else []
+            others += _others(folder, names)
+        complete = complete and further.complete
+    warnings = [] if complete else [_incomplete(workspace)]
+    if len(repositories) + len(others) > MOST_REPOSITORIES:
+        warnings.append(_too_many(workspace))
+        repositories = repositories[:MOST_REPOSITORIES]
+        others = others[: MOST_REPOSITORIES - len(repositories)]
+    return Repositories(
+        tuple(repositories), tuple(others), (workspace,), tuple(folders), tuple(warnings)
+    )
+
+
+def _each_once(some: tuple[str, ...], more: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*some, *more)))
+
+
+def _others(folder: str, names: set[str]) -> list[str]:
+    return [posixpath.join(folder, name) for name in OTHER_REPOSITORIES if name in names]
+
+
+def _names_again(folder: str) -> set[str]:
+    """Of a folder that an earlier search has found."""
+    try:
+        return _names(folder, recording_fs.select(folder, is_step))
+    except OSError:
+        return set()
 
 
 def _names(folder: str, entries: Iterable[files.DirEntry]) -> set[str]:
@@ -100,8 +156,21 @@ def is_repository(names: set[str]) -> bool:
     return ".git" in names or {"HEAD", "objects", "refs"} <= names
 
 
-def _incomplete(workspace: str, count: int) -> str:
+def exec_paths(mark: str) -> list[str]:
+    """What a repository of other version control runs programs by: `mark` is its `.hg`."""
+    folder, name = posixpath.split(mark)
+    return [f"{folder}/{one}" for one in OTHER_EXEC if one.startswith(f"{name}/")]
+
+
+def _incomplete(workspace: str) -> str:
     return (
-        f"not every folder of {named(workspace)} was searched for git repositories (the first "
-        f"{count} were): hooks and settings of repositories further down are not protected"
+        f"not every folder of {named(workspace)} was searched for repositories: hooks and settings "
+        "of the others are not protected; choose a smaller folder as the workspace"
+    )
+
+
+def _too_many(workspace: str) -> str:
+    return (
+        f"{named(workspace)} has more than {MOST_REPOSITORIES} repositories: hooks and "
+        "settings of the others are not protected; choose a smaller folder as the workspace"
     )

@@ -1,14 +1,13 @@
-"""Paths inside writable grants that stay read-only: the daemon's own code, and protected files."""
+"""Files in writable folders that would run code outside the sandbox later."""
 
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 
-from sandboxd.policy.data.protected_names import HOME, NOT_NEW, WORKSPACE
-from sandboxd.policy.mounts.mount_plan import Host, MountKind, mount_plan
-from sandboxd.policy.mounts.own_paths import OwnPaths
+from sandboxd.policy.data.protected_names import GIT_DIR, HOME, NOT_NEW, WORKSPACE
 from sandboxd.policy.paths import recording_fs
 from sandboxd.policy.paths.within import is_below, within
 from sandboxd.policy.plan import (
@@ -18,24 +17,12 @@ from sandboxd.policy.plan import (
     Grant,
     Protected,
     Rule,
-    SandboxSpec,
 )
 from sandboxd.policy.protected import bounded_work, git_dir, git_links, git_worktree, nested_git
 from sandboxd.policy.protected.git_dir import ExecPaths, GitDirContext, kept, kept_in
-from sandboxd_proto.errors import PathDenied
+from sandboxd.policy.shown_names import named
 
 _MOST_SUBMODULES = 256
-
-
-def own_code(spec: SandboxSpec, own: OwnPaths) -> tuple[Protected, ...]:
-    """The daemon's code where a caller's writable path contains it."""
-    found: list[Protected] = []
-    for root in spec.paths("write"):
-        below = root.rstrip("/") + "/"
-        for path in own.read_only:
-            if path.startswith(below):
-                found.append(Protected(path, root, present=True, is_dir=recording_fs.isdir(path)))
-    return tuple(found)
 
 
 def for_workspace(
@@ -60,21 +47,18 @@ def _for_workspace(
     workspace: str, more: Iterable[str], homes: tuple[str, ...], roots: Iterable[str] | None,
     writable: Iterable[str],
 ) -> ExecPaths:  # fmt: skip
-    found = ExecPaths(kept_in(workspace, WORKSPACE, workspace))
-    for name in NOT_NEW:
-        if not recording_fs.isdir(posixpath.join(workspace, name)):
-            found.protected += kept(posixpath.join(workspace, name), workspace)
+    found = ExecPaths(_kept_of_project(workspace, workspace))
     for name in more:
         found.protected += _named(workspace, name, homes)
-    for home in homes:
-        if within(home, workspace):
-            found.protected += [p for name in HOME for p in kept(f"{home}/{name}", workspace)]
+    writable = tuple(writable)
+    found.protected += home_files(homes, (workspace, *writable))
     configs = tuple(f for home in homes[:1] for f in user_configs(home))
-    found.extend(_repository(workspace, configs, roots))
+    found.extend(_repository_or_read_only(workspace, configs, roots))
     shared = tuple(p.path for p in found.protected if p.rule == "shared_git_dir")
     found.nested = replace(nested_git.find(workspace), main_checkouts=shared)
     inner = [path for path in found.nested.paths if path != workspace]
     found.extend(_nested(workspace, inner, configs))
+    found.protected += _other_projects(workspace, found.nested, {workspace, *inner})
     around = list(_repositories_around(workspace))
     for folder, leads_to in around:
         context = GitDirContext(workspace, workspace, folder, configs)
@@ -86,9 +70,24 @@ def _for_workspace(
     for folder in writable:
         found.extend(_above(workspace, folder, configs))
         left -= _add_granted(found, workspace, folder, configs, left)
+    found.nested = replace(found.nested, warnings=(*found.nested.warnings, *found.warnings))
     found.protected = _strictest(found.protected)
     found.grants = sorted(set(found.grants))
     return found
+
+
+def home_files(homes: Iterable[str], writable: Iterable[str]) -> list[Protected]:
+    """Start-up files and the like of people whose homes lie in writable folders, or contain
+    them."""
+    return [
+        protected
+        for root in writable
+        for home in homes
+        if within(home, root) or within(root, home)
+        for name in HOME
+        if is_below(f"{home}/{name}", root)
+        for protected in kept(f"{home}/{name}", root)
+    ]
 
 
 def user_configs(home: str) -> list[str]:
@@ -108,44 +107,39 @@ def linked_grants(
     return [g for path in sorted(needed) for g in git_dir.grant(path, access)], link
 
 
-def settle(
-    own: Iterable[Protected], more: Iterable[Protected], spec: SandboxSpec, host: Host
-) -> tuple[Protected, ...]:
-    """Those that would be writable otherwise.
-
-    A file protected inside a masked folder would show it. `more`, but never the daemon's own, gives
-    way to a caller who makes the very path writable by name.
-    """
-    places = mount_plan(spec, host)
-    asked = [g for g in spec.grants if g.origin == "caller" and g.access == "write"]
-    named = {g.path for g in asked if g.by_name}
-    more = list(more)
-    # To name the workspace says nothing about git dirs.
-    kept_always = ("top", "bare_git_dir")
-    named_only = [p for p in more if p.rule not in kept_always]
-    _refuse_by_link([g for g in asked if not g.by_name], named_only)
-    wanted = {*own, *(p for p in more if p.rule in kept_always or p.path not in named)}
-    open_ = (p for p in wanted if places.at(p.path).kind is MountKind.WRITE)
-    return tuple(sorted(open_, key=lambda p: (p.path, p.root)))
-
-
-def _refuse_by_link(linked: list[Grant], more: list[Protected]) -> None:
-    for grant in linked:
-        for one in more:
-            if within(grant.path, one.path):
-                raise PathDenied(
-                    f"a symlink that a sandboxed command could have made leads to {grant.path}, "
-                    "which is protected",
-                    field="fs_write_allow",
-                    remedy="leave the link out of the request",
-                )
-
-
 def _named(workspace: str, name: str, homes: tuple[str, ...]) -> list[Protected]:
     if name.startswith("~/") and homes:
         name = posixpath.join(homes[0], name[2:])
     path = posixpath.normpath(posixpath.join(workspace, name))
     return kept(path, workspace) if within(path, workspace) and path != workspace else []
+
+
+def _repository_or_read_only(
+    workspace: str, configs: tuple[str, ...], roots: Iterable[str] | None
+) -> ExecPaths:
+    try:
+        with bounded_work.for_repository(workspace, nested=False):
+            return _repository(workspace, configs, roots)
+    except bounded_work.TooMuch as error:
+        return _read_only(workspace, workspace, error)
+
+
+def _read_only(folder: str, root: str, error: bounded_work.Unprotectable) -> ExecPaths:
+    """Nothing in a repository changes that cannot be protected in another way.
+
+    Of a writable folder itself the git dir only. Its most important names are kept by themselves,
+    too: a caller who names the folder can write there.
+    """
+    leads_to = git_links.git_dir_of(folder) or folder
+    whole = folder if folder != root else posixpath.join(folder, ".git")
+    found = ExecPaths(kept(whole, root))
+    with suppress(bounded_work.TooMuch):
+        if within(leads_to, root) and git_dir.is_readable(leads_to):
+            found.protected += kept_in(leads_to, GIT_DIR, root)
+    if folder == root and not git_dir.is_git_dir(folder):
+        found.protected.append(_no_git_dir(folder, root))
+    found.warnings.append(f"commands can only read {named(whole)}: {error}")
+    return found
 
 
 def _repository(workspace: str, configs: tuple[str, ...], roots: Iterable[str] | None) -> ExecPaths:
@@ -170,22 +164,52 @@ def _repository(workspace: str, configs: tuple[str, ...], roots: Iterable[str] |
     return found
 
 
+def _kept_of_project(folder: str, root: str) -> list[Protected]:
+    """In the top folder of a project."""
+    missing = [n for n in NOT_NEW if not recording_fs.isdir(posixpath.join(folder, n))]
+    return kept_in(folder, (*WORKSPACE, *missing), root)
+
+
+def _other_projects(
+    root: str, found: nested_git.Repositories, known: Collection[str]
+) -> list[Protected]:
+    """Repositories of other version control are top folders of projects, too."""
+    folders = sorted({*map(posixpath.dirname, found.others)}.difference(known))
+    protected: list[Protected] = []
+    for folder in folders:
+        try:
+            with bounded_work.for_repository(folder, nested=True):
+                protected += _kept_of_project(folder, root)
+        except bounded_work.TooMuch:
+            protected += kept(folder, root)
+    return protected
+
+
 def _top(folder: str, root: str, configs: tuple[str, ...]) -> ExecPaths:
     """Git takes a folder without a valid `.git` for a git dir if it looks like one."""
     if git_dir.is_git_dir(folder):
         return git_dir.exec_paths(
             folder, GitDirContext(root, root, None, configs, rule="bare_git_dir")
         )
-    return ExecPaths([Protected(folder, root, present=False, is_dir=True, rule="top")])
+    return ExecPaths([_no_git_dir(folder, root)])
+
+
+def _no_git_dir(folder: str, root: str) -> Protected:
+    return Protected(folder, root, present=False, is_dir=True, rule="top")
 
 
 def _nested(workspace: str, folders: Iterable[str], configs: tuple[str, ...]) -> ExecPaths:
     """Repositories in folders of the workspace are as good as the one at its top."""
     found = ExecPaths()
     for folder in folders:
-        found.protected += kept_in(folder, WORKSPACE, workspace)
-        found.extend(_pointed(workspace, folder, configs))
-        found.extend(_top(folder, workspace, configs))
+        try:
+            with bounded_work.for_repository(folder, nested=True):
+                one = ExecPaths(_kept_of_project(folder, workspace))
+                one.extend(_pointed(workspace, folder, configs))
+                one.extend(_top(folder, workspace, configs))
+        except bounded_work.Unprotectable as error:
+            one = _read_only(folder, workspace, error)
+        found.extend(one)
     return found
 
 
@@ -222,7 +246,11 @@ def _named_by_index(
         pointer = posixpath.join(folder, ".git")
         found.protected.append(Protected(pointer, workspace, present=False, rule="new_repository"))
     for folder in links.folders:
-        found.extend(_pointed(workspace, folder, configs, known))
+        try:
+            with bounded_work.for_repository(folder, nested=True):
+                found.extend(_pointed(workspace, folder, configs, known))
+        except bounded_work.Unprotectable as error:
+            found.extend(_read_only(folder, workspace, error))
     return found
 
 
@@ -238,8 +266,11 @@ def _pointed(
     leads_to = git_links.git_dir_of(folder)
     if leads_to is None:
         return found
-    if leads_to != pointer:
+    is_plain_file = recording_fs.isfile(leads_to)  # an empty one keeps git out of a cache
+    if leads_to != pointer or is_plain_file:
         found.protected += kept(pointer, workspace)
+    if is_plain_file:
+        return found
     is_ours = is_below(leads_to, workspace) and git_dir.looks_like_git_dir(leads_to)
     if leads_to not in known and (is_ours or leads_to == pointer):
         around = GitDirContext(workspace, workspace, folder, configs)
@@ -256,11 +287,17 @@ def _above(workspace: str, root: str, configs: tuple[str, ...]) -> ExecPaths:
     folder = posixpath.dirname(workspace)
     while within(folder, root) and folder != "/":
         found.extend(_nested(root, [folder], configs))
-        pointer = posixpath.join(folder, ".git")
-        if not recording_fs.lexists(pointer):
-            found.protected.append(Protected(pointer, root, present=False, rule="new_repository"))
+        found.protected += _new_repository(folder, root)
         folder = posixpath.dirname(folder)
     return found
+
+
+def _new_repository(folder: str, root: str) -> list[Protected]:
+    """A `.git` that comes into being must not be harmful."""
+    pointer = posixpath.join(folder, ".git")
+    if recording_fs.lexists(pointer):
+        return []
+    return [Protected(pointer, root, present=False, rule="new_repository")]
 
 
 def _add_granted(
@@ -268,14 +305,18 @@ def _add_granted(
 ) -> int:
     """Repositories in another writable folder are as good as those in the workspace.
 
-    Returns how many folders were searched.
+    The folder itself may become one under the same rules. Returns how many folders were searched.
     """
     if within(folder, workspace) or not recording_fs.isdir(folder):
         return 0
     inside = nested_git.find(folder, most)
-    others = [path for path in inside.paths if not within(path, workspace)]
-    found.extend(_nested(folder, others, configs))
-    found.nested = replace(found.nested, warnings=(*found.nested.warnings, *inside.warnings))
+    outside = [path for path in inside.paths if not within(path, workspace)]
+    found.extend(_nested(folder, outside, configs))
+    found.protected += _other_projects(folder, inside, {*outside, *found.nested.folders})
+    if folder not in outside:
+        found.protected += _new_repository(folder, folder)
+        found.extend(_top(folder, folder, configs))
+    found.nested = found.nested.joined(inside)
     return len(inside.folders)
 
 

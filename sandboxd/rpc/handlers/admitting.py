@@ -41,24 +41,24 @@ def judged(
     return found
 
 
-def may_see(call: RequestContext, place: PersistentSandbox) -> bool:
+def may_see(call: RequestContext, kept: PersistentSandbox) -> bool:
     """A sandbox of a session or a connection is visible to that session's connections; one of the
     user to sessions whose mode or grants would allow to make it."""
     if call.is_approver:
         return True
-    admission, session, creator = call.service.admission, call.session(), place.session
+    admission, session, creator = call.service.admission, call.session(), kept.session
     if creator is None or creator.id in session.family or session.is_below(creator):
         return True
-    if place.scope != "user":
+    if kept.scope != "user":
         return False
-    found = admission.judge(session, place.plan)
+    found = admission.judge(session, kept.plan)
     if found.decision == "refuse":  # a refusal by plan mode does not hide the sandbox
         return decide(found.effect, admission.mode_of(session), False) == "run"
     return found.decision == "run"
 
 
 def find_sandbox(call: RequestContext, name: str) -> PersistentSandbox:
-    return call.service.supervisor.sandboxes.find(name, lambda place: may_see(call, place))
+    return call.service.supervisor.sandboxes.find(name, lambda kept: may_see(call, kept))
 
 
 def within_budget(call: RequestContext, request: ExecuteRequest) -> ExecuteRequest:
@@ -146,7 +146,7 @@ async def hold_detached(call: RequestContext, execution: Execution, found: Judge
         approval_id.append(approval.id)
         asked.set()
 
-    async def perform() -> None:
+    async def run() -> None:
         try:
             execution.result = await hold_and_run(call, execution, found, None, tell)
         except SandboxdError as error:
@@ -155,7 +155,7 @@ async def hold_detached(call: RequestContext, execution: Execution, found: Judge
             asked.set()
             call.service.supervisor.executions.ended(execution)
 
-    call.service.supervisor.start_background(perform)
+    call.service.supervisor.start_background(run)
     await asked.wait()
     return Detached(
         execution_id=execution.id, approval=approval_id[0] if approval_id else msgspec.UNSET
@@ -183,7 +183,7 @@ async def hold_and_run(
             record_refusal(call, execution.request, error)
         raise
     supervisor.start_clock(execution)
-    return await supervisor.perform(execution)
+    return await supervisor.run(execution)
 
 
 async def _ask(

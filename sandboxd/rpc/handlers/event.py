@@ -25,7 +25,7 @@ def subscribe(call: RequestContext, params: SubscribeParams) -> Subscribed:
     subscription = Subscription(
         trail, hub, after, params.types, _visible(call, params.session), connection.send_notice
     )
-    connection.subscribe(subscription)
+    connection.subscribe(subscription, call)
     pending = []
     if params.role == "approver":
         pending = [approval.info() for approval in approvals.pending()]

@@ -6,12 +6,13 @@ import posixpath
 from contextlib import suppress
 from dataclasses import replace
 
+from sandboxd import event_loop
 from sandboxd.denials import ExplainRequest
 from sandboxd.platform.current import commands, files
 from sandboxd.policy.narrowing import narrow
 from sandboxd.policy.plan import Plan
 from sandboxd.policy.request import PolicyRequest
-from sandboxd.policy.resolve import move_to
+from sandboxd.policy.resolve import change_cwd
 from sandboxd.rpc.dispatch import Again, Later
 from sandboxd.rpc.fd_passing import check_passed
 from sandboxd.rpc.following import follow
@@ -87,8 +88,8 @@ def execute(call: RequestContext, params: ExecuteParams) -> Later | Detached | A
     if params.detach:
         supervisor.detach(execution)
         return Detached(execution_id=execution.id)
-    supervisor.begin(execution)
-    return Later(lambda: supervisor.perform(execution))
+    running = event_loop.Begun(supervisor.run(execution))
+    return Later(lambda: running)
 
 
 def _record_refusal(call: RequestContext, params: ExecuteParams, error: SandboxdError) -> None:
@@ -127,9 +128,9 @@ def _checked(
     if params.approval_wait_secs is not None and not 0 <= params.approval_wait_secs <= 86400:
         raise InvalidParams("approval_wait_secs must be 0 to 86400", field="approval_wait_secs")
     session = call.session(params.session)
-    sent, policy, place = _plan(call, params, session)
+    sent, policy, kept = _plan(call, params, session)
     _check_passed(params)
-    found = judged(call, session, sent, place.session if place is not None else None)
+    found = judged(call, session, sent, kept.session if kept is not None else None)
     plan = sent
     grants: tuple[str, ...] = ()
     if policy is not None:
@@ -150,7 +151,7 @@ def _checked(
         detach=params.detach,
         listener=_listener(call, params, on_denial),
         execution_id=params.execution_id,
-        sandbox=place.id if place is not None else None,
+        sandbox=kept.id if kept is not None else None,
         passed=taken,
         explain=_asked(params, plan) if params.explain else None,
         session=session,
@@ -193,7 +194,7 @@ def _follow(call: RequestContext, execution: Execution) -> None:
     """Stream a detached execution to the connection that started it, if it asked for that."""
     output, send = execution.request.listener, call.connection.send_notice
     if isinstance(output, OutputLog):
-        call.connection.follow(lambda: follow(output, {}, send))
+        call.connection.follow(lambda: follow(output, {}, send), call)
 
 
 def _capture(params: ExecuteParams) -> Capture | None:
@@ -226,11 +227,11 @@ def _plan(
                 f"a command in an existing sandbox has no {field} of its own", field=field,
                 remedy="give it to sandbox/create",
             )  # fmt: skip
-    place = find_sandbox(call, params.sandbox)
-    plan = place.plan if params.manifest is None else narrow(place.plan, params.manifest)
+    kept = find_sandbox(call, params.sandbox)
+    plan = kept.plan if params.manifest is None else narrow(kept.plan, params.manifest)
     if params.cwd is not None:
-        plan = move_to(plan, absolute_cwd(params.cwd, plan.workspace))
-    return plan, None, place
+        plan = change_cwd(plan, absolute_cwd(params.cwd, plan.workspace))
+    return plan, None, kept
 
 
 def _wish(call: RequestContext, params: ExecuteParams, session: Session) -> PolicyRequest:

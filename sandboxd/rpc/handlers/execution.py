@@ -153,7 +153,7 @@ def attach(call: RequestContext, params: AttachParams) -> Attached:
     if params.after is not None:
         after = {"stdout": max(params.after.stdout, -1), "stderr": max(params.after.stderr, -1)}
     send = call.connection.send_notice
-    call.connection.follow(lambda: follow(output, after, send))
+    call.connection.follow(lambda: follow(output, after, send), call)
     return Attached(
         state=execution.state,
         gap=any(output.lacks(stream, seq) for stream, seq in after.items()),

@@ -46,12 +46,12 @@ async def _files(call: RequestContext, sandbox: str, *paths: str) -> SandboxFile
                 f"the path is longer than {LONGEST_PATH - 1} bytes, the kernel's limit",
                 errno="ENAMETOOLONG", path=path[:100], remedy="use a shorter path",
             )  # fmt: skip
-    place, session = find_sandbox(call, sandbox), call.session()
-    found = judged(call, session, place.plan, place.session)
+    kept, session = find_sandbox(call, sandbox), call.session()
+    found = judged(call, session, kept.plan, kept.session)
     if found.decision == "ask":
-        await hold_sandbox(call, session, place.plan, found, None)
-        place = find_sandbox(call, sandbox)
-    return place.files()
+        await hold_sandbox(call, session, kept.plan, found, None)
+        kept = find_sandbox(call, sandbox)
+    return kept.files()
 
 
 @asynccontextmanager

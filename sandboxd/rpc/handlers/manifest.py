@@ -32,6 +32,7 @@ async def manifest_check(call: RequestContext, params: CheckParams) -> CheckResu
         effect=found.effect,
         decision=found.decision,
         grant=found.grant,
+        warnings=[_printable(text) for text in plan.nested.warnings],
     )
 
 

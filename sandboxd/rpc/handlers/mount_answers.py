@@ -18,7 +18,7 @@ def wait_for_plan(call: RequestContext, policy: PolicyRequest) -> Wait | None:
     plans, mounts = call.service.plans, call.service.supervisor.mounts
     if mounts.none and not names_folders(policy.manifest, policy.workspace):
         return None
-    if key_of(policy) in call.prepared:
+    if call.prepared and key_of(policy) in call.prepared:
         return None
     if not mounts.none:
         wait = mounts.pending(

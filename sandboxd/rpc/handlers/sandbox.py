@@ -23,7 +23,7 @@ from sandboxd.rpc.handlers.mount_answers import plan_answers
 from sandboxd.rpc.policy_request import policy_request_of
 from sandboxd.rpc.request_context import RequestContext
 from sandboxd.supervisor.approvals.display import escape_hidden
-from sandboxd.supervisor.sandboxes.persistent import PersistentSandbox, Place, new_id
+from sandboxd.supervisor.sandboxes.persistent import NameAndScope, PersistentSandbox, new_id
 from sandboxd.supervisor.sessions.modes import decide
 from sandboxd_proto.errors import ApprovalDenied, SandboxdError
 from sandboxd_proto.messages.execution import NoParams, Nothing
@@ -60,20 +60,20 @@ async def create(call: RequestContext, params: SandboxCreateParams) -> SandboxCr
     if params.scope != "user" and sessions.tmps is not None:
         # A sandbox that outlives its session has its own /tmp.
         plan = sessions.tmps.plan_with(session, plan)
-    place = Place(params.scope, params.name, call.connection, new_id())
-    tell = _teller(call, place)
-    made = await supervisor.create_sandbox(plan, params.idle_secs, session, place, tell)
+    named = NameAndScope(params.scope, params.name, call.connection, new_id())
+    tell = _teller(call, named)
+    made = await supervisor.create_sandbox(plan, params.idle_secs, session, named, tell)
     return SandboxCreated(
         sandbox=made.id, name=made.name, backend=made.backend.name, workspace=plan.workspace,
         approval=approval,
     )  # fmt: skip
 
 
-def _teller(call: RequestContext, place: Place) -> Tell:
+def _teller(call: RequestContext, named: NameAndScope) -> Tell:
     """By its name where it has one: the id is not known to the client yet."""
 
     def tell(phase: str, done: int, total: int | None) -> None:
-        sandbox = place.name or place.id or msgspec.UNSET
+        sandbox = named.name or named.id or msgspec.UNSET
         params = Progress(sandbox=sandbox, phase=phase, done=done, total=total)
         call.connection.notify("execution/progress", params)
 
@@ -89,7 +89,7 @@ def list_(call: RequestContext, params: NoParams) -> SandboxList:
 
 def get(call: RequestContext, params: SandboxRef) -> SandboxDetails:
     sandboxes = call.service.supervisor.sandboxes
-    found = sandboxes.find_or_lost(params.sandbox, lambda place: may_see(call, place))
+    found = sandboxes.find_or_lost(params.sandbox, lambda kept: may_see(call, kept))
     if found.lost:
         return SandboxDetails(**_facts(found), state="lost")
     return SandboxDetails(**_facts(found), state="up", forwards=_forwards(found))
@@ -121,9 +121,9 @@ async def destroy(call: RequestContext, params: SandboxRef) -> Nothing:
 @later
 async def forward(call: RequestContext, params: ForwardParams) -> Forwarded:
     """Needs an approval like `reach`: a forward connects the sandbox with the host."""
-    place = find_sandbox(call, params.sandbox)
+    kept = find_sandbox(call, params.sandbox)
     session, admission = call.session(), call.service.admission
-    judged(call, session, place.plan, place.session)
+    judged(call, session, kept.plan, kept.session)
     decision = decide("reach", admission.mode_of(session), admission.is_planning(session))
     if decision == "refuse":
         raise ApprovalDenied(
@@ -131,21 +131,21 @@ async def forward(call: RequestContext, params: ForwardParams) -> Forwarded:
             remedy="ask to leave plan mode",
         )  # fmt: skip
     if decision == "ask":
-        name = escape_hidden(place.name or place.id)
+        name = escape_hidden(kept.name or kept.id)
         text = f"forward port {params.port} of the sandbox {name}?"
-        change = {"forward": {"port": params.port, "listen": params.listen, "sandbox": place.id}}
+        change = {"forward": {"port": params.port, "listen": params.listen, "sandbox": kept.id}}
         await approve(call, session, text, change, "sandbox")
-        place = find_sandbox(call, params.sandbox)
+        kept = find_sandbox(call, params.sandbox)
     sandboxes = call.service.supervisor.sandboxes
-    made = sandboxes.forward(place, params.port, params.listen)
-    facts = {"sandbox": place.id, "forward": made.id, "port": params.port}
+    made = sandboxes.forward(kept, params.port, params.listen)
+    facts = {"sandbox": kept.id, "forward": made.id, "port": params.port}
     try:
         admission.recorder.write(
             "forward.opened", {**facts, "endpoint": made.endpoint}, session=session.id,
             client=call.requester, must=True,
         )  # fmt: skip
     except SandboxdError:
-        sandboxes.unforward(place, made.id)
+        sandboxes.unforward(kept, made.id)
         raise
     return Forwarded(forward=made.id, endpoint=made.endpoint)
 

@@ -12,7 +12,7 @@ from functools import partial
 from sandboxd import event_loop
 from sandboxd.platform.windows_loop import current_proactor
 from sandboxd.rpc.transport.interface import Sink
-from sandboxd.rpc.transport.send_turn import SendTurn
+from sandboxd.turn import WriteTurn
 from sandboxd.windows.handles import Handle
 from sandboxd_proto.framing import Framing, frame
 
@@ -31,7 +31,7 @@ class PipeChannel:
         self._sink: Sink | None = None
         self._reading: event_loop.Future[bytes] | None = None
         self._held: bytes | None = None  # read while paused
-        self._turn = SendTurn()
+        self._turn = WriteTurn()
         self._closed = False
         self.on_close: Callable[[], None] | None = None
         self.framing = Framing.LINES

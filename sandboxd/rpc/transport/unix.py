@@ -19,7 +19,7 @@ import anyio.lowlevel
 from sandboxd import event_loop
 from sandboxd.posix.hang_up import is_hung_up
 from sandboxd.rpc.transport.interface import Sink
-from sandboxd.rpc.transport.send_turn import SendTurn
+from sandboxd.turn import WriteTurn
 from sandboxd_proto.framing import Framing, frame
 
 CHUNK = 256 * 1024
@@ -39,7 +39,7 @@ class Channel:
         self._sock = sock
         self._sink: Sink | None = None
         self._chunk = FIRST_CHUNK
-        self._turn = SendTurn()
+        self._turn = WriteTurn()
         self._closed = False
         self.on_close: Callable[[], None] | None = None
         self.framing = Framing.LINES

@@ -30,7 +30,8 @@ class ExecutionControl:
         self.at_timeout: Ended = "budget" if request.timeout_is_budget else "timeout"
         self.failed = False
         self.over = False
-        self.cancel_asked = anyio.Event()
+        self._cancel_asked: anyio.Event | None = None  # made for the first one who waits for it
+        self._was_cancelled = False
         self.waiting: anyio.CancelScope | None = None  # while it waits for a sandbox
         self._id = execution_id
         self._stdin_open = request.stdin_open
@@ -39,6 +40,20 @@ class ExecutionControl:
         self._process: Process | None = None
         self._early_signals: list[int] = []
         self._size: tuple[int, int] | None = None
+
+    @property
+    def cancel_asked(self) -> anyio.Event:
+        """Set when the execution is to end, also while it waits for an approval."""
+        if self._cancel_asked is None:
+            self._cancel_asked = anyio.Event()
+            if self._was_cancelled:
+                self._cancel_asked.set()
+        return self._cancel_asked
+
+    def ask_to_cancel(self) -> None:
+        self._was_cancelled = True
+        if self._cancel_asked is not None:
+            self._cancel_asked.set()
 
     @property
     def cancelled(self) -> bool:
@@ -77,7 +92,7 @@ class ExecutionControl:
 
     def cancel(self) -> None:
         self.end("cancelled")
-        self.cancel_asked.set()
+        self.ask_to_cancel()
         if self.waiting is not None:
             self.waiting.cancel()
 

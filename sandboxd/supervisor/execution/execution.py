@@ -42,7 +42,6 @@ class RunState:
 
     classifier: Classifier
     workspace: ProtectedPathsCheck
-    process: Process | None = None
     began: float = field(default_factory=time.perf_counter)
 
 
@@ -61,12 +60,9 @@ class Execution:
         self.refused_hosts: tuple[GateRefusal, ...] = ()
         self.result: ExecuteResult | None = None
         self.error: SandboxdError | None = None
-        self.lease: Lease | None = None
         self._io = CommandIo(request)
         self.control = ExecutionControl(execution_id, request, self._io)
         self._done: anyio.Event | None = None
-        self._state: RunState | None = None
-        self._refused: Exception | None = None
         self._traits = traits
         self._traffic: Traffic | None = None
         self._ended_at = 0.0
@@ -110,18 +106,9 @@ class Execution:
             self.control.cancel()
         else:
             self.control.end(why)
-            self.control.cancel_asked.set()
+            self.control.ask_to_cancel()
         if self.successor is not None:
             self.successor.end(why)
-
-    def begin(self, lease: Lease) -> None:
-        """Start the command if that needs no waiting; `run` does the rest."""
-        self.lease = lease
-        try:
-            state = self._prepare(lease)
-            state.process = lease.sandbox.spawn_now(self._command(lease), self._io.child_ends)
-        except Exception as error:
-            self._refused = error
 
     def _prepare(self, lease: Lease) -> RunState:
         self.backend = lease.backend.name
@@ -137,8 +124,7 @@ class Execution:
             self._traffic = Traffic(self._ask_egress())
         elif able.inherit_warning and plan.sandbox.network.kind == "inherit":
             self.warn(able.inherit_warning)
-        self._state = RunState(classifier, workspace)
-        return self._state
+        return RunState(classifier, workspace)
 
     def _ask_egress(self) -> AskHost | None:
         ask = self.request.ask_egress
@@ -162,20 +148,21 @@ class Execution:
 
     async def run(self, lease: Lease) -> ExecuteResult:
         """Run the command to its end. The lease is released as soon as its tree is dead."""
+        state = self._prepare(lease)
         try:
-            if self._refused is not None:
-                raise self._refused
-            state = self._state or self._prepare(lease)
-            process = state.process or await self._spawned(lease)
+            process = await self._spawn(lease)
         except BaseException:
-            if self._state is not None:
-                self._state.workspace.close()
+            state.workspace.close()
             raise
         return await self._run(process, state, lease)
 
-    async def _spawned(self, lease: Lease) -> Process:
+    async def _spawn(self, lease: Lease) -> Process:
         """Where folders are copied first, that takes a while, and can be cancelled."""
         command, ends = self._command(lease), self._io.child_ends
+        process = lease.sandbox.spawn_now(command, ends)
+        if process is not None:
+            return process
+        await event_loop.enter_task()
         if not lease.backend.capabilities.copies:
             return await lease.sandbox.spawn(command, ends)
         with anyio.CancelScope() as self.control.waiting:
@@ -193,6 +180,7 @@ class Execution:
             self._io,
         )
         began = state.began
+        await event_loop.enter_task()
         self.control.attach(process)
         classifier.filter_loaded = process.filter_loaded
         most = request.plan.limits.output_bytes
@@ -204,13 +192,15 @@ class Execution:
             if request.listener is not None or request.pty is not None:
                 await self._until_started(process, lease)
                 began = time.perf_counter()
-            if request.listener is None and io.feed_at_once(process):
+            io.take_over(process)
+            feeding = event_loop.Begun(io.feed())
+            if request.listener is None and feeding.done:
                 pumps = [*io.collect(process, streams, self.control.fail)]
                 pumps += io.relay_passed(classifier, budget)
                 report = await self._until_end(process, lease, workspace, pumps)
             else:
                 async with anyio.create_task_group() as tasks:
-                    io.feed(process, tasks)
+                    tasks.start_soon(_finish, feeding)
                     pumps = self._pumps(process, streams, tasks)
                     pumps += io.relay_passed(classifier, budget)
                     if self._traffic is not None and request.listener is not None:
@@ -368,3 +358,7 @@ class Execution:
         waiting."""
         event_loop.call_soon(self._io.close)
         self._io.forget_input()
+
+
+async def _finish(feeding: event_loop.Begun[None]) -> None:
+    await feeding

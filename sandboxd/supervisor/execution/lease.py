@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from sandboxd.backends.interface import Backend, Enforcement
 from sandboxd.supervisor.hanging_mount_checks import MountChecks
 from sandboxd.types import Process, Sandbox
-from sandboxd.workspace_guard.guard import Guards, Protected
+from sandboxd.workspace_guard.guard import Guards, PathsMoved
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
     """`release` gives the sandbox back early; `leave` is called at the very end. `linger` takes
     over a command that left processes behind, with the pipes that they still hold; None where
@@ -26,4 +26,4 @@ class Lease:
     mounts: MountChecks
     guards: Guards | None = None
     linger: Callable[[Process, list[int]], None] | None = None
-    settle: Callable[[], Awaitable[Protected]] | None = None  # that one, after each command
+    settle: Callable[[], Awaitable[PathsMoved]] | None = None  # that one, after each command

@@ -14,7 +14,7 @@ from sandboxd.policy.plan import Plan
 from sandboxd.supervisor.execution.lease import Lease
 from sandboxd.supervisor.execution.timeout import KILL_GRACE_S
 from sandboxd.types import Process
-from sandboxd.workspace_guard.guard import NO_GUARD, Guard, Protected
+from sandboxd.workspace_guard.guard import NO_GUARD, Guard, PathsMoved
 from sandboxd.workspace_guard.stale_lock import remove_stale_lock
 from sandboxd_proto.errors import Busy, SandboxdError
 
@@ -26,7 +26,7 @@ class ProtectedPathsCheck:
     """`appeared`: None until the workspace was looked at. `error`: why the run has no result."""
 
     def __init__(self, execution_id: str, plan: Plan, lease: Lease, started_at: float) -> None:
-        self.appeared: Protected | None = None
+        self.appeared: PathsMoved | None = None
         self.error: SandboxdError | None = None
         self.warnings: list[str] = []
         self._id = execution_id

@@ -17,6 +17,7 @@ from sandboxd_proto.errors import Busy, InvalidParams, NotFound
 KEEP_RESULTS_S = 600.0
 KEPT_RESULTS = 256
 KEPT_BYTES = 64 << 20
+_MOST_TOLD = 4096
 
 
 class Executions:
@@ -27,6 +28,8 @@ class Executions:
         self._ended: dict[str, tuple[float, Execution]] = {}
         self._kept_bytes = 0
         self._timer: event_loop.TimerHandle | None = None
+        # Who was told what is not protected in a workspace: it is said once.
+        self._told: dict[str, str] = {}
 
     def __len__(self) -> int:
         return len(self._live)
@@ -51,11 +54,13 @@ class Executions:
         execution = Execution(wanted or f"ex-{os.urandom(16).hex()}", request, self._traits)
         self._forget(execution.id)
         self._live[execution.id] = execution
+        self._tell_unprotected(execution)
         return execution
 
     def replace(self, before: Execution, request: ExecuteRequest) -> Execution:
         """A further attempt under the same id; what is sent to the first one reaches it."""
         execution = Execution(before.id, request, self._traits)
+        self._tell_unprotected(execution)
         before.release()
         before.successor = execution
         if before.cancel_asked.is_set():
@@ -63,6 +68,14 @@ class Executions:
         if before.id in self._live:
             self._live[before.id] = execution
         return execution
+
+    def _tell_unprotected(self, execution: Execution) -> None:
+        plan = execution.request.plan
+        if not plan.nested.warnings or len(self._told) >= _MOST_TOLD:
+            return
+        if self._told.setdefault(plan.workspace or "", execution.id) == execution.id:
+            for text in plan.nested.warnings:
+                execution.warn(text)
 
     def ended(self, execution: Execution) -> None:
         if execution.over:

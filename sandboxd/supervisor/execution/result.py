@@ -93,7 +93,6 @@ def build_result(
         network_usage=host_usage(ending.traffic),
         explanation=ending.explanation,
         warnings=[
-            *request.plan.nested.warnings,
             *ending.warnings,
             *(ending.traffic.unreachable if ending.traffic is not None else ()),
             *(_secret_warning(path) for path in new_secrets(request.plan)),

@@ -38,7 +38,7 @@ Visible = Callable[["PersistentSandbox"], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class NameAndScope:
     """The name of a sandbox, and its scope: it ends with the daemon, its session, or the connection
     that made it. `id`: chosen before it is opened."""
 
@@ -48,7 +48,7 @@ class Place:
     id: str | None = None
 
 
-ANYWHERE = Place()
+UNNAMED = NameAndScope()
 
 
 def new_id() -> str:
@@ -239,29 +239,29 @@ class PersistentSandboxes:
                 elif found.idle(now):
                     self.end(found)
 
-    def forward(self, place: PersistentSandbox, port: int, listen: Listen) -> Forward:
+    def forward(self, kept: PersistentSandbox, port: int, listen: Listen) -> Forward:
         """Serve a port of the sandbox until it ends or `unforward` is called."""
-        if len(place.forwards) >= MAX_FORWARDS:
+        if len(kept.forwards) >= MAX_FORWARDS:
             raise Busy(
                 f"{MAX_FORWARDS} ports of this sandbox are forwarded already",
                 remedy="end one with sandbox/unforward",
             )
-        files = place.files()
-        network = place.plan.sandbox.network.kind
-        if not place.backend.capabilities.mounts and network != "inherit":
+        files = kept.files()
+        network = kept.plan.sandbox.network.kind
+        if not kept.backend.capabilities.mounts and network != "inherit":
             raise PolicyNotSupported(
-                f"in a sandbox of the backend {place.backend.name} with network: {network} nothing "
+                f"in a sandbox of the backend {kept.backend.name} with network: {network} nothing "
                 "can listen", field="sandbox",
                 remedy="use the backend bubblewrap or docker, or network: inherit",
             )  # fmt: skip
         os.makedirs(self._forwards_folder, mode=0o700, exist_ok=True)
         made = Forward(files, port, listen, self._forwards_folder, self._budget)
-        place.forwards[made.id] = made
+        kept.forwards[made.id] = made
         self._background.start(made.serve)
         return made
 
-    def unforward(self, place: PersistentSandbox, forward_id: str) -> None:
-        found = place.forwards.pop(forward_id, None)
+    def unforward(self, kept: PersistentSandbox, forward_id: str) -> None:
+        found = kept.forwards.pop(forward_id, None)
         if found is None:
             raise NotFound(f"there is no forward {forward_id!r}", field="forward")
         found.close()

@@ -18,7 +18,7 @@ from functools import partial
 import anyio
 import anyio.lowlevel
 
-from sandboxd import progress
+from sandboxd import event_loop, progress
 from sandboxd.backends.interface import Backend
 from sandboxd.config import Pool as PoolConfig
 from sandboxd.policy.plan import SandboxSpec
@@ -95,20 +95,19 @@ class WarmPool:
     def warm(self) -> int:
         return sum(len(shelf.ready) for shelf in self._shelves.values())
 
-    def take_ready(self, backend: Backend, spec: SandboxSpec) -> Held | None:
-        """A warm sandbox, if there is one. The caller closes it."""
-        shelf = self._shelves.get((backend.name, spec))
-        return self._ready(shelf) if shelf is not None else None
-
     async def take(
         self, backend: Backend, spec: SandboxSpec, owner: object = None, tell: Tell | None = None
     ) -> Held:
         """A sandbox in which no command has run. The caller closes it. Where many wait, an owner
-        that waits for few goes before one that waits for many. `tell`: gets progress reports."""
-        shelf = self._shelf(backend, spec)
-        held = self._ready(shelf)
+        that waits for few goes before one that waits for many. `tell`: gets progress reports.
+
+        It returns without waiting if there is a warm one."""
+        known = self._shelves.get((backend.name, spec))
+        held = self._ready(known) if known is not None else None
         if held is not None:
             return held
+        await event_loop.enter_task()
+        shelf = self._shelf(backend, spec)  # not before: the sweep drops idle ones
         shelf.demand.used(time.monotonic())
         return await self._wait_for_one(shelf, owner, tell)
 

@@ -137,8 +137,8 @@ class GitDir:
         return snapshot.same(self._folder, name, before)
 
     @property
-    def heavy(self) -> bool:
-        return self._index.heavy
+    def needs_thread(self) -> bool:
+        return self._index.needs_thread
 
     @property
     def large(self) -> bool:
@@ -326,7 +326,7 @@ class GitInfo:
         return True
 
     @property
-    def heavy(self) -> bool:
+    def needs_thread(self) -> bool:
         return False
 
     def look(self, *, finished: bool) -> list[Offence]:

@@ -1,7 +1,7 @@
 """The index of a protected git dir, judged when it has changed: at most once for each version
 while a command runs, and by its content at the end and by the guard's clock.
 
-A large one is read and judged in a thread (`heavy`).
+A large one is read and judged in a thread (`needs_thread`).
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ class GitIndexFile:
         self._path = os.path.join(path, _NAME)
         self._git_dir = path
         self._known = known
-        self._before = self._status()
-        self._base: str | None = None  # of a split index
-        self._base_seen: _Version | None = None
+        self._status_before = self._status()
+        self._base_name: str | None = None  # of a split index
+        self._base_version: _Version | None = None
         self._base_before: tuple[str, Node] | None = None
-        self._first = self._judged = self._certain(self._before)
-        self._harmless = b""  # a digest of the content that was judged last
-        self._data: bytes | None = None
-        self._links: list[bytes] = []
+        self._version_before = self._judged_version = self._final_version(self._status_before)
+        self._harmless_digest = b""  # of the content that was judged last
+        self._data_before: bytes | None = None
+        self._empty_links: list[bytes] = []
         self._has_new_links = False
-        self.large = self._before is not None and self._before.st_size > _READ_AT_ONCE
-        if self._before is not None and not self.large:
+        self.large = self._status_before is not None and self._status_before.st_size > _READ_AT_ONCE
+        if self._status_before is not None and not self.large:
             self.prepare()
 
     def prepare(self) -> None:
@@ -63,13 +63,15 @@ class GitIndexFile:
         If the command changes it first, everything in the new one is judged.
         """
         data = read_file(self._folder, _NAME, MOST_BYTES)
-        if data is None or _version(self._status()) != _version(self._before):
+        if data is None or _version(self._status()) != _version(self._status_before):
             return
-        self._data = data
+        self._data_before = data
         self._keep_base(data)
-        if git_index.LINK_MODE in data or self._base is not None:
+        if git_index.LINK_MODE in data or self._base_name is not None:
             tree = work_tree(self._folder, self._git_dir)
-            self._links = [link for link in self._gitlinks(data) if not _is_populated(tree, link)]
+            self._empty_links = [
+                link for link in self._gitlinks(data) if not _is_populated(tree, link)
+            ]
 
     def _keep_base(self, data: bytes) -> None:
         name = judge.shared_name(data, hash_bytes(self._folder))
@@ -77,11 +79,13 @@ class GitIndexFile:
             return
         status = self._status(f"sharedindex.{name.decode()}")
         content = self._shared(name)
-        if status is not None and self._base is not None:
+        if status is not None and self._base_name is not None:
             node = Node(status, content)
             node.whole = content is not None
-            self._base_before = (self._base, node)
-        self._first = self._judged = self._first and self._with_base(self._first)
+            self._base_before = (self._base_name, node)
+        self._version_before = self._judged_version = self._version_before and self._with_base(
+            self._version_before
+        )
 
     def _gitlinks(self, data: bytes) -> list[bytes]:
         try:
@@ -94,22 +98,22 @@ class GitIndexFile:
     def unchanged(self) -> bool:
         """Whether nothing was written to it. False with links to folders where a repository could
         be made unnoticed."""
-        return not self._links and self._is_first(self._status())
+        return not self._empty_links and self._is_as_before(self._status())
 
-    def _is_first(self, now: os.stat_result | None) -> bool:
-        return self._first is not None and self._version(now) == self._first
+    def _is_as_before(self, now: os.stat_result | None) -> bool:
+        return self._version_before is not None and self._version(now) == self._version_before
 
     def forget(self) -> None:
         """Judge what was written by its content again: through a mapping it can change while its
         version stays the same."""
-        if not self._is_first(self._status()):
-            self._judged = None
+        if not self._is_as_before(self._status()):
+            self._judged_version = None
 
     @property
-    def heavy(self) -> bool:
+    def needs_thread(self) -> bool:
         """A link leads into other repositories, whose indexes are read too."""
         now = self._status()
-        if now is None or self._version(now) == self._judged:
+        if now is None or self._version(now) == self._judged_version:
             return False
         return now.st_size > _LIGHT_BYTES or git_index.LINK_MODE in (
             read_file(self._folder, _NAME, _LIGHT_BYTES) or b""
@@ -119,35 +123,43 @@ class GitIndexFile:
         if not finished:
             return self._judge()
         self.forget()
-        return self._populated() + self._judge()
+        return self._judge_new_repositories() + self._judge()
 
-    def _populated(self) -> list[Offence]:
+    def _judge_new_repositories(self) -> list[Offence]:
         """Repositories that were made where the index already had a link to one."""
         tree = os.path.realpath(work_tree(self._folder, self._git_dir))
         is_harmful = harmful_check(tree, self._known)
-        places = [os.path.join(tree, os.fsdecode(link)) for link in self._links if is_harmful(link)]
+        places = [
+            os.path.join(tree, os.fsdecode(link)) for link in self._empty_links if is_harmful(link)
+        ]
         return [Offence(f"{place}/.git", True, _remove(place), "git enters it") for place in places]
 
     def _judge(self) -> list[Offence]:
         now = self._status()
-        if now is None or self._version(now) == self._judged:
+        if now is None or self._version(now) == self._judged_version:
             return []
-        self._base = None
-        certain = self._certain(now)  # before it is read
+        self._base_name = None
+        certain = self._final_version(now)  # before it is read
         reasons = self._reasons(now)
         if not reasons:
             # The target of a new link can become harmful while the index stays the same.
-            self._judged = None if self._has_new_links else certain and self._with_base(certain)
+            self._judged_version = (
+                None if self._has_new_links else certain and self._with_base(certain)
+            )
             return []
-        before = Node(self._before, self._data) if self._before is not None else None
+        before = (
+            Node(self._status_before, self._data_before)
+            if self._status_before is not None
+            else None
+        )
         if before is not None:
-            before.whole = self._data is not None
+            before.whole = self._data_before is not None
         undo = put_back(self._folder, _NAME, self._path, before)
-        return [Offence(self._path, True, undo, reasons[0]), *self._judged_base()]
+        return [Offence(self._path, True, undo, reasons[0]), *self._judge_base()]
 
-    def _judged_base(self) -> list[Offence]:
+    def _judge_base(self) -> list[Offence]:
         """A changed base of a split index is undone together with the index."""
-        name, before = self._base_before or (self._base, None)
+        name, before = self._base_before or (self._base_name, None)
         if name is None or (before and snapshot.same(self._folder, name, before)):
             return []
         path = os.path.join(self._git_dir, name)
@@ -156,18 +168,18 @@ class GitIndexFile:
 
     def _reasons(self, now: os.stat_result) -> list[str]:
         try:
-            return self._judged_content(now)
+            return self._judge_content(now)
         except Exception as error:  # unreadable: counts as harmful
             return [f"the index cannot be judged: {error}"]
 
-    def _judged_content(self, now: os.stat_result) -> list[str]:
+    def _judge_content(self, now: os.stat_result) -> list[str]:
         if not stat.S_ISREG(now.st_mode):
             return ["the index is no plain file"]
         data = read_file(self._folder, _NAME, MOST_BYTES)
         if data is None:
             return [] if is_gone(self._folder, _NAME) else ["the index cannot be read"]
         digest = b"" if git_index.may_be_split(data) else hashlib.sha256(data).digest()
-        if digest and digest == self._harmless and not self._has_new_links:
+        if digest and digest == self._harmless_digest and not self._has_new_links:
             return []
         is_harmful = harmful_check(work_tree(self._folder, self._git_dir), self._known)
         self._has_new_links = False
@@ -177,30 +189,30 @@ class GitIndexFile:
             return is_harmful(path)
 
         reasons = judge.judge_index(
-            self._data, data, hash_bytes=hash_bytes(self._folder),
+            self._data_before, data, hash_bytes=hash_bytes(self._folder),
             is_harmful_repository=is_harmful_repository, shared=self._shared,
         )  # fmt: skip
-        self._harmless = b"" if reasons else digest
+        self._harmless_digest = b"" if reasons else digest
         return reasons
 
     def _shared(self, name: bytes) -> bytes | None:
         """Git does not check what it reads there: each version of that file is judged."""
-        self._base = f"sharedindex.{name.decode()}"
-        status = self._status(self._base)
-        self._base_seen = _version(status) if _is_past(status) else None
-        return read_file(self._folder, self._base, MOST_BYTES)
+        self._base_name = f"sharedindex.{name.decode()}"
+        status = self._status(self._base_name)
+        self._base_version = _version(status) if _is_past(status) else None
+        return read_file(self._folder, self._base_name, MOST_BYTES)
 
     def _version(self, status: os.stat_result | None) -> _Version | None:
         """Of the index and, for a split one, of its base as it is now."""
         version = _version(status)
-        return version + _version(self._status(self._base)) if self._base else version
+        return version + _version(self._status(self._base_name)) if self._base_name else version
 
     def _with_base(self, version: _Version) -> _Version | None:
-        if self._base is None:
+        if self._base_name is None:
             return version
-        return version + self._base_seen if self._base_seen is not None else None
+        return version + self._base_version if self._base_version is not None else None
 
-    def _certain(self, status: os.stat_result | None) -> _Version | None:
+    def _final_version(self, status: os.stat_result | None) -> _Version | None:
         """The version, or None if it can be written again without a change of its times."""
         return _version(status) if _is_past(status) else None
 

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import os
 import stat
-import time
 from collections.abc import Iterator
 
 from sandboxd.workspace_guard.dirfd import is_distrusted, listable, stat_at
 from sandboxd.workspace_guard.git.links import enter_below, link_offence
 from sandboxd.workspace_guard.quarantine import Offence
-from sandboxd.workspace_guard.snapshot import COARSE_NS
+from sandboxd.workspace_guard.run_clock import RunClock
 
 MOST_ENTRIES = 2_000_000
 _MOST_FOLDERS = 32
@@ -36,7 +35,7 @@ class StoredLinks:
     def __init__(self, folder: int, git_dir: str, *, is_new: bool = False) -> None:
         self._folder = folder
         self._path = git_dir
-        self._since_ns = time.time_ns() - COARSE_NS
+        self._clock = RunClock()
         watched = self._watched() if not is_new else []
         self._before = {name: self._stamp(name) for name in watched}
 
@@ -49,7 +48,7 @@ class StoredLinks:
         )
 
     def _is_past(self, stamp: _Stamp) -> bool:
-        return stamp[2] < self._since_ns and not is_distrusted(stamp[0])
+        return stamp[2] < self._clock.since_ns and not is_distrusted(stamp[0])
 
     def look(self) -> list[Offence]:
         if self.unchanged:

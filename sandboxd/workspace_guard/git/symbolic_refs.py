@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import os
 import stat
-import time
 from collections.abc import Iterator
 
 from sandboxd.workspace_guard.dirfd import is_distrusted, listable, read_file, stat_at
 from sandboxd.workspace_guard.git.links import enter_below, inner_offence
 from sandboxd.workspace_guard.git.ref_names import is_ref
 from sandboxd.workspace_guard.quarantine import Offence
-from sandboxd.workspace_guard.snapshot import COARSE_NS
+from sandboxd.workspace_guard.run_clock import RunClock
 
 _MOST_ENTRIES = 2_000_000
 _MOST_COMPARED = 256
@@ -32,7 +31,7 @@ class SymbolicRefs:
     def __init__(self, folder: int, git_dir: str, *, is_new: bool = False) -> None:
         self._folder = folder
         self._path = git_dir
-        self._since_ns = 0 if is_new else time.time_ns() - COARSE_NS
+        self._clock = None if is_new else RunClock()
         self._before: dict[str, _Stamp] | None = {}
         for name, stamp in () if is_new else self._refs():
             self._before[name] = stamp
@@ -57,7 +56,9 @@ class SymbolicRefs:
         ]
 
     def _is_past(self, stamp: _Stamp) -> bool:
-        return stamp[2] < self._since_ns and not is_distrusted(stamp[0])
+        if self._clock is None or is_distrusted(stamp[0]):
+            return False
+        return stamp[2] < self._clock.since_ns
 
     def _stamp(self, name: str) -> _Stamp | None:
         found = stat_at(self._folder, name)

@@ -50,7 +50,7 @@ class TopFolder:
         return not self._is_git_dir()
 
     @property
-    def heavy(self) -> bool:
+    def needs_thread(self) -> bool:
         return False
 
     def look(self, *, finished: bool) -> list[Offence]:

@@ -17,6 +17,7 @@ import anyio
 import pytest
 from support.rpc import framed
 
+from sandboxd.event_loop import Begun
 from sandboxd.linux.init_client import codec, seqpacket
 from sandboxd.linux.init_client import messages as wire
 from sandboxd.linux.init_client.session import MOST_LAST_WORDS, InitSandbox
@@ -133,7 +134,7 @@ def test_requests_in_one_turn(as_batch: bool) -> None:
         def start(value: Any, offset: int, answer: Any, prepared: Any) -> None:
             turns.count()
 
-        connection._start = start  # type: ignore[method-assign]
+        connection._try_request = start  # type: ignore[method-assign]
         serving = asyncio.create_task(connection.serve())
         theirs.sendall(b"".join(framed(body.encode(), "lines") for body in bodies))
         await until(lambda: sum(turns.seen.values()) == 900)
@@ -290,10 +291,12 @@ def test_denials_of_much_output_are_found() -> None:
         scans = ScanThread()
         one = judge(scans)
         padding = b"all is well here\n" * 4096
-        assert one.feed_now("stderr", padding) is None
-        found = await one.feed_later("stderr", padding + LINE)
-        assert [denial.target for denial in found] == ["/etc/x"]
-        assert one.feed_now("stderr", LINE) is None  # in order, behind what the thread has had
+        found = Begun(one.feed("stderr", padding + LINE))
+        behind = Begun(one.feed("stderr", LINE))  # in order, behind what the thread has
+        assert not found.done
+        assert not behind.done
+        assert [denial.target for denial in await found] == ["/etc/x"]
+        await behind
         scans.close()
 
     run(work)
@@ -308,7 +311,7 @@ def test_output_that_is_given_up_does_not_hide_what_the_kernel_told() -> None:
         for _ in range(MOST_HUNG + 1):
             with pytest.raises(GivenUp):
                 await scans.submit(release.wait)
-        assert await one.feed_later("stderr", LINE) == []
+        assert await one.feed("stderr", LINE * 200) == []
         evidence = Evidence(connections=(ConnectAttempt("1.2.3.4", 80),))
         report = ExitReport(1, None, TreeUsage(0.0, 0), evidence=evidence)
         found, _ = await one.finish(report, "exited", None, {})

@@ -18,11 +18,11 @@ def test_only_backends_that_limit_the_sandbox_get_limits_in_its_spec(
     machine_with: Callable[..., Machine],
 ) -> None:
     machine = machine_with(limit_sandboxes=frozenset({"hovercraft"}))
-    manifest = Manifest(max_memory_bytes=1 << 20)
+    manifest = Manifest(max_memory_bytes=64 << 20)
     asked = {"manifest": manifest, "manifest_given": True}
     with_limits = plan_for(PolicyRequest(backend="hovercraft", **asked), machine)
     assert with_limits.sandbox.limits is not None
-    assert with_limits.sandbox.limits.memory_bytes == 1 << 20
+    assert with_limits.sandbox.limits.memory_bytes == 64 << 20
     assert plan_for(PolicyRequest(**asked), machine).sandbox.limits is None
     assert plan_for(PolicyRequest(backend="other", **asked), machine).sandbox.limits is None
 

@@ -119,7 +119,7 @@ def test_what_is_too_large_to_keep_is_reported(
     real = SnapshotBudget
     monkeypatch.setattr(
         "sandboxd.workspace_guard.protected_snapshot.SnapshotBudget",
-        lambda: real(entries=1000, bytes=2),
+        lambda *own: real(entries=1000, bytes=2),
     )
     before = snapshot(repository)
     hook.write_text("evil")
@@ -134,6 +134,6 @@ def test_what_was_not_looked_at_is_named(
     real = SnapshotBudget
     monkeypatch.setattr(
         "sandboxd.workspace_guard.protected_snapshot.SnapshotBudget",
-        lambda: real(entries=0, bytes=1000),
+        lambda *own: real(entries=0, bytes=1000),
     )
     assert str(hook.parent) in snapshot(repository).unverified

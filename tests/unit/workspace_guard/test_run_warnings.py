@@ -14,9 +14,9 @@ def test_many_repositories_of_the_commands_own_do_not_hide_one_in_a_folder_of_th
     folders = [tmp_path, tmp_path / "a", tmp_path / "z"]
     for folder in folders[1:]:
         folder.mkdir()
-    warnings = RunWarnings(Repositories(folders=tuple(map(str, folders))))
+    warnings = RunWarnings(Repositories(roots=(str(tmp_path),), folders=tuple(map(str, folders))))
     for number in range(MOST_NAMED + 5):
         (tmp_path / "a" / str(number) / ".git").mkdir(parents=True)
     (tmp_path / "z" / ".git").mkdir()
-    assert warnings.overtaken() == [str(tmp_path / "z")]
+    assert warnings.overtaken().git == {str(tmp_path): [str(tmp_path / "z")]}
     assert len(warnings.look()) <= MOST_NAMED + 1

@@ -53,16 +53,17 @@ class CommandIo:
 
     # input
 
-    def feed_at_once(self, process: Process) -> bool:
-        """Hands over the input without waiting; False where the pipe did not take all of it."""
-        self._hold_ends(process)
-        self._input = self.stdin.write_now(self._input)
-        if not self._input and not self._keeps_stdin:
+    async def feed(self) -> None:
+        """Hand over the input; returns at once if the pipe takes all of it."""
+        if self._input:
+            with suppress(InvalidParams):  # closed meanwhile: the command has ended
+                await self.stdin.write(self._input)
+            self._input = b""
+        if not self._keeps_stdin:
             self.stdin.close()
-        return not self._input
 
-    def _hold_ends(self, process: Process) -> None:
-        """Close our copies of the child's ends."""
+    def take_over(self, process: Process) -> None:
+        """The command has its ends: close our copies."""
         if process.pty is not None and self.pty_ready and not self.pty_ready.is_set():
             self.stdin.close()
             self.stdin = StdinFeed(ends.terminal_input(process.pty), is_pty=True)
@@ -73,16 +74,6 @@ class CommandIo:
         if given is not None and self._input_relay is None:
             end = open_end(self._pipes.give_up(given), writes=False)
             self._input_relay = InputRelay(end, self._pipes.give_up(self._pipes.stdin_write))
-
-    def feed(self, process: Process, tasks: TaskGroup) -> None:
-        if not self.feed_at_once(process):
-            tasks.start_soon(self._feed_rest, self._input)
-
-    async def _feed_rest(self, data: bytes) -> None:
-        with suppress(InvalidParams):  # closed meanwhile: the command has ended
-            await self.stdin.write(data)
-        if not self._keeps_stdin:
-            self.stdin.close()
 
     # output
 

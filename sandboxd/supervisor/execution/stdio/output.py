@@ -22,10 +22,9 @@ LARGE_CAPTURE = 256 * 1024
 
 
 class Scan(Protocol):
-    """Finds denials in output. `feed_now` answers None for work that `feed_later` has to do."""
+    """Finds denials in output. Waits only where a thread does the work."""
 
-    def feed_now(self, stream: StreamName, data: bytes) -> list[Denial] | None: ...
-    async def feed_later(self, stream: StreamName, data: bytes) -> list[Denial]: ...
+    async def feed(self, stream: StreamName, data: bytes) -> list[Denial]: ...
 
 
 @dataclass(slots=True)
@@ -125,12 +124,9 @@ class Stream:
             self._capture.take(kept)
         return kept
 
-    def scan_now(self, kept: bytes) -> list[Denial] | None:
-        """The denials that it shows; None if it is too much to look at without waiting."""
-        return self._scan.feed_now(self._scan_as, kept) if kept else []
-
-    async def scan_later(self, kept: bytes) -> list[Denial]:
-        return await self._scan.feed_later(self._scan_as, kept)
+    async def scan(self, kept: bytes) -> list[Denial]:
+        """The denials that it shows; at once if there is little to look at."""
+        return await self._scan.feed(self._scan_as, kept) if kept else []
 
     async def captured(self) -> Captured:
         """Text of a large stream is made in a thread."""

@@ -23,6 +23,8 @@ from sandboxd_proto.denial import Denial
 from sandboxd_proto.messages.execute import Encoding
 
 AFTER_END_BYTES = 8 << 20  # of background processes that go on printing
+# Output of a shorter command is read once, at its end: watching a pipe costs more than reading it.
+READ_AFTER_S = 0.002
 # Of a pipe with much output, for fewer turns of the event loop. A user's pipes have a common limit.
 LARGE_PIPE_BYTES = 256 << 10
 
@@ -51,7 +53,7 @@ class CollectingPump:
         self._open = True
         self._reading = False
         self._scan: event_loop.Task[None] | None = None
-        self._listen()
+        self._timer = event_loop.call_later(READ_AFTER_S, self._listen)
 
     def _listen(self) -> None:
         if self._open and not self._reading:
@@ -67,20 +69,25 @@ class CollectingPump:
         try:
             data = self._end.read_now()
             if data:
-                kept = self._stream.keep(data)
-                if self._stream.scan_now(kept) is None:
-                    if self._scan is None:
-                        resize(self._fd, LARGE_PIPE_BYTES)
-                    self._pause()
-                    self._scan = event_loop.create_task(self._scan_later(kept))
+                scan = event_loop.Begun(self._stream.scan(self._stream.keep(data)))
+                if scan.done:
+                    scan.result()
+                else:
+                    self._wait_for(scan)
             elif data is not None:
                 self.close()
         except Exception as error:
             self._fail(error)
 
-    async def _scan_later(self, kept: bytes) -> None:
+    def _wait_for(self, scan: event_loop.Begun[list[Denial]]) -> None:
+        if self._scan is None:
+            resize(self._fd, LARGE_PIPE_BYTES)
+        self._pause()
+        self._scan = event_loop.create_task(self._read_after(scan))
+
+    async def _read_after(self, scan: event_loop.Begun[list[Denial]]) -> None:
         try:
-            await self._stream.scan_later(kept)
+            await scan
         except Exception as error:
             self._fail(error)
         else:
@@ -91,6 +98,7 @@ class CollectingPump:
         self._broken(error)
 
     async def finish(self) -> None:
+        self._timer.cancel()
         if self._scan is not None:
             await self._scan
         self._pause()
@@ -102,14 +110,13 @@ class CollectingPump:
             if not data:
                 break
             taken += len(data)
-            kept = self._stream.keep(data)
-            if self._stream.scan_now(kept) is None:
-                await self._stream.scan_later(kept)
+            await self._stream.scan(self._stream.keep(data))
             await anyio.lowlevel.checkpoint()
         self.close()
 
     def close(self) -> None:
         self._open = False
+        self._timer.cancel()
         self._pause()
 
 
@@ -131,7 +138,7 @@ class StreamingPump:
         self._done = anyio.Event()
         self._announced = announced
         self._after_end = 0
-        self._scan: event_loop.Task[list[Denial]] | None = None
+        self._scan: event_loop.Begun[list[Denial]] | None = None
         tasks.start_soon(self._pump)
 
     async def _pump(self) -> None:
@@ -154,8 +161,6 @@ class StreamingPump:
             await self._send(self._text.rest())
             await self._tell_scanned()
         finally:
-            if self._scan is not None:
-                self._scan.cancel()
             self._done.set()
 
     async def _wait(self) -> None:
@@ -168,12 +173,9 @@ class StreamingPump:
         kept = self._stream.keep(data)
         await self._send(self._text.piece(kept) if kept else None)
         await self._tell_scanned()
-        denials = self._stream.scan_now(kept)
-        if denials is None:
-            self._scan = event_loop.create_task(self._stream.scan_later(kept))
-            return
-        for denial in denials:
-            await self._listener.denial(self._id, denial)
+        self._scan = event_loop.Begun(self._stream.scan(kept))
+        if self._scan.done:
+            await self._tell_scanned()
 
     async def _tell_scanned(self) -> None:
         scan, self._scan = self._scan, None

@@ -6,6 +6,7 @@ import anyio
 import anyio.lowlevel
 
 from sandboxd.supervisor.execution.stdio.ends.current import ends
+from sandboxd.turn import WriteTurn
 from sandboxd_proto.errors import InvalidParams
 
 
@@ -15,11 +16,13 @@ class StdinFeed:
     def __init__(self, fd: int, *, is_pty: bool = False) -> None:
         self._end = ends.WriteEnd(fd) if fd >= 0 else None
         self._is_pty = is_pty
-        self._lock: anyio.Lock | None = None
+        self._turn = WriteTurn()
 
     async def write(self, data: bytes) -> None:
-        """Returns when the command's pipe has taken everything; a closed reader is not an error."""
-        async with self._in_order():
+        """Returns when the command's pipe has taken everything, at once if it has room. A closed
+        reader is not an error."""
+        await self._turn.take()
+        try:
             if self._end is None:
                 raise InvalidParams(
                     "the stdin of this execution is closed",
@@ -27,12 +30,8 @@ class StdinFeed:
                     remedy='start it with "stdin_open": true, and write before close_stdin',
                 )
             await self._write_all(data)
-
-    def _in_order(self) -> anyio.Lock:
-        """Waiters are served in order of arrival. Most commands never get one."""
-        if self._lock is None:
-            self._lock = anyio.Lock()
-        return self._lock
+        finally:
+            self._turn.release()
 
     async def _write_all(self, data: bytes) -> None:
         view = memoryview(data)
@@ -51,24 +50,16 @@ class StdinFeed:
             except anyio.ClosedResourceError:  # the command has ended meanwhile
                 return
 
-    def write_now(self, data: bytes) -> bytes:
-        """Writes what did not fit into the pipe; most input fits at once."""
-        if not data or self._end is None:
-            return b""
-        try:
-            return data[self._end.write_now(data) :]
-        except BlockingIOError:
-            return data
-        except OSError:
-            return b""
-
     async def end(self) -> None:
         """After what was written before. A terminal gets the end-of-file character."""
-        async with self._in_order():
+        await self._turn.take()
+        try:
             if self._is_pty:
                 await self._write_all(b"\x04")
             else:
                 self.close()
+        finally:
+            self._turn.release()
 
     def close(self) -> None:
         end, self._end = self._end, None

@@ -11,7 +11,7 @@ from support.outer_limit import OuterLimit, run_within
 
 from sandboxd.linux.cgroup import v1 as cgroup_v1
 from sandboxd.linux.cgroup.cgroups import Cgroups
-from sandboxd.linux.cgroup.sandbox import EACH, OWN, SandboxCgroup
+from sandboxd.linux.cgroup.sandbox_process_limit import EACH, OWN, SandboxCgroup
 from sandboxd.linux.cgroup.tree import NotDelegated
 from sandboxd.linux.init_client.rlimits import ProcessCount, present_tasks, rlimits
 from sandboxd.linux.mountinfo import parse

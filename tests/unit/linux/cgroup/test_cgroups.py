@@ -23,8 +23,8 @@ from support.processes import processes_below, survivors
 
 from sandboxd.linux.cgroup import tree as cgroup_tree
 from sandboxd.linux.cgroup.cgroups import Cgroups
-from sandboxd.linux.cgroup.command import CommandCgroup
-from sandboxd.linux.cgroup.limited import _asked, _without
+from sandboxd.linux.cgroup.command_limits import CommandCgroup
+from sandboxd.linux.cgroup.limited_sandbox import _asked, _without
 from sandboxd.linux.cgroup.tree import NotDelegated, folder_of, own_cgroup, parse_counts
 from sandboxd.linux.init_client import messages as wire
 from sandboxd.policy.plan import Limits

@@ -11,7 +11,6 @@ from sandboxd.policy.plan import Plan
 from sandboxd.policy.protected import bounded_work, git_programs
 from sandboxd.policy.request import Machine, PolicyRequest
 from sandboxd.policy.resolve import plan_for
-from sandboxd_proto.errors import PathDenied
 from sandboxd_proto.manifest import Manifest
 
 
@@ -43,51 +42,94 @@ def filters(count: int) -> str:
     return "".join(f'[filter "f{n}"]\n\tclean = ./clean{n}\n' for n in range(count))
 
 
+def read_only(machine: Machine, workspace: Path) -> dict[str, str]:
+    """Folders that commands can only read, each with what the result says about it."""
+    plan = planned(machine, workspace)
+    whole = [one.path for one in plan.sandbox.protected if one.present]
+    said = {path: one for path in whole for one in plan.nested.warnings if f"read {path}:" in one}
+    assert len(said) == len(plan.nested.warnings)
+    return said
+
+
 def test_programs_of_one_repository(
     machine: Machine, workspace: Path, nested: Callable[[str], Path]
 ) -> None:
     nested(filters(400))
     protected = {one.path for one in planned(machine, workspace).sandbox.protected}
     assert str(workspace / "vendor0" / "clean399") in protected  # the control
+    assert read_only(machine, workspace) == {}
     harmful = nested(filters(bounded_work.MOST_PROGRAMS + 1))
-    with pytest.raises(PathDenied, match="names programs in more than") as refused:
-        planned(machine, workspace)
-    assert str(harmful / "config") in (refused.value.remedy or "")
+    said = read_only(machine, workspace)
+    assert list(said) == [str(harmful.parent)]
+    assert "names programs in more than" in said[str(harmful.parent)]
+    assert str(harmful / "config") in said[str(harmful.parent)]
 
 
 def test_a_long_command_line(
     machine: Machine, workspace: Path, nested: Callable[[str], Path]
 ) -> None:
     git_dir = nested(f"[core]\n\tpager = ./x {'a' * (bounded_work.MOST_IN_A_LINE - 10)}\n")
-    assert planned(machine, workspace)
+    assert read_only(machine, workspace) == {}
     (git_dir / "config").write_text(f"[core]\n\tpager = {'a' * bounded_work.MOST_IN_A_LINE}b\n")
-    with pytest.raises(PathDenied, match="has a command line of more than"):
-        planned(machine, workspace)
+    said = read_only(machine, workspace)
+    assert "has a command line of more than" in said[str(git_dir.parent)]
 
 
-def test_settings_in_sum(
+@pytest.mark.parametrize("kind", [bounded_work.PATHS, bounded_work.MOUNTS, bounded_work.SETTINGS])
+def test_one_repository_takes_nothing_from_others(
+    machine: Machine, workspace: Path, nested: Callable[[str], Path], kind: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """The largest one is read-only, and what it has counts no more."""
+    small = nested("")
+    large = nested(filters(300) + "; " + "x" * 5000 + "\n")
+    for number in range(30):
+        (large.parent / f"clean{number}").touch()
+    assert read_only(machine, workspace) == {}
+    most = {bounded_work.PATHS: 400, bounded_work.MOUNTS: 20, bounded_work.SETTINGS: 4000}
+    monkeypatch.setitem(bounded_work.ONE_NESTED, kind, most[kind])
+    said = read_only(machine, workspace)
+    assert list(said) == [str(large.parent)]
+    assert f"more than {most[kind]} {kind}" in said[str(large.parent)]
+    monkeypatch.setitem(bounded_work.NESTED, kind, most[kind])
+    assert list(read_only(machine, workspace)) == [str(large.parent)]
+    assert small.parent.name == "vendor0"
+
+
+def test_all_in_sum(
     machine: Machine, workspace: Path, nested: Callable[[str], Path],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    nested("; " + "x" * 5000 + "\n")
-    assert planned(machine, workspace)
-    monkeypatch.setattr(bounded_work, "MOST_CONFIG_BYTES", 4000)
-    with pytest.raises(PathDenied, match="of settings"):
-        planned(machine, workspace)
+    folders = [str(nested("; " + "x" * 900 + "\n").parent) for _ in range(3)]
+    assert read_only(machine, workspace) == {}
+    monkeypatch.setitem(bounded_work.NESTED, bounded_work.SETTINGS, 2000)
+    assert list(read_only(machine, workspace)) == folders[2:]
 
 
-def test_paths_in_sum(
-    machine: Machine, workspace: Path, nested: Callable[[str], Path],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    """Each name in a git dir that is no daily work is protected, and modules have their own."""
+@pytest.mark.parametrize("top", [False, True], ids=["nested", "top"])
+def test_names_that_are_not_gits(
+    machine: Machine, workspace: Path, nested: Callable[[str], Path], top: bool
+) -> None:
+    """Each is a mount."""
     git_dir = nested("")
-    for number in range(500):
+    if top:
+        git_dir = git_dir.rename(workspace / ".git")
+    for number in range(bounded_work.MOST_FOREIGN_NAMES):
         (git_dir / f"name{number}").touch()
-    assert planned(machine, workspace)
-    monkeypatch.setattr(bounded_work, "MOST_PATHS", 500)
-    with pytest.raises(PathDenied, match="paths to protect"):
-        planned(machine, workspace)
+    assert read_only(machine, workspace) == {}
+    (git_dir / "another").touch()
+    whole = git_dir if top else git_dir.parent
+    assert "that are not git's" in read_only(machine, workspace)[str(whole)]
+
+
+def test_a_nested_git_dir_that_cannot_be_read(
+    machine: Machine, workspace: Path, nested: Callable[[str], Path]
+) -> None:
+    git_dir = nested("")
+    git_dir.chmod(0)
+    said = read_only(machine, workspace)
+    git_dir.chmod(0o700)
+    assert f"chmod u+rwx {git_dir}" in said[str(git_dir.parent)]
 
 
 @pytest.mark.parametrize("unit", ["${", "$(", "`", "$", "{", "$((", "${a", "$(a"])

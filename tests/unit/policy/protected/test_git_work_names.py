@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
 
 from sandboxd.policy.data import git_work_names
 from sandboxd.policy.paths import recording_fs
-from sandboxd.policy.protected import git_programs, nested_git
+from sandboxd.policy.paths.basis import Basis
+from sandboxd.policy.protected import distant_git, git_programs, nested_git
 
 WORK = (
     "objects", "refs", "logs", "packed-refs", "packed-refs.lock", "packed-refs.new", "index",
@@ -126,13 +128,46 @@ def test_repositories_are_found_and_package_folders_left_out(tmp_path: Path) -> 
     assert found.warnings == ()
 
 
+def test_distant_repositories_are_found_too(tmp_path: Path) -> None:
+    wanted = {_repository(tmp_path / name) for name in ("1/2/3/4/5/6/7/8/9", "folder299/x")}
+    for number in range(300):
+        (tmp_path / f"folder{number}/src/main/java").mkdir(parents=True)
+    bare = tmp_path / "a/b/c/d/e/f/g/bare"
+    for name in ("objects/info", "refs"):
+        (bare / name).mkdir(parents=True)
+    (bare / "HEAD").write_text("ref: refs/heads/main\n")
+    found = nested_git.find(str(tmp_path))
+    assert set(found.paths) == {*wanted, str(bare)}
+    assert found.warnings == ()
+    assert len(found.folders) == nested_git.MOST_FOLDERS
+
+
+def test_distant_folders_are_searched_again_when_their_time_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deep = tmp_path / "1/2/3/4/5/6/7"
+    deep.mkdir(parents=True)
+    with recording_fs.recording() as notes:
+        assert nested_git.find(str(tmp_path)).paths == ()
+    made = _repository(deep)
+    assert Basis(notes, ()).holds()
+    assert nested_git.find(str(tmp_path)).paths == ()
+    monkeypatch.setattr(time, "monotonic", lambda: notes.until + 1)
+    assert not Basis(notes, ()).holds()
+    assert nested_git.find(str(tmp_path)).paths == (made,)
+    (tmp_path / "1/2/3/4/5/6/7/.git").rename(tmp_path / "gone")
+    assert nested_git.find(str(tmp_path)).paths == ()
+
+
 @pytest.mark.parametrize("bound", ["depth", "folders", "repositories"])
 def test_beyond_the_bounds_it_says_so(
     tmp_path: Path, bound: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if bound == "depth":
-        _repository(tmp_path / "1/2/3/4/5/6")
+        monkeypatch.setattr(distant_git, "DEEPEST", 2)
+        _repository(tmp_path / "1/2/3/4/5/6/7/8/9")
     elif bound == "folders":
+        monkeypatch.setattr(distant_git, "MOST_FOLDERS", 1)
         for name in "abcd":
             (tmp_path / name).mkdir()
     else:

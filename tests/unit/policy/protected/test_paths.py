@@ -300,3 +300,23 @@ def test_links_that_lead_nowhere_or_round_are_watched(repository: Path, plan: Ma
     hooks_out.symlink_to("/nonexistent/outside")
     found = watched(plan(preset="workspace-write", workspace=repository))
     assert "/nonexistent/outside" not in found
+
+
+@pytest.mark.parametrize("preset", ["workspace-write", "read-only"])
+def test_start_up_files_of_a_writable_home_stay_read_only(
+    preset: str, plan: MakePlan, machine: Machine, workspace: Path, home: Path
+) -> None:
+    (home / ".bashrc").write_text("")
+    (home / ".config/fish").mkdir(parents=True)
+
+    def kinds(*granted: Path) -> list[MountKind]:
+        allowed = [str(path) for path in granted]
+        made = plan(preset=preset, workspace=workspace, fs_write_allow=allowed)
+        places = mount_plan(made.sandbox, machine.host)
+        paths = (".bashrc", ".config/fish/config.fish", "notes")
+        assert f"{home}/.zshrc" in watched(made)
+        return [places.at(f"{home}/{path}").kind for path in paths]
+
+    write, read = MountKind.WRITE, MountKind.PROTECTED
+    assert kinds(home) == [read, read, write]
+    assert kinds(home, home / ".bashrc") == [write, read, write]

@@ -13,6 +13,7 @@ import pytest
 
 from sandboxd.backends.interface import Capabilities
 from sandboxd.config import Pool
+from sandboxd.event_loop import Begun
 from sandboxd.policy.plan import NetworkRule, SandboxSpec
 from sandboxd.supervisor.background import Background
 from sandboxd.supervisor.hanging_mount_checks import MountChecks
@@ -111,6 +112,19 @@ async def test_who_waits_for_few_goes_before_who_waits_for_many() -> None:
         await wait_for(lambda: len(order) == 5 * MOST_OPENING + 2)
     assert order.index("same plan") < MOST_OPENING
     assert order.index("other plan") < 3 * MOST_OPENING
+
+
+async def test_a_sweep_between_asking_and_waiting_loses_nobody() -> None:
+    """A request asks where it was read; what waits is a task, which starts later."""
+    backend: Any = SlowBackend()
+    backend.go.set()
+    async with anyio.create_task_group() as tasks:
+        pool = WarmPool(Pool(), Background(tasks), MountChecks())
+        asked = Begun(pool.take(backend, spec()))
+        assert not asked.done
+        pool._sweep()
+        with anyio.fail_after(10):
+            await asked
 
 
 async def test_sandboxes_of_another_machine_are_not_held_back() -> None:

@@ -1,4 +1,4 @@
-"""The right to send on a connection, given to one sender at a time, in the order of asking."""
+"""The right to write to a connection or pipe: one writer at a time, in the order of asking."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import deque
 from sandboxd import event_loop
 
 
-class SendTurn:
+class WriteTurn:
     """A lock of our own: anyio's goes through the event loop even when it is free."""
 
     def __init__(self) -> None:

@@ -12,9 +12,10 @@ from typing import Protocol
 
 import anyio
 
+from sandboxd import event_loop
 from sandboxd.linux.cgroup.cgroups import Cgroups
-from sandboxd.linux.cgroup.command import CommandCgroup
-from sandboxd.linux.cgroup.sandbox import SandboxCgroup
+from sandboxd.linux.cgroup.command_limits import CommandCgroup
+from sandboxd.linux.cgroup.sandbox_process_limit import SandboxCgroup
 from sandboxd.linux.init_client.process import InitProcess
 from sandboxd.linux.init_client.rlimits import ProcessCount
 from sandboxd.linux.init_client.session import InitSandbox
@@ -180,8 +181,13 @@ class LimitedProcess(WrappedProcess):
         # The reaper inside counts the tree too; this finds forks that were refused to threads.
         every = LOOK_EVERY_S if watched else LOOK_SELDOM_S if self._share.own else None
         while report is None:
-            with anyio.move_on_after(every):
-                report = await self._inner.wait(tree=tree)
+            waiting = event_loop.Begun(self._inner.wait(tree=tree))
+            if waiting.done:
+                report = waiting.result()
+            else:
+                await event_loop.enter_task()
+                with anyio.move_on_after(every):
+                    report = await waiting
             if watched or report is None or report.exit_code != 0:
                 self._look(ended=report is not None)
         limit = self._exceeded or report.limit

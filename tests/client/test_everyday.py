@@ -1,0 +1,250 @@
+"""What people meet in an afternoon of ordinary work: wrong input, jobs, hints, tables."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from sandboxd_client.cli import grants, sessions
+from sandboxd_client.cli.explained import report
+from sandboxd_client.cli.git_hints import half_shown, missing_identity
+from sandboxd_proto import toml_mistakes
+
+
+@pytest.fixture
+def own(ctl, start_daemon):
+    """sandboxctl with a daemon that no other test uses."""
+    ctl.socket_path = start_daemon().socket
+    return ctl
+
+
+def test_attach_says_what_one_sees(own):
+    own("run", "--detach", "--name", "job", "-c", "read x; echo $x; exit 3", "--pty")
+    assert b"what you type is its input" in own("attach", "job", input=b"hello\n").stderr
+    own("run", "--detach", "--name", "deaf", "sleep", "600")
+    with own.start("attach", "deaf") as attached:
+        assert b"takes no input; Ctrl-C leaves it running" in attached.stderr.readline()
+        attached.terminate()
+        attached.communicate()
+    assert own("kill", "deaf").returncode == 0
+    ended = own("attach", "deaf").stderr
+    assert b"it has ended; this is what it printed last:" in ended
+    assert b"it was cancelled after" in ended
+
+
+def test_shutdown_names_what_would_end_with_the_daemon(ctl, folder, screen):
+    own = ctl
+    own.socket_path, own.extra = str(folder / "run" / "d.sock"), []
+    own("run", "--detach", "--name", "job", "sleep", "600")
+    refused = own("shutdown")
+    assert (refused.returncode, refused.stdout) == (2, b"")
+    assert b"1 command would end with the daemon" in refused.stderr
+    assert b"--force" in refused.stderr
+    assert b"job" in own("ps").stdout
+    asked = screen(own.argv("shutdown"))
+    asked.until(b"End it? [y/N]")
+    asked.type(b"n\n")
+    asked.until(b"it goes on")
+    assert b"job" in own("ps").stdout
+    done = own("shutdown", "--force")
+    assert (done.returncode, b"1 command ended with the daemon" in done.stderr) == (0, True)
+
+
+def test_attach_completes_detached_commands_only(own):
+    from sandboxd_client import Client
+    from sandboxd_client.cli.ids import known
+
+    with Client(own.socket_path) as client, client.stream(["sleep", "600"], timeout="none") as here:
+        next(iter(here))
+        own("run", "--detach", "--name", "job", "sleep", "600")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("SANDBOXD_SOCKET", own.socket_path)
+            assert known("detached") == {"job": "sleep 600"}
+            assert len(known("execution")) == 2
+
+
+@pytest.mark.parametrize("place", ["file", "folder"])
+def test_a_socket_that_is_none_is_said_and_nothing_is_left_there(ctl, folder, place):
+    made = folder / "notes"
+    made.mkdir() if place == "folder" else made.write_text("mine\n")
+    before = sorted(os.listdir(folder))
+    ctl.socket_path, ctl.extra = str(made), []
+    for command in (["run", "--", "true"], ["status"], ["restart"]):
+        done = ctl(*command)
+        assert done.returncode == 125
+        assert f"{made} is no socket, but a {place}".encode() in done.stderr
+    assert sorted(os.listdir(folder)) == before
+
+
+def test_a_daemon_at_the_socket_of_the_environment_is_not_started_in_silence(ctl, folder):
+    path = str(folder / "mistyped" / "d.sock")
+    argv = [word for word in ctl.argv("run", "--", "true") if word not in ("--socket", *ctl.extra)]
+    argv.remove(ctl.socket_path)
+    ctl.socket_path = path
+    try:
+        done = subprocess.run(
+            argv, capture_output=True, cwd=ctl.workspace, env=ctl.env(SANDBOXD_SOCKET=path)
+        )
+        said = f"no daemon listened on {path} (SANDBOXD_SOCKET); started one there"
+        assert (done.returncode, said.encode() in done.stderr) == (0, True)
+    finally:
+        ctl("shutdown", "--force")
+
+
+def test_a_variable_has_no_blanks_in_its_name(ctl):
+    done = ctl("run", "--env", "A B=1", "--", "true")
+    assert done.returncode == 125
+    assert b"the name of a variable has no blanks" in done.stderr
+
+
+def test_the_read_only_preset_is_named_where_it_refuses(inside):
+    done = inside("run", "--preset", "read-only", "--", "touch", "made")
+    assert done.returncode == 1
+    assert b"the preset read-only makes nothing writable" in done.stderr
+    assert b"workspace-write" in done.stderr
+    assert b"looked at" not in done.stderr
+    assert b"--write" not in done.stderr
+
+
+def test_the_ceiling_names_the_workspace(ctl, start_daemon, folder):
+    (folder / "permitted").mkdir()
+    ctl.socket_path = start_daemon(config=f'[ceiling]\nroots = ["{folder}/permitted"]\n').socket
+    done = ctl("run", "--", "true")
+    assert f"error: the workspace {ctl.workspace} is beyond".encode() in done.stderr
+    assert b"fs_write_allow" not in done.stderr
+
+
+def test_the_trail_shows_its_end_and_says_so(own):
+    for _ in range(26):
+        assert own("run", "--", "true").returncode == 0
+    done = own("audit")
+    assert len(done.stdout.splitlines()) == 50
+    assert b"the last 50 of " in done.stderr
+    assert len(own("audit", "--last", "3").stdout.splitlines()) == 3
+    every = own("audit", "--last", "all")
+    assert len(every.stdout.splitlines()) > 52
+    assert every.stderr == b""
+    assert own("audit", "--last", "few").returncode == 2
+
+
+def test_what_was_moved_aside_elsewhere_is_found_there(inside, folder):
+    other = folder / "other"
+    (other / "repo/.git/objects").mkdir(parents=True)
+    (other / "repo/.git/refs").mkdir()
+    (other / "repo/.git/HEAD").write_text("ref: refs/heads/main\n")
+    done = inside("run", "--write", str(other), "-c", f"echo x > {other}/repo/.envrc")
+    assert f"sandboxctl kept list, diff, accept or drop (with -w {other})".encode() in done.stderr
+    assert b".envrc" in inside("kept list", "-w", str(other)).stdout
+    assert b"takes it for deleted" not in done.stderr, "git does not track that folder"
+
+
+def test_sessions_are_a_table_of_eighty_columns():
+    one = {"session": "se-" + "0" * 32, "parent": None, "plan": False, "mode": "auto_edit",
+           "state": "open", "executions": 1, "approvals": 0, "usage": {"cost_usd": 0.5},
+           "title": "fix", "name": None}  # fmt: skip
+    below = {**one, "session": "se-" + "1" * 32, "parent": one["session"], "title": None}
+    lines = sessions.tree([one, below])
+    assert len(lines) == 3
+    assert max(map(len, lines)) <= 80
+    assert lines[1].endswith("0.50 fix")
+    assert lines[2].startswith("  se-1")
+
+
+def test_grants_are_a_table():
+    one = {"grant": "gr-07d6aa009aece9ce", "session": None, "workspace": "/srv/" + "deep/" * 9,
+           "expires": "2027-02-15"}  # fmt: skip
+    hosts = {"kind": "allow_hosts", "hosts": ["a.org"]}
+    add = {"fs_write_allow": ["/o"], "network": hosts}
+    shown = grants.table(
+        [
+            {**one, "add": None},
+            {**one, "workspace": None, "session": "se-1", "expires": None, "add": add},
+            {**one, "add": {"fs_read_allow": ["/x" * 60]}},
+        ],
+        80,
+    ).splitlines()
+    assert len(shown) == 4
+    assert max(map(len, shown)) == 80
+    assert shown[1].endswith("any command")
+    assert shown[2].split() == [
+        "gr-07d6aa009aece9ce", "its", "end", "se-1", "write", "/o,", "net", "a.org",
+    ]  # fmt: skip
+
+
+def test_explain_does_not_contradict_a_success():
+    need = {"status": "needed", "access": "read", "operation": "look", "target": "/data"}
+    explanation = {"needs": [need], "missing": {"fs_read_allow": ["/data"]}}
+    told = report(explanation, failed=False)
+    assert told.startswith("sandboxctl: the command succeeded without what was refused\n")
+    assert "needed" not in told
+    assert "would need" not in told
+    assert "needed" in report(explanation, failed=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("preset = workspace-write", "preset = 'workspace-write'"),
+        ("allow_no_sandbox = True", "write allow_no_sandbox = true"),
+        ('preset = "read-only', "the quote is not closed"),
+        ("[ceiling\n", "[name]"),
+        ("a = 1\na = 2", "twice"),
+        ('roots = ["a" "b"]', "a comma between the items"),
+        ("preset", "key = value"),
+        ("roots = [", "] is missing"),
+        ('path = "C:\\work"', "single quotes"),
+    ],
+)
+def test_what_to_write_in_place_of_a_line_that_is_not_toml(text, hint):
+    with pytest.raises(tomllib.TOMLDecodeError) as error:
+        tomllib.loads(text)
+    assert hint in toml_mistakes.advice(text, error.value)
+
+
+def test_who_commits_is_asked_for_in_the_words_of_git(tmp_path, monkeypatch):
+    monkeypatch.delenv("EMAIL", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    if "email" in _content(Path("/etc/gitconfig")):
+        return
+    assert "user.email" in (missing_identity(str(tmp_path)) or "")
+    (tmp_path / ".gitconfig").write_text("[include]\n\tpath = ~/more\n")
+    assert f"--read {tmp_path}/more" in (missing_identity(str(tmp_path)) or "")
+    monkeypatch.setenv("EMAIL", "me@example.org")
+    assert "--env EMAIL" in (missing_identity(str(tmp_path)) or "")
+    (tmp_path / ".gitconfig").write_text("[user]\n\temail = me@example.org\n")
+    assert missing_identity(str(tmp_path)) is None
+
+
+def _content(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
+
+
+def test_a_repository_that_is_shown_in_part_is_explained(tmp_path):
+    main = tmp_path / "main/.git/worktrees/wt"
+    main.mkdir(parents=True)
+    (main / "commondir").write_text("../..\n")
+    (tmp_path / "wt").mkdir()
+    (tmp_path / "wt/.git").write_text(f"gitdir: {main}\n")
+    words, shown = ["clone", "-q", str(tmp_path / "wt"), "new"], [str(tmp_path / "wt")]
+    assert f"add --read {tmp_path}/main/.git" in (half_shown(words, shown) or "")
+    assert half_shown(words, [*shown, f"{tmp_path}/main"]) is None
+    lent = tmp_path / "lent/.git/objects/info"
+    lent.mkdir(parents=True)
+    (lent / "alternates").write_text("/srv/objects\n")
+    words = ["clone", str(tmp_path / "lent")]
+    assert half_shown(words, [str(tmp_path)]).endswith("add --read /srv/objects")
+
+
+@pytest.mark.parametrize(
+    ("mode", "hint"), [(0o644, b"chmod +x"), (0o755, b"a first line that names one")]
+)
+def test_a_script_that_cannot_be_executed_is_told_what_it_lacks(inside, mode, hint):
+    script = inside.workspace / "tool"
+    script.write_text("print(1)\n")
+    script.chmod(mode)
+    done = inside("run", "--", "./tool")
+    assert (done.returncode, hint in done.stderr) == (126, True)

@@ -1,0 +1,137 @@
+"""Begun: a coroutine that a callback starts and a task finishes."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from sandboxd import event_loop
+from sandboxd.event_loop import Begun, enter_task
+
+
+def run(work: Callable[[], Awaitable[None]]) -> None:
+    anyio.run(work, backend="asyncio")
+
+
+async def begun_by_callback(make: Callable[[], Any]) -> Begun[Any]:
+    """As the reader of a connection does: where no task runs."""
+    made: event_loop.Future[Begun[Any]] = event_loop.create_future()
+    event_loop.call_soon(lambda: made.set_result(Begun(make())))
+    return await made
+
+
+async def answer() -> int:
+    return 7
+
+
+async def fail() -> int:
+    raise ValueError("as expected")
+
+
+def test_what_never_waits_is_done_at_once() -> None:
+    async def work() -> None:
+        one = await begun_by_callback(answer)
+        assert one.done
+        assert one.result() == 7
+        assert await one == 7
+
+    run(work)
+
+
+def test_an_error_waits_for_the_task() -> None:
+    async def work() -> None:
+        one = await begun_by_callback(fail)
+        assert one.done
+        with pytest.raises(ValueError, match="as expected"):
+            await one
+
+    run(work)
+
+
+def test_a_task_runs_what_needs_one() -> None:
+    """Timeouts and cancel scopes belong to a task; a callback has none."""
+    seen: list[str] = []
+
+    async def part() -> str:
+        seen.append("at once")
+        await enter_task()
+        with anyio.move_on_after(0):
+            await anyio.sleep_forever()
+        return "in the task"
+
+    async def work() -> None:
+        one = await begun_by_callback(part)
+        assert seen == ["at once"]
+        assert not one.done
+        assert await one == "in the task"
+
+    run(work)
+
+
+@pytest.mark.parametrize("already", [True, False])
+def test_a_wait_that_began_in_a_callback_ends_in_a_task(already: bool) -> None:
+    async def work() -> None:
+        waited_for: event_loop.Future[int] = event_loop.create_future()
+
+        async def part() -> int:
+            first = await waited_for
+            await anyio.lowlevel.checkpoint()
+            return first + 1
+
+        one = await begun_by_callback(part)
+        if already:
+            waited_for.set_result(1)
+            await anyio.lowlevel.checkpoint()
+        else:
+            event_loop.call_later(0.001, waited_for.set_result, 1)
+        assert await one == 2
+
+    run(work)
+
+
+def test_cancelling_the_task_reaches_the_coroutine() -> None:
+    ended: list[str] = []
+
+    async def work() -> None:
+        async def part() -> None:
+            try:
+                await event_loop.create_future()
+            finally:
+                ended.append("cancelled")
+                with anyio.CancelScope(shield=True):
+                    await anyio.lowlevel.checkpoint()
+                ended.append("cleaned up")
+
+        one = await begun_by_callback(part)
+        with anyio.move_on_after(0.001) as scope:
+            await one
+        assert scope.cancelled_caught
+        assert ended == ["cancelled", "cleaned up"]
+
+    run(work)
+
+
+def test_a_task_that_began_it_is_not_its_task() -> None:
+    """A scope that one task entered must not be left by another."""
+
+    async def part() -> str:
+        await enter_task()
+        with anyio.CancelScope():
+            await anyio.lowlevel.checkpoint()
+        return "done"
+
+    async def work() -> None:
+        results: list[str] = []
+
+        async def finish(begun: Begun[str]) -> None:
+            results.append(await begun)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(finish, Begun(part()))
+        assert results == ["done"]
+
+    run(work)
