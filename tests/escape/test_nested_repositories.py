@@ -109,7 +109,7 @@ def test_what_is_not_protected_is_said_once(box: Box, workspace: Path) -> None:
         make_repository(workspace / f"folder{number}")
     request = {"preset": "workspace-write", "workspace": str(workspace)}
     ran = box.run("/bin/true", **request)
-    assert "more than 32 git repositories" in " ".join(ran.raw["warnings"])
+    assert "more than 32 repositories" in " ".join(ran.raw["warnings"])
     assert box.run("/bin/true", **request).raw["warnings"] == []
     assert "more than 32" in " ".join(box.check(**request)["warnings"])
 
