@@ -17,6 +17,8 @@ import pytest
 from support.daemon import ROOT, scrubbed_env, stdout_of
 from support.rpc import Connection
 
+from sandboxd.rpc.transport.systemd import Notifier
+
 pytestmark = pytest.mark.requires("bubblewrap")
 
 # LISTEN_PID must be the pid of the process that gets the socket: the shell's, which becomes it.
@@ -74,3 +76,24 @@ def test_a_socket_meant_for_another_process_is_left_alone(folder: Path) -> None:
         assert str(folder / "own") in said.readline().decode()
         process.terminate()
         assert process.wait(30) == 0
+
+
+@pytest.mark.timeout(60)
+def test_messages_that_nobody_reads_do_not_stop_the_daemon(folder: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
+        notify.bind(str(folder / "n"))
+        notifier = Notifier({"NOTIFY_SOCKET": str(folder / "n")})
+        for _ in range(10_000):
+            notifier.say("WATCHDOG=1")
+        while _heard_nothing_else(notify):
+            pass
+        notifier.say("STOPPING=1")
+        assert notify.recv(100) == b"STOPPING=1"
+
+
+def _heard_nothing_else(notify: socket.socket) -> bool:
+    notify.setblocking(False)
+    try:
+        return notify.recv(100) == b"WATCHDOG=1"
+    except BlockingIOError:
+        return False

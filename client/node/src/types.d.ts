@@ -407,6 +407,7 @@ enforcement: {
 }
 grant: (string | null)
 plan: ResolvedManifest
+warnings: string[]
 }
 /**
  * The manifest with every default filled in and every path resolved.

@@ -33,8 +33,11 @@ class Notifier:
             return
         address = "\0" + self._address[1:] if self._address.startswith("@") else self._address
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+            sock.setblocking(False)
             try:
                 sock.sendto(text.encode(), address)
+            except BlockingIOError:
+                pass  # nobody reads them: the loop does not wait for that
             except OSError:
                 self._address = ""
 
