@@ -24,7 +24,7 @@ def judged(code: int, printed: bytes, *, isolated: bool = True) -> list[Denial]:
         bench = HostTraits(host=Host.current("/"), landlock=False, root=False)
         judge = Classifier(plan, ("cmd.exe",), bench, isolated=isolated, mounts=False, pty=False)
         if printed:
-            judge.feed_now("stdout", printed)
+            await judge.feed("stdout", printed)
         report = ExitReport(code, None, TreeUsage(0, 0), start_failure=exits.start_denial(code))
         return (await judge.finish(report, "exited", None, {}))[0]
 
