@@ -204,6 +204,36 @@ def test_a_folder_of_the_sessions_tmp_that_became_a_link_is_not_followed(
             run(connection, "echo x > /var/tmp/found; true", **inside)
 
 
+@pytest.mark.parametrize("network", ["deny", {"kind": "allow_hosts", "hosts": ["localhost"]}])
+def test_a_link_in_the_sessions_tmp_makes_no_file_on_the_host(
+    start_daemon: StartDaemon, folder_in_tmp: Path, network: object
+) -> None:
+    """bwrap makes a missing mount point, also through a link, and has the host below /oldroot while
+    it mounts. With allow_hosts there is no template."""
+    made = folder_in_tmp / "made"
+    with tempfile.NamedTemporaryFile(dir="/tmp") as file, tempfile.TemporaryDirectory() as control:
+        planted = Path(control, "planted")
+        planted.symlink_to(f"/oldroot{made}")
+        binds = ["--bind", control, "/mnt", "--ro-bind", file.name, "/mnt/planted"]
+        bwrap = ["bwrap", "--unshare-user", "--ro-bind", "/", "/", *binds, "true"]
+        subprocess.run(bwrap, check=True)
+        assert made.exists()
+        made.unlink()
+        daemon = start_daemon(config=COLD)
+        with daemon.connect() as connection:
+            open_session(connection, mode="force")
+            plant = f"ln -s /oldroot{made} {file.name} && echo planted"
+            assert stdout_of(run(connection, plant)) == "planted\n"
+            manifest = {"fs_read_allow": [file.name], "network": network}
+            with pytest.raises(RpcError) as refused:
+                run(connection, "true", manifest=manifest)
+            assert not made.exists()
+            assert refused.value.kind == "PathDenied"
+            run(connection, f"rm {file.name}")
+            shown = run(connection, f"test -f {file.name} && echo shown", manifest=manifest)
+            assert stdout_of(shown) == "shown\n"
+
+
 def test_the_template_of_a_session_ends_with_it(start_daemon: StartDaemon) -> None:
     daemon = start_daemon(config=COLD)
     with daemon.connect() as connection:

@@ -33,7 +33,9 @@ from sandboxd.linux.openat import changed_error, open_checked
 from sandboxd.linux.rootfs.curated_etc import EtcRequest
 from sandboxd.linux.setpriv import account_stamp, look_up_groups
 from sandboxd.policy.mounts.mount_plan import MountKind, MountPlan, mount_plan
+from sandboxd.policy.paths.within import is_below
 from sandboxd.policy.plan import RunAs, SandboxSpec
+from sandboxd_proto.errors import PathDenied
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +128,7 @@ class LaunchPlans:
             # bwrap would make the missing mount point, and it would stay on the host.
             if not os.path.lexists(mask.path):
                 raise changed_error(mask.path, "it is gone")
+        _refuse_links_in_tmp(spec, layout)
         tokens = self._tokens(spec, layout, program, template=template)
         args, descriptors, checks = _open_binds(tokens, program, held, sources)
         checks += [wire.Check(path=path, device=0, inode=0) for path in self._empty(spec, layout)]
@@ -218,6 +221,22 @@ class LaunchPlans:
         if spec.run_as:
             uid, gid = spec.run_as.uid, spec.run_as.gid
         return EtcRequest(uid, gid, network=spec.network.kind == "inherit", mount_points=inner)
+
+
+def _refuse_links_in_tmp(spec: SandboxSpec, layout: MountPlan) -> None:
+    """Commands of a session write its /tmp. bwrap would make a missing mount point where a link
+    leads, and a link can lead to the host: bwrap has it below /oldroot while it mounts."""
+    if spec.shared_tmp is None:
+        return
+    mounted = (place.path for place in layout.places if place.kind is not MountKind.LINK)
+    for path in (path for path in mounted if is_below(path, "/tmp")):
+        name = path.split("/")[2]
+        if os.path.islink(os.path.join(spec.shared_tmp.path, name)):
+            raise PathDenied(
+                f"{path} cannot be shown: a command of this session made a symlink at /tmp/{name}",
+                field="manifest",
+                remedy=f"remove it with a command of this session: rm /tmp/{name}",
+            )
 
 
 def root_inside(spec: SandboxSpec) -> bool:
