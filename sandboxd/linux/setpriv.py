@@ -8,6 +8,7 @@ import shutil
 from functools import partial
 
 from sandboxd.kept_fact import KeptFact
+from sandboxd.linux.file_stamp import file_stamp
 from sandboxd.policy.plan import RunAs
 
 _NOT_INHERITED = ["--inh-caps", "-all", "--ambient-caps", "-all", "--no-new-privs", "--"]
@@ -46,7 +47,7 @@ def account_stamp(run_as: RunAs | None) -> object:
     """
     if run_as is None:
         return None
-    return *(_stamp(path) for path in _ACCOUNTS), _groups_of(run_as).known()
+    return *(file_stamp(path) for path in _ACCOUNTS), _groups_of(run_as).known()
 
 
 def _groups_of(run_as: RunAs) -> KeptFact[tuple[int, ...]]:
@@ -61,14 +62,6 @@ def _find_groups(run_as: RunAs) -> tuple[int, ...]:
         return tuple(sorted(os.getgrouplist(pwd.getpwuid(run_as.uid).pw_name, run_as.gid)))
     except KeyError:
         return ()
-
-
-def _stamp(path: str) -> tuple[int, int, int]:
-    try:
-        found = os.stat(path)
-    except OSError:
-        return (0, 0, 0)
-    return found.st_dev, found.st_ino, found.st_ctime_ns
 
 
 def _groups(uid: int) -> str:

@@ -162,8 +162,8 @@ class Bubblewrap:
                 else:
                     opened = launch(plan, held.close)
                 async with opened as sandbox:
-                    if plan.mounts_changed():
-                        raise LaunchFailed("mounts of the host changed meanwhile", changed=True)
+                    if plan.changed():
+                        raise LaunchFailed("the host changed meanwhile", changed=True)
                     yield sandbox
             except LaunchFailed as failed:
                 self._templates.drop(spec)
@@ -211,7 +211,7 @@ class Bubblewrap:
             # A rename over a mount point while bwrap mounted: a mask is missing.
             return _TryAgain(changed_error(failed.moved, "it was replaced"))
         if failed.changed or diagnosis.mounts_moved(said):
-            reason = f"mounts of this host changed while bwrap bound them: {said}"
+            reason = f"this host changed while bwrap bound its files: {said}"
             return _TryAgain(SandboxUnavailable(reason, remedy="send the request again"))
         why = diagnosis.explain(said, program.path)
         return SandboxUnavailable(why.reason, remedy=why.remedy)

@@ -131,6 +131,10 @@ class Verification:
     def __call__(self) -> bool:
         return self.mounts.holds() and self._facts() == self._then
 
+    def changed(self) -> bool:
+        """Whether it is known to be different."""
+        return self.mounts.changed() or self._facts() != self._then
+
 
 @dataclass(slots=True)
 class SpecTemplate:

@@ -24,6 +24,7 @@ from sandboxd.backends.bubblewrap.binary import Bwrap
 from sandboxd.backends.bubblewrap.clones import SpecTemplate, Verification, template_arguments
 from sandboxd.backends.linux_context import LinuxSupport, filter_for
 from sandboxd.linux import unix_peers
+from sandboxd.linux.file_stamp import file_stamp
 from sandboxd.linux.host_mounts import HostMounts
 from sandboxd.linux.init_client import messages as wire
 from sandboxd.linux.init_client.binary import seal
@@ -79,14 +80,23 @@ class LaunchPlans:
 
     def verification(self, spec: SandboxSpec) -> Verification:
         """For what is made from now on. The plan's paths need no check, because the caller has just
-        planned an equal spec; plans do not look at /etc, accounts and mounts."""
+        planned an equal spec; plans do not look at /etc, accounts, mounts, the machine's name and
+        the folders of the base."""
         if self._mounts is None:
             self._mounts = HostMounts()
         return Verification(self._mounts.watch(self.layout(spec)), partial(self._facts, spec))
 
     def _facts(self, spec: SandboxSpec) -> object:
         etc = None if spec.base == "host" else self._support.etc.stamp()
-        return etc, account_stamp(spec.run_as)
+        folders = tuple(map(file_stamp, self._folders_of_base(spec)))
+        return os.uname().nodename, etc, account_stamp(spec.run_as), folders
+
+    def _folders_of_base(self, spec: SandboxSpec) -> list[str]:
+        """Those that hold what bwrap binds by name: a rename in them leaves the old one bound. What
+        it binds is not looked at, because a file system that is mounted there may hang."""
+        places = self.layout(spec).places
+        named = (p.path for p in places if p.kind is MountKind.SYSTEM and p.path != "/")
+        return sorted({os.path.dirname(path) for path in named})
 
     def launch(
         self,
@@ -171,7 +181,7 @@ class LaunchPlans:
             filter_for=lambda command: filter_for(spec, command),
             counts="root" if root_inside(spec) else "namespace",
             verify=verify,
-            mounts_changed=verify.mounts.changed,
+            changed=verify.changed,
             cgroups=self._support.cgroups,
             ready_s=ready_s,
         )

@@ -38,7 +38,7 @@ class Launch:
     `counts`: what RLIMIT_NPROC counts there. `cgroups`: where the kernel enforces limits;
     `always_cgroup`: for every command, since there is no pid namespace to end it with.
     `started` is called with the pid of the program. `template`: clone it instead of `argv`.
-    `mounts_changed`: whether the host's mounts are no longer those that the sandbox shows.
+    `changed`: whether the host is known to be no longer as the sandbox shows it.
     """
 
     argv: list[str]
@@ -53,7 +53,7 @@ class Launch:
     started: Callable[[int], None] | None = None
     ready_s: float = READY_TIMEOUT_S
     template: Template | None = None
-    mounts_changed: Callable[[], bool] = bool
+    changed: Callable[[], bool] = bool
 
 
 class LaunchFailed(Exception):

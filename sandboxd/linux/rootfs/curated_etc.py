@@ -26,12 +26,13 @@ import anyio.to_thread
 
 from sandboxd import event_loop
 from sandboxd.kept_fact import KeptFact
+from sandboxd.linux.file_stamp import FileStamp, file_stamp
 from sandboxd.linux.removal import remove_tree
 from sandboxd.linux.rootfs.etc_data import COPIED, NSSWITCH
 from sandboxd.linux.rootfs.state import StateFolder
 
-Seen = tuple[tuple[str, int, int], ...]
-Stamp = tuple[Seen, Seen | None]
+Seen = tuple[tuple[str, FileStamp], ...]
+Stamp = tuple[str, Seen, Seen | None]
 MOST_UNUSED = 4
 NESTED_S = 10.0  # a look at hundreds of files takes milliseconds
 _EDITED = ("", "passwd", "group", "hosts", "resolv.conf", "ld.so.cache", "ssl/certs")
@@ -106,7 +107,8 @@ class CuratedEtc:
         return path
 
     def _made(self, request: EtcRequest) -> str:
-        key = hashlib.sha256(repr((request, self.signature())).encode()).hexdigest()[:16]
+        sources = request, socket.gethostname(), self.signature()
+        key = hashlib.sha256(repr(sources).encode()).hexdigest()[:16]
         path = os.path.join(self._state.folder("etc"), key)
         if not os.path.isdir(path):
             partial = f"{path}.{secrets.token_hex(4)}.partial"
@@ -154,10 +156,10 @@ class CuratedEtc:
         return self._stamp()
 
     def _stamp(self) -> Stamp:
-        return tuple(self._seen(_EDITED)), self._signature.value
+        return socket.gethostname(), tuple(self._seen(_EDITED)), self._signature.value
 
     def signature(self) -> Seen:
-        """Everything that is copied: inode and mtime, through symlinks. For a thread."""
+        """Everything that is copied, through symlinks. For a thread."""
         now = time.monotonic()
         if now >= self._nested_until:
             self._nested = tuple(self._seen(self._files_in_folders()))
@@ -169,11 +171,9 @@ class CuratedEtc:
             for path, _, files in os.walk(os.path.join(self._source, folder)):
                 yield from (os.path.relpath(f"{path}/{name}", self._source) for name in files)
 
-    def _seen(self, names: Iterable[str]) -> Iterator[tuple[str, int, int]]:
+    def _seen(self, names: Iterable[str]) -> Iterator[tuple[str, FileStamp]]:
         for name in names:
-            with suppress(OSError):
-                status = os.stat(os.path.join(self._source, name))
-                yield name, status.st_ino, status.st_mtime_ns
+            yield name, file_stamp(os.path.join(self._source, name))
 
     def _fill(self, into: str, request: EtcRequest) -> None:
         for name in COPIED:
