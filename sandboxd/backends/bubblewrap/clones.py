@@ -34,6 +34,7 @@ FAILURE_S: Final = 600.0
 IDLE_S: Final = 60.0
 MOST_AGE_S: Final = 300.0
 SWEEP_S: Final = 1.0
+SWEEP_MOST_S: Final = 0.01  # of one sweep: the table of mounts may be long, and change all the time
 END_S: Final = 2.0
 
 
@@ -190,6 +191,8 @@ class Templates:
             gone = tmp is not None and not unchanged(tmp.path, tmp.identity)
             if gone or now - kept.used_at > IDLE_S or not kept.is_good(now):
                 self.drop(spec)
+            if time.monotonic() - now > SWEEP_MOST_S:
+                break  # each is looked at again before it is used
         self._timer = event_loop.call_later(SWEEP_S, self._sweep) if self._kept else None
 
     async def close(self) -> None:
