@@ -91,14 +91,16 @@ def test_what_no_flag_allows_stands_apart_and_below_high_it_is_perhaps():
         "message": "the command says: /w/out could not be written: it is not in fs_write_allow",
         "remedy": {"fs_write_allow": ["/w/out"]},
     }  # fmt: skip
-    masked = {**claim, "claimed": False, "message": "/w/two is masked", "remedy": None}
+    masked = {**claim, "claimed": False, "remedy": None}
+    masked["message"] = "/w/two is masked: it is hidden"
     result = {"outcome": "exited", "exit_code": 1, "denials": [masked, claim, refused("h", "h")]}
     assert remarks(result) == [
         "perhaps denied: the command says: /w/out could not be written: it is not in --write",
         "denied: h could not be reached: it is not an allowed host",
         "to allow it add: --net h",
         "if that is so, add: --write /w/out",
-        "perhaps denied, no flag allows it: /w/two is masked",
+        "perhaps denied: /w/two is masked: it is hidden; nothing is proposed, because it can be a "
+        "secret",
     ]
 
 

@@ -1,9 +1,10 @@
 "use strict"
 
-// Where programs are, who the user is, language and terminal. Nothing that can be a secret.
+// Where programs are, who the user is, language, terminal and editor. Nothing that can be a secret.
 const USUAL = new Set([
   "PATH", "HOME", "USER", "SHELL", "LANG", "TZ", "TERM", "COLORTERM",
   "GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL",
+  "EDITOR", "VISUAL", "GIT_EDITOR", "GIT_SEQUENCE_EDITOR",
 ])
 
 function usual(caller) {

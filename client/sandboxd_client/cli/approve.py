@@ -100,6 +100,7 @@ class Queue:
     def __init__(self, link: ApproverConnection) -> None:
         self._link = link
         self._seen: set[str] = set()
+        self._ended = ""  # why the one that was shown is no longer pending
 
     def run(self) -> int:
         told = False
@@ -143,7 +144,7 @@ class Queue:
             print("\n".join(f"  {one}" for one in (*offered, *_ALWAYS_OFFERED)))
             key = self._key(approval["approval"])
             if key is None:
-                print("  it was decided elsewhere")
+                print(f"  {self._ended}")
                 return True
             if key in ("q", ""):
                 return False
@@ -185,7 +186,10 @@ class Queue:
     def _is_resolved(self, approval_id: str) -> bool:
         found = [n for n in self._link.notifications if n["method"] == "approval/resolved"]
         self._link.notifications.clear()
-        return any(one["params"]["approval"] == approval_id for one in found)
+        ours = [one["params"] for one in found if one["params"]["approval"] == approval_id]
+        if ours:
+            self._ended = _why_resolved(ours[0])
+        return bool(ours)
 
     def _decide(self, approval: Message, choice: str, message: str | None) -> None:
         self._seen.add(approval["approval"])
@@ -194,6 +198,15 @@ class Queue:
             print(f"  {decided['state']}")
         except (Conflict, NotFound) as error:
             print(f"  not decided: {error}")
+
+
+def _why_resolved(approval: Message) -> str:
+    reason = (approval.get("resolution") or {}).get("reason")
+    if reason in ("cancelled", "requester_gone"):
+        return "the command that asked has ended, so there is nothing to decide"
+    if reason in ("timeout", "no_approver"):
+        return "its time to be decided has passed"
+    return "its session has ended" if reason == "session_closed" else "it was decided elsewhere"
 
 
 def show(approval: Message) -> None:

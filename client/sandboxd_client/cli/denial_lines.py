@@ -95,6 +95,8 @@ def _never(denial: dict[str, Any]) -> str:
     ):
         return remark(denial) + _elsewhere(denial)
     verdict = "denied" if denial.get("confidence") == "high" else "perhaps denied"
+    if " is masked: " in str(denial.get("message")):
+        return f"{verdict}: {_why(denial)}; nothing is proposed, because it can be a secret"
     return f"{verdict}, no flag allows it: {_why(denial)}"
 
 

@@ -40,7 +40,7 @@ _CONFIG: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("remote", (),
      f"the remotes stay as they are: {_OUTSIDE}; git fetch URL BRANCH needs no remote"),
     ("config", (), f"{_OUTSIDE}, or give the setting to one command: git -c KEY=VALUE …"),
-    ("submodule", (), f"{_OUTSIDE}, once; submodules that are checked out can be used inside"),
+    ("submodule", (), f"{_OUTSIDE}; submodules that are checked out can be used inside"),
 )  # fmt: skip
 
 
@@ -82,7 +82,7 @@ def git_hint(
     if remote is not None:
         return remote
     if name == "submodule" and code:
-        return f"{_OUTSIDE}, once; submodules that are checked out can be used inside"
+        return f"{_OUTSIDE}; submodules that are checked out can be used inside"
     left = [t for d, t in zip(denials, targets, strict=True) if d.get("operation") == "remove"]
     if name in _SWITCHES and left:
         return _left_behind(os.path.relpath(left[0], workspace))

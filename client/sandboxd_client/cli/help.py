@@ -162,4 +162,5 @@ _FLAGS_ELSEWHERE = {
     "-t": "--pty", "-it": "--pty", "--tty": "--pty", "-d": "--detach", "--background": "--detach",
     "--workdir": "--cwd", "--dir": "--workspace", "--environment": "--env", "--pids": "--processes",
     "--silent": "--quiet", "--allow-read": "--read", "--allow-write": "--write",
+    "--lines": "--last", "-n": "--last", "--tail": "--last",
 }  # fmt: skip

@@ -100,8 +100,9 @@ POLICY = (
     Flag("--read", "PATH", "allow reading PATH", many=True, completes="file"),
     Flag("--write", "PATH", "allow reading and writing PATH", many=True, completes="file"),
     Flag("--deny", "PATH", "hide PATH, even inside an allowed one", many=True, completes="file"),
-    Flag("--net", "HOST", "none, all, or hosts that may be reached; group:python, node, rust, go: "
-         "those of these tools' own configuration (comma or repeated)",
+    Flag("--net", "HOST", "none, all, or hosts that may be reached, at ports 80 and 443 or as "
+         "HOST:PORT; group:python, node, rust, go: those of these tools' own configuration (comma "
+         "or repeated)",
          many=True, choices=("none", "all", *(f"group:{tool}" for tool in TOOL_GROUPS))),
     Flag("--timeout", "TIME", "stop the command after 30s, 5m, …; none: never (default)"),
     Flag("--memory", "SIZE", "at most this much memory: 256M, 2G"),
@@ -192,7 +193,8 @@ COMMANDS: dict[str, CommandSpec] = {
                           ("sandboxctl shell --net all", "with the network"))),
         CommandSpec("attach", "see what a detached command prints, and type to it",
                 (_SOCKET,), operand="ID", completes="detached",
-                examples=(("sandboxctl attach build", "Ctrl-C leaves it running"),)),
+                examples=(("sandboxctl attach build",
+                           "Ctrl-C leaves it running; Ctrl-] if it has --pty"),)),
         CommandSpec("logs", "what a detached command has printed (its last MiB), and its end",
                 (Flag("--follow", "", "go on until it ends; then the exit code is the command's",
                       short="-f"), _SOCKET),

@@ -13,7 +13,8 @@ from sandboxd.denials import remedies
 from sandboxd.denials.context import Setting
 from sandboxd.denials.text.command_line import CommandLine
 from sandboxd.policy.network.embedded_ipv4 import embedded_ipv4
-from sandboxd.policy.network.host_rules import literal, parse_rule
+from sandboxd.policy.network.host_rules import DEFAULT_PORTS, literal, parse_rule
+from sandboxd.policy.plan import NetworkRule
 from sandboxd.policy.shown_names import named
 from sandboxd.traffic import GateRefusal
 from sandboxd_proto.denial import Confidence, Denial, Evidence, Layer
@@ -128,12 +129,22 @@ def denial(
     port = end.port if end else None
     aside = _why_no_host_helps(setting, host)
     where = named(f"{host}:{port}" if port else host) if host else "the network"
-    why = "the plan denies the network" if rule.kind == "deny" else "it is not an allowed host"
+    why = "the plan denies the network" if rule.kind == "deny" else _not_allowed(rule, end)
     return Denial(
         kind="network", operation=operation, target=host, layer=layer, evidence=evidence,
         confidence=confidence, message=f"{where} could not be reached: {note or why}{aside}",
         remedy=remedies.allow_hosts(rule, *_ends(host, port)) if not aside else None,
     )  # fmt: skip
+
+
+def _not_allowed(rule: NetworkRule, end: HostPort | None) -> str:
+    """A host that is allowed at other ports is told apart from one that is not allowed."""
+    entries = [e for e in rule.hosts if end and end.port and _covers(e, HostPort(end.host))]
+    if not entries:
+        return "it is not an allowed host"
+    if all(parse_rule(entry).ports == DEFAULT_PORTS for entry in entries):
+        return "of this host only ports 80 and 443 are allowed; --net HOST:PORT names another port"
+    return f"of this host only {', '.join(entries)} is allowed; --net HOST:PORT names another port"
 
 
 def _ends(host: str | None, port: int | None) -> list[tuple[str, int | None]]:
