@@ -32,6 +32,24 @@ def test_io_uring_opens_no_file_outside(box: Box, build: Build, victim: Victim) 
     assert victim.untouched
 
 
+@pytest.mark.parametrize("policy", ["inherit", "baseline", "strict"])
+def test_no_command_makes_others_wait_with_a_lease(box: Box, victim: Victim, policy: str) -> None:
+    """F_SETLEASE: who opens the file waits until the holder gives it up, 45 s by default."""
+    own = victim.path.parent / "leased"
+    own.write_text("x")
+    attack = python("""
+        import fcntl
+        file = os.open(args[0], os.O_RDONLY)
+        fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+        worked()
+    """)
+    assert freely(attack, own).worked
+    manifest = weakest(syscall_policy=policy, fs_read_allow=[str(own.parent)])
+    assert box.attack(attack, own, manifest=manifest).blocked
+    locks = python("import fcntl", "fcntl.flock(os.open(args[0], os.O_RDONLY), 2)", "worked()")
+    assert box.attack(locks, own, manifest=manifest).worked
+
+
 def test_bpf_is_denied(box: Box) -> None:
     """bpf(2): programs in the kernel. Root's, or everybody's where the setting allows it."""
     attack = python("""

@@ -66,7 +66,7 @@ def _groups(spec: FilterSpec) -> tuple[RuleGroup, ...]:
 
 
 def _gates(spec: FilterSpec) -> tuple[ArgumentRule, ...]:
-    chosen = socket_gates(spec) + set_id_files.GATES
+    chosen = (*socket_gates(spec), *set_id_files.GATES, gates.LEASES)
     if spec.level != "inherit":
         chosen += (gates.CLONE, gates.UNSHARE, gates.IOCTL, gates.PERSONALITY)
     if spec.level == "baseline":

@@ -13,6 +13,7 @@ NEW_NAMESPACES = (
 # CLONE_NEWTIME shares its bit with clone()'s exit signal: only unshare (and clone3) knows it.
 NEW_TIME = 0x0000_0080
 
+F_SETLEASE, F_SETDELEG = 1024, 1040
 TIOCSTI, TIOCLINUX, TIOCSETD = 0x5412, 0x541C, 0x5423
 
 PTRACE_ATTACH, PTRACE_SEIZE = 16, 0x4206
@@ -63,6 +64,14 @@ IOCTL = _never(
     "disciplines (kernel code that only modems and exploits use)",
     1,
     (TIOCSTI, TIOCLINUX, TIOCSETD),
+)
+
+# In every filter, `inherit` included: files that all sandboxes read belong to the command's user.
+LEASES = _never(
+    "fcntl",
+    "who holds a lease on a file makes every other process wait that opens it, on the host too",
+    1,
+    (F_SETLEASE, F_SETDELEG),
 )
 
 PTRACE = _never(
