@@ -12,6 +12,7 @@ from sandboxd.policy.mounts import masks
 from sandboxd.policy.mounts.mount_plan import mount_plan
 from sandboxd.policy.mounts.own_paths import OwnPaths
 from sandboxd.policy.mounts.preset_grants import PresetGrants, PresetInputs, preset_grants
+from sandboxd.policy.mounts.refused_workspaces import refuse_workspace
 from sandboxd.policy.mounts.rename_pins import pins
 from sandboxd.policy.network.rules import network_rule
 from sandboxd.policy.paths import recording_fs
@@ -113,6 +114,8 @@ def _workspace(request: PolicyRequest, base: Preset, machine: Machine) -> Resolv
     refuse_place(found.path, access, "workspace", uid=machine.uid, home=machine.home)
     if within(found.path, "/sys"):
         raise PathDenied(f"{found.path} cannot be the workspace", field="workspace")
+    if base.named and not base.unsandboxed:
+        refuse_workspace(found.path, access, request.manifest.fs_write_allow, machine)
     return found
 
 

@@ -137,7 +137,7 @@ def test_a_git_command_that_did_half_of_its_work_says_what_is_left_to_do(project
     assert "was not set" in hint_after(project, "branch", "--set-upstream-to", "main", "other")
     assert "remotes stay" in hint_after(project, "remote", "add", "up", "https://example.org/x")
     assert "git -c KEY=VALUE" in hint_after(project, "config", "user.name", "x")
-    assert "once" in hint_after(project, "submodule", "add", "./a", "sub")
+    assert "outside of the sandbox" in hint_after(project, "submodule", "add", "./a", "sub")
     subprocess.run(
         ["git", "-C", str(project.workspace), "worktree", "add", "-q", "../beside"], check=True
     )

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sandboxd.policy.environment import Pairs
-from sandboxd.policy.mounts import caches, toolchains
+from sandboxd.policy.mounts import caches, git_settings, toolchains
 from sandboxd.policy.mounts.masks import config_masks
 from sandboxd.policy.mounts.secret_paths import is_secret
 from sandboxd.policy.paths import recording_fs
@@ -57,13 +58,16 @@ def preset_grants(asked: PresetInputs, machine: Machine) -> PresetGrants:
     found = PresetGrants()
     if not asked.base.named or asked.base.unsandboxed:
         return found
+    hidden = [*(d.path for d in asked.denied), *config_masks(machine).values()]
+    hidden += machine.own.hidden
     home = machine.home if asked.run_as is None else home_of(asked.run_as.uid)
     if home is not None:
         writable = [grant.path for grant in asked.grants if grant.access == "write"]
         tools = toolchains.toolchains(asked.env, home, writable)
         found.grants += tools.grants
         found.links += tools.links
-        _add_git_settings(found, home)
+        uid = machine.uid if asked.run_as is None else asked.run_as.uid
+        _add_git_settings(found, home, uid, [*writable, *hidden])
         # A virtual environment in the workspace is on PATH too, and must stay writable.
         given = [grant.path for grant in asked.grants]
         found.grants = [g for g in found.grants if not within_any(g.path, given)]
@@ -73,8 +77,6 @@ def preset_grants(asked: PresetInputs, machine: Machine) -> PresetGrants:
     if asked.workspace is None or not asked.base.workspace_writable:
         writable = [grant.path for grant in asked.grants if grant.access == "write"]
         found.protected = tuple(protected_paths.home_files(people, writable))
-    hidden = [*(d.path for d in asked.denied), *config_masks(machine).values()]
-    hidden += machine.own.hidden
     # A link in the place of a setting or a program shows no secret.
     found.grants = [
         g for g in found.grants
@@ -115,12 +117,14 @@ def _add_caches(found: PresetGrants, asked: PresetInputs, machine: Machine) -> N
         found.env = cache.env
 
 
-def _add_git_settings(found: PresetGrants, home: str) -> None:
+def _add_git_settings(found: PresetGrants, home: str, uid: int, closed: list[str]) -> None:
+    shown: list[Resolved] = []
     for name in _GIT_SETTINGS:
-        try:
-            at = resolve(posixpath.join(home, name), "preset")
-        except PathDenied:
-            continue
+        with suppress(PathDenied):
+            shown.append(resolve(posixpath.join(home, name), "preset"))
+    folders = [at.path for at in shown]
+    named = git_settings.named_files(home, uid, closed)
+    for at in (*shown, *(at for at in named if not within_any(at.path, folders))):
         found.grants.append(Grant(at.path, "read", at.identity, "preset"))
         found.links += at.links
 
