@@ -10,9 +10,7 @@ to wait returns `Later`, and only that gets a task.
 
 from __future__ import annotations
 
-import errno
 import logging
-import os
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -23,11 +21,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from sandboxd.busy import exhausted
 from sandboxd.rpc.jsonrpc_library import JsonRpcError, Success, dispatch_to_serializable
 from sandboxd.rpc.request_context import RequestContext
 from sandboxd_proto import methods
 from sandboxd_proto.errors import (
-    Busy,
     InternalError,
     InvalidParams,
     InvalidRequest,
@@ -213,10 +211,11 @@ def _wrapped(method: methods.Method, handler: Handler) -> Callable[..., Any]:
 
 def _unexpected_error(name: str, error: Exception) -> SandboxdError:
     """What the client gets for an exception that no handler expects; it is logged."""
+    busy = exhausted(error)
+    if busy is not None:
+        log.warning("%s failed: %s", name, error)
+        return busy
     log.exception("%s failed", name)
-    if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
-        reason = f"the daemon can open no more files now ({os.strerror(error.errno)})"
-        return Busy(reason, remedy="send the request again when other clients have ended")
     return InternalError("internal error; see the daemon's log")
 
 

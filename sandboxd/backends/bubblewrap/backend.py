@@ -28,7 +28,7 @@ from sandboxd.backends.gated import open_gated
 from sandboxd.backends.interface import Capabilities, Enforcement, Probe
 from sandboxd.backends.linux_context import LinuxSupport
 from sandboxd.backends.shared_probe import SharedProbe
-from sandboxd.linux.init_client.exec_errors import no_more_processes
+from sandboxd.busy import no_more_processes
 from sandboxd.linux.init_client.launch import READY_TIMEOUT_S, LaunchFailed, launch
 from sandboxd.linux.openat import changed_error
 from sandboxd.policy.plan import Plan, SandboxSpec

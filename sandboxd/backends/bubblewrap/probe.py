@@ -9,7 +9,7 @@ from sandboxd.backends.bubblewrap.binary import Bwrap, Hung, find, known
 from sandboxd.backends.bubblewrap.breaker import Breaker
 from sandboxd.backends.interface import Available, Probe, Unavailable
 from sandboxd.backends.linux_context import root_warnings
-from sandboxd.linux.init_client.exec_errors import no_more_processes
+from sandboxd.busy import no_more_processes
 from sandboxd.linux.landlock import kernel_abi
 from sandboxd.linux.landlock import layers as landlock_layers
 from sandboxd.linux.landlock import missing as landlock_missing

@@ -24,8 +24,8 @@ from sandboxd.backends.landlock.rules import PathRule, RuleContext, Rules, TooMa
 from sandboxd.backends.landlock.sandbox import LandlockSandbox
 from sandboxd.backends.linux_context import LinuxSupport, paths_hold, root_warnings
 from sandboxd.backends.shared_probe import SharedProbe
+from sandboxd.busy import no_more_processes
 from sandboxd.linux.init_client import messages as wire
-from sandboxd.linux.init_client.exec_errors import no_more_processes
 from sandboxd.linux.init_client.launch import Launch, LaunchFailed, launch
 from sandboxd.linux.landlock import (
     Ruleset,

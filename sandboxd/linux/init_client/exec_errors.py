@@ -7,11 +7,12 @@ import os
 import struct
 from functools import partial
 
+from sandboxd.busy import no_more_processes
 from sandboxd.linux.init_client.messages import ExecStage
 from sandboxd.patient_thread import run_within
 from sandboxd.regular_file import open_regular, read_most
 from sandboxd.types import Command
-from sandboxd_proto.errors import Busy, ExecFailed, PathDenied, PolicyNotSupported, SandboxdError
+from sandboxd_proto.errors import ExecFailed, PathDenied, PolicyNotSupported, SandboxdError
 
 LOOK_S = 1.0  # how long the host's files may be read to improve the message
 
@@ -63,15 +64,6 @@ def _exec_error(command: Command, stage: ExecStage, number: int) -> SandboxdErro
         name = stage.name.lower()
         return ExecFailed(f"the command could not be prepared ({name}): {reason}", errno=number)
     return _not_executed(command, number, _REMEDIES.get(number, _REMEDIES[errno.EACCES]))
-
-
-def no_more_processes(what: str) -> Busy:
-    """EAGAIN of fork: a limit on the number of processes or threads is reached."""
-    return Busy(
-        f"{what}: no more processes can be made here now ({os.strerror(errno.EAGAIN)})",
-        remedy="end some processes, or raise the limit of this user (ulimit -u) or of the "
-        "container or unit around the daemon (pids.max, TasksMax), and send the request again",
-    )
 
 
 def _not_executed(command: Command, number: int, remedy: str) -> ExecFailed:

@@ -1,0 +1,29 @@
+"""What this machine refuses the daemon for now, as the error for the request that met it."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from sandboxd_proto.errors import Busy
+
+NO_THREAD = "can't start new thread"  # Python raises a RuntimeError for it
+
+
+def no_more_processes(what: str) -> Busy:
+    """EAGAIN of fork: a limit on the number of processes or threads is reached."""
+    return Busy(
+        f"{what}: no more processes can be made here now ({os.strerror(errno.EAGAIN)})",
+        remedy="end some processes, or raise the limit of this user (ulimit -u) or of the "
+        "container or unit around the daemon (pids.max, TasksMax), and send the request again",
+    )
+
+
+def exhausted(error: Exception) -> Busy | None:
+    """None if it is no sign of a limit."""
+    if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+        reason = f"the daemon can open no more files now ({os.strerror(error.errno)})"
+        return Busy(reason, remedy="send the request again when other clients have ended")
+    if isinstance(error, RuntimeError) and NO_THREAD in str(error):
+        return no_more_processes("the daemon could not start a thread")
+    return None
