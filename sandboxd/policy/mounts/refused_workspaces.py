@@ -40,8 +40,8 @@ def refuse_workspace(
         if why is not None and path not in _canonical(named or ()):
             raise PathDenied(
                 f"{path} cannot be the workspace: {why}", field="workspace",
-                remedy="name the folder of the project; to work in this one all the same, "
-                f'allow it by name as well: "fs_write_allow": ["{path}"]',
+                # No remedy names a secret or a start-up file: an agent would apply it.
+                remedy="give the folder of the project as the workspace",
             )  # fmt: skip
 
 

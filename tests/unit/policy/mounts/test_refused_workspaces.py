@@ -29,9 +29,10 @@ def test_secrets_are_not_shown_by_a_preset_that_only_reads(
     name: str, home: Path, plan: MakePlan
 ) -> None:
     (home / name).mkdir(parents=True)
-    with pytest.raises(PathDenied):
+    with pytest.raises(PathDenied) as refused:
         # As sandboxctl sends it from that folder.
         plan(preset="read-only", workspace=home / name, fs_read_allow=[str(home / name)])
+    assert name not in str(refused.value.remedy), "a remedy that an agent would apply"
 
 
 def test_programs_may_be_read(home: Path, plan: MakePlan) -> None:
