@@ -59,7 +59,7 @@ def _entry(host: str, port: int | None) -> str:
     return literal if port is None or port in _USUAL_PORTS else f"{literal}:{port}"
 
 
-def twice(field: str, value: float | None) -> Remedy | None:
+def double(field: str, value: float | None) -> Remedy | None:
     """A doubled limit: what was needed is not known, only that this was too little."""
     return None if value is None else {field: math.ceil(value * 2)}
 

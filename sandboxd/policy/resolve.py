@@ -17,7 +17,7 @@ from sandboxd.policy.mounts.rename_pins import pins
 from sandboxd.policy.network.rules import network_rule
 from sandboxd.policy.paths import recording_fs
 from sandboxd.policy.paths.canonical import Resolved, check_spelling, resolve
-from sandboxd.policy.paths.planted_links import refuse_planted
+from sandboxd.policy.paths.refused_links import refuse_planted
 from sandboxd.policy.paths.refused_places import refuse_place
 from sandboxd.policy.paths.within import within
 from sandboxd.policy.plan import (

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 DEFAULT_PRESET = "workspace-write"
 _NETWORKS = {"none": "deny", "off": "deny", "all": "inherit", "deny": "deny", "inherit": "inherit"}
-_MEANT = {
+_MISTAKEN_NETWORKS = {
     "allow": "all", "any": "all", "yes": "all", "true": "all", "on": "all", "host": "all",
     "full": "all", "no": "none", "false": "none", "never": "none",
 }  # fmt: skip
@@ -54,7 +54,7 @@ def policy(options: Options, caller: Mapping[str, str]) -> dict[str, Any]:
     return params
 
 
-def joined(options: Options) -> dict[str, Any]:
+def in_sandbox(options: Options) -> dict[str, Any]:
     """For a command in a sandbox that exists: what it may do was said when that was made. A command
     can have variables of its own, and less time and memory."""
     given = [flag.name for flag in POLICY if flag not in NARROWING and options.has(flag.name)]
@@ -174,7 +174,7 @@ def _host_of(word: str) -> str:
 def _check_misspelt(word: str) -> None:
     from difflib import get_close_matches
 
-    meant = _MEANT.get(word.lower()) or next(
+    meant = _MISTAKEN_NETWORKS.get(word.lower()) or next(
         iter(get_close_matches(word.lower(), ("none", "all"), n=1, cutoff=0.7)), None
     )
     if meant is not None:

@@ -14,7 +14,7 @@ from sandboxd_client.cli.live import RUN_S, LiveDenials  # noqa: E402
 from sandboxd_client.cli.output import TerminalOutput  # noqa: E402
 from sandboxd_client.cli.parse import Options, UsageError, parse  # noqa: E402
 from sandboxd_client.cli.relay import Left, Relay  # noqa: E402
-from sandboxd_client.cli.request import joined, policy  # noqa: E402
+from sandboxd_client.cli.request import in_sandbox, policy  # noqa: E402
 from sandboxd_client.cli.screen import REFUSED, fail, put, say, say_denial  # noqa: E402
 from sandboxd_client.cli.streams import Streams  # noqa: E402
 from sandboxd_client.cli.table import RUN, SANDBOX_RUN  # noqa: E402
@@ -186,7 +186,7 @@ def _take_id(options: Options) -> None:
 
 def request(options: Options, *, pty: bool, stdin_open: bool) -> dict[str, Any]:
     """The params of `execute`."""
-    params = joined(options) if options.has("--sandbox") else policy(options, os.environ)
+    params = in_sandbox(options) if options.has("--sandbox") else policy(options, os.environ)
     params = streaming(params, options.operands, pty=pty, stdin_open=stdin_open)
     if options.has("--json"):
         del params["stream"]

@@ -122,8 +122,8 @@ class LaunchPlans:
         layout = self.layout(spec)
         with ExitStack() as mounted:
             mounted.enter_context(self.hold_etc(spec))
-            around = self._mount_sources(spec, layout, None)
-            own = template_arguments(spec, layout, around, root_inside=root_inside(spec))
+            mount_sources = self._mount_sources(spec, layout, None)
+            own = template_arguments(spec, layout, mount_sources, root_inside=root_inside(spec))
             template = start_template(line.argv, own, line.inherit, mounted.pop_all().close)
         setup = self._setup(spec, layout, line.checks)
         return SpecTemplate(template, setup, verify)
@@ -196,10 +196,10 @@ class LaunchPlans:
         self, spec: SandboxSpec, places: MountPlan, program: Bwrap | None, *,
         template: bool = False,
     ) -> list[Token]:  # fmt: skip
-        around = self._mount_sources(spec, places, program)
+        mount_sources = self._mount_sources(spec, places, program)
         if template:  # each clone covers them in a /proc of its own
-            around = replace(around, kernel_files=())
-        return arguments(spec, places, around, template=template)
+            mount_sources = replace(mount_sources, kernel_files=())
+        return arguments(spec, places, mount_sources, template=template)
 
     def _mount_sources(
         self, spec: SandboxSpec, places: MountPlan, program: Bwrap | None

@@ -13,7 +13,7 @@ from sandboxd.policy.narrowing import narrow
 from sandboxd.policy.plan import Plan
 from sandboxd.policy.request import PolicyRequest
 from sandboxd.policy.resolve import change_cwd
-from sandboxd.rpc.dispatch import Again, Later
+from sandboxd.rpc.dispatch import Later, RunAgain
 from sandboxd.rpc.fd_passing import check_passed
 from sandboxd.rpc.following import follow
 from sandboxd.rpc.handlers.admitting import (
@@ -58,12 +58,12 @@ from sandboxd_proto.messages.session import OnDenial
 RECORDED = (ApprovalDenied, BudgetExceeded, CeilingExceeded, PathDenied, PolicyNotSupported)
 
 
-def execute(call: RequestContext, params: ExecuteParams) -> Later | Detached | Again:
+def execute(call: RequestContext, params: ExecuteParams) -> Later | Detached | RunAgain:
     """Returns when the execution has its id: the client's next message may use it."""
     supervisor = call.service.supervisor
     wait = _wait_for_plan(call, params)
     if wait is not None:
-        return Again(wait)
+        return RunAgain(wait)
     try:
         request, found = _request(call, params)
     except RECORDED as error:
