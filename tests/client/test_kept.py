@@ -164,6 +164,21 @@ def test_switching_beside_a_protected_file_says_what_is_in_the_way(project):
     subprocess.run([*git, "checkout", "-q", "other"], check=True)
     assert "Remove it outside" in hint_after(project, "checkout", "main")
     assert "git cannot replace what is read-only" in hint_after(project, "checkout", "other")
+    for words in (["checkout", "nosuch"], ["merge", "nosuch"], ["pull"], ["reset", "nosuch"]):
+        assert hint_after(project, *words) == "", words
+
+
+def test_a_protected_file_that_git_cannot_replace_is_named(project):
+    folder = project.workspace
+    git = ["git", "-C", str(folder), "-c", "user.name=t", "-c", "user.email=t@example.org"]
+    subprocess.run([*git, "checkout", "-q", "-b", "third", "other"], check=True)
+    (folder / ".envrc").write_text("export A=2\n")
+    subprocess.run([*git, "commit", "-qam", "three"], check=True)
+    subprocess.run([*git, "checkout", "-q", "other"], check=True)
+    assert "read-only inside (.envrc): run" in hint_after(project, "merge", "third")
+    (folder / "a").write_text("changed\n")
+    for words in (["checkout", "main", "--", "nosuch"], ["checkout", "nosuch"], ["pull"]):
+        assert hint_after(project, *words) == "", words
 
 
 def test_recording_the_deletion_of_what_was_moved_aside_is_said(project):

@@ -58,19 +58,14 @@ def _git(options: Options, result: dict[str, Any], code: int) -> str | None:
     words, folder = _git_words(options)
     if not words:
         return None
-    from sandboxd_client.cli.git_hints import git_hint, half_shown, recorded_deletion
-
-    def protected() -> list[str]:
-        import os
-
-        from sandboxd_client.cli.connect import connect
-        from sandboxd_client.cli.request import policy
-
-        with connect(options) as client:
-            return client.check(**policy(options, os.environ)).plan.protected
+    from sandboxd_client.cli.git_hints import SWITCHES, git_hint, half_shown, recorded_deletion
 
     denials = result.get("denials") or []
-    found = git_hint(words, code, denials, folder, protected) or recorded_deletion(options.missing)
+    found = git_hint(words, code, denials, folder) or recorded_deletion(options.missing)
+    if found is None and code and not denials and words[0] in SWITCHES:
+        from sandboxd_client.cli.git_in_the_way import left_in_the_way
+
+        found = left_in_the_way(options, words, folder)
     if found is None and code and not any(denial.get("remedy") for denial in denials):
         from sandboxd_client.cli.place import resolve
 

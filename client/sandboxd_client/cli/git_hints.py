@@ -13,11 +13,11 @@ from sandboxd_proto.locations import KEPT_FOLDER
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from typing import Any
 
 _VALUED = ("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path")
-_SWITCHES = ("checkout", "switch", "merge", "pull", "reset", "cherry-pick")
+SWITCHES = ("checkout", "switch", "merge", "pull", "reset", "cherry-pick")
 _RECORDS = ("add", "commit", "stash")
 _SEQUENCES = ("rebase-merge", "rebase-apply", "sequencer")
 _MOST_BYTES = 1 << 26
@@ -59,9 +59,8 @@ def git_hint(
     code: int,
     denials: Sequence[dict[str, Any]],
     workspace: str,
-    protected: Callable[[], Sequence[str]],
 ) -> str | None:
-    """`words`: from the subcommand on. `protected`: the paths that cannot be changed inside."""
+    """`words`: from the subcommand on."""
     name, rest = words[0], words[1:]
     targets = [str(denial.get("target")) for denial in denials]
     if name == "worktree" and rest[:1] == ["add"]:
@@ -83,12 +82,20 @@ def git_hint(
         return remote
     if name == "submodule" and code:
         return f"{_OUTSIDE}; submodules that are checked out can be used inside"
-    left = [t for d, t in zip(denials, targets, strict=True) if d.get("operation") == "remove"]
-    if name in _SWITCHES and left:
-        return _left_behind(os.path.relpath(left[0], workspace))
-    if name in _SWITCHES and code and not denials:
-        return _in_the_way(protected(), workspace)
-    return None
+    left = _read_only(denials, workspace)
+    if left and code:
+        return _not_replaced(left)
+    return _left_behind(left[0]) if left and name in SWITCHES else None
+
+
+def _read_only(denials: Sequence[dict[str, Any]], workspace: str) -> list[str]:
+    """Protected files of the work tree that git could not remove or replace."""
+    kept = [
+        os.path.relpath(str(denial.get("target")), workspace)
+        for denial in denials
+        if denial.get("kind") == "protected_path" and denial.get("operation") == "remove"
+    ]
+    return [path for path in kept if not path.startswith((".git/", ".."))]
 
 
 def _settings(name: str, rest: list[str]) -> str:
@@ -145,16 +152,10 @@ def _left_behind(path: str) -> str:
     )
 
 
-def _in_the_way(protected: Sequence[str], workspace: str) -> str | None:
-    inside = [os.path.relpath(path, workspace) for path in protected if os.path.lexists(path)]
-    there = [
-        path for path in inside if path != "." and not path.startswith((".git/", ".git", ".."))
-    ]
-    if not there:
-        return None
-    shown = ", ".join(there[:3])
+def _not_replaced(paths: Sequence[str]) -> str:
     return (
-        f"git cannot replace what is read-only inside ({shown}): if it failed for that, {_OUTSIDE}"
+        f"git cannot replace what is read-only inside ({', '.join(paths[:3])}): {_OUTSIDE}, after "
+        "a look at git status: it may have changed other files before it failed"
     )
 
 
@@ -166,14 +167,14 @@ def taken_for_deleted(words: list[str], workspace: str) -> list[str]:
         return []
     from sandboxd_client.cli.kept import entries
 
-    index = _index(os.path.join(workspace, ".git", "index"))
+    index = index_of(os.path.join(workspace, ".git", "index"))
     missing = dict.fromkeys(entry.origin for entry in entries(workspace))
     return [
         origin
         for origin in missing
         if not origin.startswith(".git/")
         and not os.path.lexists(os.path.join(workspace, origin))
-        and (index is None or _lists(index, os.fsencode(origin.rstrip("/"))))
+        and (index is None or lists(index, os.fsencode(origin.rstrip("/"))))
     ]
 
 
@@ -268,7 +269,7 @@ def _ssh_end(place: str, host: str) -> str | None:
     return f"{host}:{port if port.isdecimal() else 22}"
 
 
-def _index(path: str) -> bytes | None:
+def index_of(path: str) -> bytes | None:
     """Git's index; None: it cannot be read, or its paths are compressed (version 4)."""
     data = _read(path)
     return data if data[:4] == b"DIRC" and data[7:8] in (b"\2", b"\3") else None
@@ -286,7 +287,7 @@ def _read(path: str) -> bytes:
     return b""
 
 
-def _lists(index: bytes, path: bytes) -> bool:
+def lists(index: bytes, path: bytes) -> bool:
     """Whether an entry has this path, or one below it: its length, the path, and a zero byte."""
     at = index.find(path)
     while at >= 0:
