@@ -151,6 +151,13 @@ def test_a_remote_that_the_sandbox_does_not_show_is_named(project, folder):
     subprocess.run(["git", "init", "-q", "--bare", str(remote)], check=True)
     subprocess.run([*git, "remote", "add", "origin", str(remote)], check=True)
     assert f"add --write {remote}" in hint_after(project, "push", "origin", "main")
+    for url in (remote, "../up.git", f"file://{remote}"):
+        subprocess.run([*git, "remote", "set-url", "origin", str(url)], check=True)
+        said = project("run", "--", "git", "fetch", "-q", "origin").stderr.decode()
+        assert said.count(f"add --read {remote}") == 1, said
+        assert "No change is proposed" not in said
+    said = project("run", "--", "git", "fetch", "-q", str(remote)).stderr.decode()
+    assert said.count(f"--read {remote}") == 1, said
     assert (
         project(
             "run", "--write", str(remote), "--", "git", "push", "-q", "origin", "main"

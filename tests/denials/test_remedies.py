@@ -49,6 +49,18 @@ def test_what_is_put_into_a_hidden_folder_needs_that_folder() -> None:
     assert read.kind == "filesystem_read"
 
 
+@pytest.mark.parametrize("spelled", ["~/d/tool", "$HOME/d/tool", '"${HOME}/d/tool"'])
+def test_what_a_shell_calls_home_is_named_by_the_caller(spelled: str) -> None:
+    """A file that is no plain data is not proposed for the command's words alone."""
+    view = host(more={"/h/u/d/tool": HostFile("", program=True)})
+    text = "sh: 1: cannot create /h/u/d/tool: Directory nonexistent\n"
+    (asked,) = denials(setting("sh", "-c", f"echo x > {spelled}", view=view), text)
+    assert asked.remedy == {"fs_write_allow": ["/h/u/d/tool"]}
+    for script in ("./build", "echo a~/d/tool", "echo '~root/d/tool'"):
+        (said,) = denials(setting("sh", "-c", script, view=view), text)
+        assert said.remedy is None, script
+
+
 @pytest.mark.parametrize(("text", "remedy"), CASES)
 def test_the_remedy_is_the_narrowest_that_helps(text: str, remedy: dict[str, Any] | None) -> None:
     (found,) = denials(setting(), text)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import stat
 
+from sandboxd_client.cli.denial_lines import allowing
 from sandboxd_client.cli.plain_text import quoted
 from sandboxd_proto.locations import KEPT_FOLDER
 
@@ -77,7 +78,7 @@ def git_hint(
         return _sequence(name, aside) if aside else None
     if code == _FATAL and name in _AUTHORED and not denials:
         return missing_identity(workspace)
-    remote = hidden_remote(words, targets, workspace) if code else None
+    remote = hidden_remote(words, denials, workspace) if code else None
     if remote is not None:
         return remote
     if name == "submodule" and code:
@@ -188,14 +189,21 @@ def recorded_deletion(missing: Sequence[str]) -> str | None:
     )
 
 
-def hidden_remote(words: list[str], targets: list[str], workspace: str) -> str | None:
+def hidden_remote(
+    words: list[str], denials: Sequence[dict[str, Any]], workspace: str
+) -> str | None:
     """A remote that is a folder which the sandbox does not show, named by the user's own config."""
-    settings = _read(os.path.join(workspace, ".git", "config")).decode(errors="replace").split()
-    found = next((t for t in targets if t.startswith("/") and t in settings), None)
-    if found is None or words[0] not in ("push", "fetch", "pull", "ls-remote"):
+    if words[0] not in ("push", "fetch", "pull", "ls-remote"):
         return None
-    flag = "--write" if words[0] == "push" else "--read"
-    return f"the remote is a folder that the sandbox does not show: add {flag} {quoted(found)}"
+    lines = _read(os.path.join(workspace, ".git", "config")).decode(errors="replace").splitlines()
+    values = (line.partition("=")[2].strip().strip('"') for line in lines)
+    places = {os.path.normpath(os.path.join(workspace, v.removeprefix("file://"))) for v in values}
+    for denial in denials:
+        target = str(denial.get("target"))
+        flag = f"{'--write' if words[0] == 'push' else '--read'} {quoted(target)}"
+        if target in places and flag not in allowing(denial.get("remedy")):
+            return f"the remote is a folder that the sandbox does not show: add {flag}"
+    return None
 
 
 def missing_identity(workspace: str) -> str | None:

@@ -43,6 +43,8 @@ _OPENED_BEFORE = re.compile(
     r"(?:[\"'`](?:>|>>|\+<|w|a)[\"'`]\s{0,8},\s{0,8}"
     r"|(?:write|append|mkdir|create)\w{0,16}\s{0,8}\(\s{0,8})[\"'`]\Z"
 )
+# A single quote before it may keep it as it is: then no message names such a path.
+_HOME = re.compile(r"(?:(?<![^\s=:'\"<>])~|\$HOME|\$\{HOME\})/")
 _AROUND = 64
 _MOST_MENTIONS = 16  # of one name on one command line
 _MOST_FOLDERS = 8
@@ -59,9 +61,12 @@ class Simple:
 
 
 class CommandLine:
-    def __init__(self, argv: tuple[str, ...]) -> None:
+    def __init__(self, argv: tuple[str, ...], home: str = "") -> None:
+        """`home`: what a shell puts in the place of `~` and `$HOME`."""
         self.argv = argv
         self.script = _script(argv)
+        if home and self.script is not None:
+            self.script = _HOME.sub(lambda _: f"{home}/", self.script[:MAX_TEXT])
         self.text = (self.script if self.script is not None else " ".join(argv))[:MAX_TEXT]
 
     @cached_property

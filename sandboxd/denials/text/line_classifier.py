@@ -46,7 +46,7 @@ class LineNotes:
 class LineClassifier:
     def __init__(self, setting: Setting, finder: SignFinder) -> None:
         self.setting = setting
-        self.command = CommandLine(setting.argv)
+        self.command = CommandLine(setting.argv, dict(setting.plan.env).get("HOME", "").rstrip("/"))
         self.notes = LineNotes()
         self.steps = 0  # characters read and names looked up: what the work so far has cost
         self._finder = finder
