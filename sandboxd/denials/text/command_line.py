@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from posixpath import basename
 
+from sandboxd.denials.text.outputs import outputs
+
 MAX_TEXT = 16384
 SHELLS = frozenset({"sh", "bash", "dash", "zsh", "fish", "ksh", "ash"})
 # Prefixes before the real program.
@@ -120,9 +122,13 @@ class CommandLine:
     def merges_stderr(self) -> bool:
         return self.script is not None and ("2>&1" in self.script or "&>" in self.script)
 
+    def replaces(self, name: str) -> bool:
+        """Whether a program of it replaces or removes `name` in its folder."""
+        return self._outputs.get(name, False)
+
     def writes(self, name: str) -> bool:
         """Whether the command line itself opens `name` for writing."""
-        if name in self._redirected or name in self._unpacked:
+        if name in self._redirected or name in self._outputs:
             return True
         at = self.text.find(name) if name else -1
         for _ in range(_MOST_MENTIONS):
@@ -145,15 +151,10 @@ class CommandLine:
         return frozenset(path for one in self.simple for path in one.writes_to)
 
     @cached_property
-    def _unpacked(self) -> frozenset[str]:
-        """Folders that an archive is unpacked into: `tar xf a -C d`, `unzip a -d d`."""
-        found: list[str] = []
-        for one in self.simple:
-            if one.program == "tar" and _extracts(one.words):
-                found += _option_folders(one.words)
-            elif one.program == "unzip":
-                found += [b for a, b in zip(one.words, one.words[1:], strict=False) if a == "-d"]
-        return frozenset(found)
+    def _outputs(self) -> dict[str, bool]:
+        """What its programs change → whether in its folder."""
+        found = (each for one in self.simple for each in outputs(one.program, one.words))
+        return {each.path: each.in_folder for each in found}
 
     @cached_property
     def _words(self) -> frozenset[str]:
@@ -221,13 +222,6 @@ def _simple(words: list[str]) -> Simple:
         operands.pop(0)
     program = basename(operands[0]) if operands else ""
     return Simple(program, tuple(operands[1:]), tuple(writes), silent)
-
-
-def _extracts(words: tuple[str, ...]) -> bool:
-    if any(word in {"--extract", "--get"} for word in words):
-        return True
-    flags = [word for word in words if word.startswith("-") and not word.startswith("--")]
-    return any("x" in flag for flag in [*flags, *words[:1]])
 
 
 def _ssh_port(one: Simple) -> int | None:
