@@ -166,6 +166,30 @@ def test_a_remote_that_the_sandbox_does_not_show_is_named(project, folder):
     )
 
 
+def test_a_commit_that_the_settings_sign_says_why_it_failed(project, tmp_path):
+    """The home folder has keys, which no sandbox shows."""
+    home = tmp_path / "home"
+    (home / ".gnupg").mkdir(parents=True)
+    (home / ".gitconfig").write_text("")
+    git = ["git", "-C", str(project.workspace)]
+    for setting in ("commit.gpgsign", "tag.gpgsign"):
+        subprocess.run([*git, "config", setting, "true"], check=True)
+    for name, value in (("name", "t"), ("email", "t@example.org"), ("signingkey", "AB")):
+        subprocess.run([*git, "config", f"user.{name}", value], check=True)
+
+    def said(*words: str) -> str:
+        return project("run", "--", "git", *words, HOME=str(home)).stderr.decode()
+
+    unsigned = said("commit", "-q", "--allow-empty", "-m", "x")
+    assert f"nothing could be signed: the keys in {home}/.gnupg are secret" in unsigned
+    assert "git commit --no-gpg-sign …; then sign outside: git commit --amend" in unsigned
+    assert "git -c tag.gpgsign=false tag" in said("tag", "-a", "v1", "-m", "v1")
+    assert "hint" not in said("commit", "-q", "-m", "nothing to commit")
+    assert "hint" not in said("merge", "-q", "nosuch")
+    assert "hint" not in said("commit", "-q", "--no-gpg-sign", "--allow-empty", "-m", "x")
+    assert "--no-gpg-sign" in said("commit", "-S", "-q", "--allow-empty", "-m", "x")
+
+
 def test_switching_beside_a_protected_file_says_what_is_in_the_way(project):
     git = ["git", "-C", str(project.workspace)]
     subprocess.run([*git, "checkout", "-q", "other"], check=True)

@@ -17,7 +17,6 @@ _SSH = ("ssh", "scp", "sftp")
 _SSH_FAILED = (255, 128)  # its own exit code, and git's
 _SYSTEM_PACKAGES = ("apt", "apt-get", "aptitude", "dpkg", "dnf", "yum", "zypper", "pacman", "apk",
                     "snap", "flatpak")  # fmt: skip
-_SIGNS = ("-S", "--gpg-sign")
 _MAVEN = ("mvn", "mvnw")
 _OFFLINE = {"-o", "--offline", "-qo", "-oq"}
 
@@ -144,11 +143,6 @@ def hint(argv: list[str]) -> str | None:
             "what ~/.m2 holds is not shown, each workspace has its own repository: add "
             "--read ~/.m2/repository to sandboxctl, and to Maven "
             '-Dmaven.repo.local="$HOME/.m2/repository"'
-        )
-    if program == "git" and any(word.startswith(_SIGNS) for word in words[1:]):
-        return (
-            "signing needs your keys, which no sandbox shows: commit without -S, "
-            "then sign outside with `git commit --amend --no-edit -S`"
         )
     return None
 

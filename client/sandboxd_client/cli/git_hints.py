@@ -25,6 +25,9 @@ _MOST_BYTES = 1 << 26
 _READING = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
 _FATAL = 128
 _AUTHORED = ("commit", "merge", "rebase", "cherry-pick", "revert", "am", "tag", "stash", "pull")
+_SIGNS = {"tag": ("-s", "--sign", "-u", "--local-user")}
+_SIGNS |= dict.fromkeys(("commit", "merge", "rebase", "cherry-pick", "revert", "am"),
+                        ("-S", "--gpg-sign"))  # fmt: skip
 _OUTSIDE = "run this git command outside of the sandbox"
 # Subcommand, one of its words (empty: any), and the way round. The first that matches counts.
 _CONFIG: tuple[tuple[str, tuple[str, ...], str], ...] = (
@@ -73,6 +76,8 @@ def git_hint(
         return _settings(name, rest)
     if any("/.git/worktrees/" in target for target in targets):
         return f"what other worktrees need cannot be changed inside: {_OUTSIDE}"
+    if _unsigned(words, code, denials):
+        return _signing(name)
     if name == "rebase" and code and not denials:
         aside = _kept_sequence(workspace)
         return _sequence(name, aside) if aside else None
@@ -87,6 +92,30 @@ def git_hint(
     if left and code:
         return _not_replaced(left)
     return _left_behind(left[0]) if left and name in SWITCHES else None
+
+
+def _unsigned(words: list[str], code: int, denials: Sequence[dict[str, Any]]) -> bool:
+    """Whether a signature was asked for, by a word or by the settings, and its key is hidden."""
+    if words[0] not in _SIGNS:
+        return False
+    asked = any(word.startswith(_SIGNS[words[0]]) for word in words[1:])
+    keys = os.path.join(os.path.expanduser("~"), ".ssh", "")
+    return (asked and code == _FATAL) or any(
+        denial.get("operation") == "sign" or str(denial.get("target")).startswith(keys)
+        for denial in denials
+    )
+
+
+def _signing(name: str) -> str:
+    without, later = "git commit --no-gpg-sign …", "git commit --amend --no-edit -S"
+    if name == "tag":
+        without, later = "git -c tag.gpgsign=false tag -a …", "git tag -f -s TAG TAG^{}"
+    elif name != "commit":
+        without = f"git -c commit.gpgsign=false {name} …"
+    return (
+        f"signing needs your keys, which no sandbox shows. Without a signature: {without}; then "
+        f"sign outside: {later}"
+    )
 
 
 def _read_only(denials: Sequence[dict[str, Any]], workspace: str) -> list[str]:

@@ -102,6 +102,8 @@ class LineClassifier:
             return process.judge_pid(setting, self.command, line)
         if "no_new_privs" in matches:
             return process.judge_privileges(line)
+        if "unsigned" in matches:
+            return process.judge_signing(setting)
         if "ENOENT" in matches and "/proc/" in line:
             return process.judge_proc(setting, line)
         if "missing_command" in matches or "ENOENT" in matches:

@@ -129,6 +129,7 @@ PROCESS_SIGNS = (
         "missing_command",
         phrases=("command not found", "unknown command:", "executable file not found"),
     ),
+    Sign("unsigned", phrases=("failed to sign the data", "gpg: signing failed")),  # git, gpg
     Sign("SIGSYS", ("Bad system call",), codes=("SIGSYS",)),
 )  # fmt: skip
 
