@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from denials.settings import denials, host, setting
+from denials.settings import WS, denials, host, setting
 
 from sandboxd.denials.context import HostFile, HostView
 from sandboxd_proto.manifest import manifest_from
@@ -105,6 +106,31 @@ def test_what_is_missing_everywhere_and_only_read_has_no_remedy() -> None:
         denials(setting("tool", "/h/u/d/new", view=_folder_of_mine()), "cannot open /h/u/d/new\n")
         == []
     )
+
+
+@pytest.mark.parametrize("text", [
+    "Error: Cannot find module 'other'\n",
+    "Error [ERR_MODULE_NOT_FOUND]: Cannot find package 'other' imported from /w/ws/[eval]\n",
+])  # fmt: skip
+def test_a_package_that_a_link_leads_to_is_shown_as_a_folder(text: str) -> None:
+    files = {"/h/u/other/index.js": HostFile(""), f"{WS}/node_modules/other": HostFile("", "link")}
+    linked = {f"{WS}/node_modules/other": "/h/u/other"}
+    view = host(more=files)
+    view = replace(view, canonical=lambda path: linked.get(path, path))
+    (found,) = denials(setting("node", "app.js", view=view), text)
+    assert (found.target, found.remedy) == ("/h/u/other", {"fs_read_allow": ["/h/u/other"]})
+    assert denials(setting("node", "app.js", view=host()), text) == []
+
+
+def test_a_package_is_shown_with_its_manifest_and_a_virtual_environment_as_a_whole() -> None:
+    view = host(more={"/h/u/pkg/package.json": HostFile("")})
+    text = "ENOENT: no such file or directory, open '/h/u/pkg/package.json'\n"
+    (found,) = denials(setting("npm", "install", "/h/u/pkg", view=view), text)
+    assert found.remedy == {"fs_read_allow": ["/h/u/pkg"]}
+    files = {f"/h/u/v/{name}": HostFile("") for name in ("pyvenv.cfg", "bin/python", "bin/tool")}
+    text = "bash: ./tool: /h/u/v/bin/python: bad interpreter: No such file or directory\n"
+    (found,) = denials(setting("bash", "-c", "./tool", view=host(more=files)), text)
+    assert found.remedy == {"fs_read_allow": ["/h/u/v"]}
 
 
 @pytest.mark.parametrize("spelled", ["~/d/tool", "$HOME/d/tool", '"${HOME}/d/tool"'])

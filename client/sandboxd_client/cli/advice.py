@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sandboxd_client.cli import outcome
+from sandboxd_client.cli.screen import NOT_FOUND
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def advise(options: Options, result: dict[str, Any]) -> list[str]:
     found = _git(options, result, code)
     if code:
         found = found or _unasked(options, result) or _ssh(options, result, code)
-        found = found or hint(argv)
+        found = found or hint(argv) or _unfound(options, result, code)
     elif not options.has("--sandbox"):
         found = found or background(argv)
     return [f"hint: {found}"] if found else []
@@ -66,10 +67,9 @@ def _git(options: Options, result: dict[str, Any], code: int) -> str | None:
 
         found = left_in_the_way(options, words, folder)
     if found is None and code and not any(denial.get("remedy") for denial in denials):
-        from sandboxd_client.cli.place import resolve
+        from sandboxd_client.cli.place import shown_folders
 
-        shown = [resolve(path) for path in (*options.all("--read"), *options.all("--write"))]
-        found = half_shown(words, [folder, *shown, "/usr"])
+        found = half_shown(words, [*shown_folders(options), "/usr"])
     if not found:
         return None
     from sandboxd_client.cli.plain_text import one_line
@@ -102,6 +102,22 @@ def _ssh(options: Options, result: dict[str, Any], code: int) -> str | None:
         return "for the keys of your ssh agent, and your known hosts, add --ssh-agent"
     end = quoted(f"{host}:{port or 22}")
     return f"ssh needs its port and keys: in place of that add --net {end} --ssh-agent"
+
+
+def _unfound(options: Options, result: dict[str, Any], code: int) -> str | None:
+    """A script that a shell did not find: what is hidden may be its interpreter."""
+    words = _words(options.operands)
+    if code != NOT_FOUND or words is options.operands or "/" not in words[0]:
+        return None
+    if result.get("denials"):
+        return None
+    import os
+
+    from sandboxd_client.cli.hidden_program import where_it_lies
+    from sandboxd_client.cli.place import shown_folders
+
+    program = os.path.expanduser(words[0])
+    return where_it_lies(program, shown_folders(options)) if os.path.isfile(program) else None
 
 
 def _unasked(options: Options, result: dict[str, Any]) -> str | None:

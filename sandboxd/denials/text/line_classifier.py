@@ -30,6 +30,7 @@ _ERRNO = ("EROFS", "EBUSY", "EACCES", "ENOENT", "EPERM")
 _PATH_STEPS = 500
 _MOST_ASKED = 128  # names of one command line
 _MAY_LACK_NAME = ("EROFS", "unwritable", "unopened")
+_NODE = re.compile(r"Cannot find (?:module|package) ")
 _SOCKET = re.compile(r"\bsocket\b|\bsend(?:to|msg)\b|\bconnect\b|\bping\b|cap_net_raw")
 
 
@@ -124,6 +125,9 @@ class LineClassifier:
             names = subjects.names(line, matches[reason].start, matches[reason].end)
             if not reasons:
                 names = list(dict.fromkeys([*names, *subjects.absolute_names(line)]))
+            if reason == "ENOENT" and _NODE.search(line[:1024]):
+                # Beside the project's own packages there may be links to others.
+                names += [f"node_modules/{name}" for name in names if name[:1] not in "./"]
             names = names[: subjects.MAX_NAMES]
             self._spend(names, line)
             denial = filesystem.judge(setting, command, reason, names, line)

@@ -40,6 +40,7 @@ FILE_SIGNS = (
         (
             "Directory nonexistent",  # dash, redirecting
             "Cannot find module",  # node
+            "Cannot find package",
             "can't open file",  # python script.py
             "NoSuchFileException",  # java.nio
             "NoSuchFile",
