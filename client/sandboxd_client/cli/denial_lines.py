@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _SHOWN = 8
 _MOVED = " and was moved to "
+_UNPROPOSED = ". No change is proposed"
 _VERBS = {
     "filesystem_read": "reading",
     "filesystem_write": "writing",
@@ -35,8 +36,12 @@ _NAMED = {
 }
 
 
-def after_the_end(denials: list[dict[str, Any]], hosts: Collection[str]) -> list[str]:
-    """What was denied, and what to do about files that were moved aside. `hosts`: of --net."""
+def after_the_end(
+    denials: list[dict[str, Any]], hosts: Collection[str], hints: Collection[str] = ()
+) -> list[str]:
+    """What was denied, and what to do about files that were moved aside. `hosts`: of --net.
+    `hints`: lines that follow, and that may have a flag for what the daemon proposes none for."""
+    denials = [_with_hint(denial, hints) for denial in denials]
     lines = denied(denials, {f"--net {quoted(host)}" for host in hosts})
     moved = [denial for denial in denials if _moved_aside(denial)]
     for root in dict.fromkeys(map(_kept_in, moved)):
@@ -48,6 +53,16 @@ def after_the_end(denials: list[dict[str, Any]], hosts: Collection[str]) -> list
             "do not commit that (git add -A and git commit -a would)"
         )
     return lines
+
+
+def _with_hint(denial: dict[str, Any], hints: Collection[str]) -> dict[str, Any]:
+    """A denial whose target a hint proposes does not say that nothing is proposed."""
+    path = quoted(str(denial.get("target")))
+    flags = (f"--read {path}", f"--write {path}")
+    if not any(f"{hint} ".find(f"{flag} ") >= 0 for hint in hints for flag in flags):
+        return denial
+    message = str(denial.get("message")).partition(_UNPROPOSED)[0]
+    return {**denial, "message": message, "hinted": True}
 
 
 def denied(denials: list[dict[str, Any]], given: set[str]) -> list[str]:
@@ -103,12 +118,14 @@ def _never(denial: dict[str, Any]) -> str:
 def _elsewhere(denial: dict[str, Any]) -> str:
     """What can be done about a hidden place for which no flag is proposed. It names no path: the
     command chose that."""
-    if "not visible in the sandbox" not in str(denial.get("message")):
+    if "not visible in the sandbox" not in str(denial.get("message")) or denial.get("hinted"):
         return ""
+    reasoned = _UNPROPOSED in str(denial.get("message"))
+    if denial.get("kind") == "filesystem_write" and reasoned:
+        return "; another folder can be named with --write"
     if denial.get("kind") == "filesystem_write":
         return "; to write beside the workspace, make a folder outside and name it with --write"
-    proposed = "No change is proposed" not in str(denial.get("message"))
-    if denial.get("kind") == "filesystem_read" and proposed:
+    if denial.get("kind") == "filesystem_read" and not reasoned:
         return "; no flag is proposed for start-up files, secrets and what is not yours"
     return ""
 

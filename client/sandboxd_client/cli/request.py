@@ -42,7 +42,8 @@ def policy(options: Options, caller: Mapping[str, str]) -> dict[str, Any]:
         manifest["fs_read_allow"] = _merged(manifest["fs_read_allow"], [folder])
     _limits(options, manifest)
     env = manifest.get("env")
-    manifest["env"] = _environment(options, caller, dict(env) if env is not None else usual(caller))
+    before = dict(env) if env is not None else usual(caller)
+    manifest["env"] = _environment(options, caller, _of_groups(options, caller, folder) | before)
     if options.has("--ssh-agent"):
         _lend_agent(manifest, caller)
     params["manifest"] = {key: value for key, value in manifest.items() if value not in (None, [])}
@@ -52,6 +53,16 @@ def policy(options: Options, caller: Mapping[str, str]) -> dict[str, Any]:
     if options.has("--backend"):
         params["backend"] = options.one("--backend")
     return params
+
+
+def _of_groups(options: Options, caller: Mapping[str, str], folder: str | None) -> dict[str, str]:
+    """The addresses that the tools of `--net group:…` are configured for."""
+    words = {word for item in options.all("--net") for word in item.split(",")}
+    if not any(word.startswith("group:") for word in words):
+        return {}
+    from sandboxd_client.cli.group_settings import settings
+
+    return settings(words, caller, [folder or here(), here()])
 
 
 def in_sandbox(options: Options) -> dict[str, Any]:

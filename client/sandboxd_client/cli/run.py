@@ -216,10 +216,12 @@ def report(result: dict[str, Any], options: Options, told: Collection[str] = ())
 
         put(printable(dumps(result)) + b"\n")
     elif not options.has("--quiet"):
-        for line in outcome.remarks(result, given=options.hosts):
+        hints = _advice(options, result)
+        for line in outcome.remarks(result, given=options.hosts, hints=hints):
             if line not in told:
                 say_denial(line)
-        _advise(options, result)
+        for line in hints:
+            say(line)
     return outcome.exit_code(result)
 
 
@@ -229,13 +231,12 @@ def _note_missing(options: Options) -> None:
     note_missing(options)
 
 
-def _advise(options: Options, result: dict[str, Any]) -> None:
+def _advice(options: Options, result: dict[str, Any]) -> list[str]:
     if not options.operands:
-        return
+        return []
     from sandboxd_client.cli.advice import advise
 
-    for advice in advise(options, result):
-        say(advice)
+    return advise(options, result)
 
 
 def wants_pty(options: Options, have_terminal: bool) -> bool:
