@@ -248,3 +248,25 @@ def test_a_script_that_cannot_be_executed_is_told_what_it_lacks(inside, mode, hi
     script.chmod(mode)
     done = inside("run", "--", "./tool")
     assert (done.returncode, hint in done.stderr) == (126, True)
+
+
+def test_owners_cannot_be_changed_and_the_hint_says_so(inside):
+    done = inside("run", "-c", "touch made && chown 12345 made")
+    assert done.returncode == 1
+    alone = inside("run", "--", "chown", "12345", "made")
+    assert b"hint: a sandbox has one user and one group" in alone.stderr
+
+
+@pytest.mark.requires("root")
+def test_root_is_told_whose_folder_keeps_it_out(inside, folder):
+    other = folder / "others"
+    other.mkdir()
+    os.chown(other, 12345, 12345)
+    done = inside("run", "--write", str(other), "--", "touch", str(other / "made"))
+    assert done.returncode == 1
+    assert f"{other} belongs to user 12345".encode() in done.stderr
+    assert f"-w {other} runs it as user 12345".encode() in done.stderr
+    folder.chmod(0o711)
+    assert inside("run", "-w", str(other), "--", "touch", str(other / "made")).returncode == 0
+    system = inside("run", "--", "touch", "/etc/made-by-a-test")
+    assert b"no flag is proposed for folders of the system" in system.stderr

@@ -103,11 +103,14 @@ def _never(denial: dict[str, Any]) -> str:
 def _elsewhere(denial: dict[str, Any]) -> str:
     """What can be done about a hidden place for which no flag is proposed. It names no path: the
     command chose that."""
-    if "not visible in the sandbox" not in str(denial.get("message")):
+    message = str(denial.get("message"))
+    if denial.get("kind") == "filesystem_write" and message.endswith("is not in fs_write_allow"):
+        return "; no flag is proposed for folders of the system: do that outside of the sandbox"
+    if "not visible in the sandbox" not in message:
         return ""
     if denial.get("kind") == "filesystem_write":
         return "; to write beside the workspace, make a folder outside and name it with --write"
-    proposed = "No change is proposed" not in str(denial.get("message"))
+    proposed = "No change is proposed" not in message
     if denial.get("kind") == "filesystem_read" and proposed:
         return "; no flag is proposed for start-up files, secrets and what is not yours"
     return ""

@@ -73,7 +73,6 @@ _BUILTINS = ("cd", "export", "source", ".", "alias", "set", "unset", "ulimit", "
              "eval", "exec", "read", "if", "for", "while")  # fmt: skip
 _NO_BACKEND = "leave --backend out"
 _NOWHERE = "no folder of your PATH has it either; aliases of your shell are not known here"
-_ROOT = ("sudo", "su", "doas", "pkexec", "run0")
 
 
 def worded(
@@ -124,8 +123,10 @@ def not_found(argv: list[str], caller_path: str) -> str | None:
     program = argv[0]
     if len(argv) == 1 and (" " in program or _SHELL_SYNTAX & set(program)):
         return f"for a line of shell: sandboxctl run -- sh -c {quoted(program)}"
-    if program in _ROOT:
-        return "nothing in a sandbox can become root; run what needs root outside of it"
+    from sandboxd_client.cli.root_hints import BECOME, root_hint
+
+    if program in BECOME:
+        return root_hint(program, argv)
     if program in _BUILTINS:
         line = quoted(" ".join(argv))
         return f"{program} is a word of the shell: sandboxctl run -c {line}"
