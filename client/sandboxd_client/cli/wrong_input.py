@@ -58,6 +58,7 @@ _TYPED = (
     ("a PATH in the manifest's env", "a PATH with --env"),
     ("that this connection may use", "that exist"),
     (" and restart sandboxd", ", then sandboxctl restart"),
+    ("send the request again", "run it again"),
     ("execution/list", "sandboxctl ps"),
     ("sandbox/list", "sandboxctl sandbox list"),
     ("sandbox/create", "sandboxctl sandbox create"),
