@@ -31,7 +31,7 @@ def advise(options: Options, result: dict[str, Any]) -> list[str]:
         found = found or (hint(argv) if code != NOT_FOUND else None)
         found = found or _foreign_folder(options, result)
     elif not options.has("--sandbox"):
-        found = found or background(argv)
+        found = found or background(argv) or _installed(options)
     return [f"hint: {found}"] if found else []
 
 
@@ -131,6 +131,15 @@ def _words(argv: list[str]) -> list[str]:
     while words and words[0].partition("=")[0].isidentifier() and "=" in words[0]:
         words = words[1:]
     return words
+
+
+def _installed(options: Options) -> str | None:
+    words = _words(options.operands)
+    if "install" not in words:
+        return None
+    from sandboxd_client.cli.installed_programs import installed
+
+    return installed(options, words)
 
 
 def _foreign_folder(options: Options, result: dict[str, Any]) -> str | None:

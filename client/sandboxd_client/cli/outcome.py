@@ -58,10 +58,13 @@ def sight(*, ended: bool, raw: bool, takes_input: bool) -> str:
     return f"attached: what it prints is shown here; {reads}; Ctrl-C leaves it running"
 
 
-def remarks(result: dict[str, Any], *, given: Collection[str] = ()) -> list[str]:
+def remarks(
+    result: dict[str, Any], *, given: Collection[str] = (), typed: Collection[str] | None = None
+) -> list[str]:
     """The lines to print after the command: how it was ended, and what was denied.
 
-    `given`: hosts of --net, which a remedy repeats and which need not be added again.
+    `given`: hosts of --net, which a remedy repeats and which need not be added again. `typed`: the
+    flags of a command in a sandbox that exists.
     """
     outcome, denials = str(result.get("outcome")), result.get("denials") or []
     lines = []
@@ -71,7 +74,7 @@ def remarks(result: dict[str, Any], *, given: Collection[str] = ()) -> list[str]
     if denials:
         from sandboxd_client.cli.denial_lines import after_the_end
 
-        lines += after_the_end(denials, given)
+        lines += after_the_end(denials, given, typed)
     if warnings := result.get("warnings"):
         from sandboxd_client.cli.plain_text import one_line
 

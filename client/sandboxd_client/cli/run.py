@@ -98,7 +98,10 @@ def run(options: Options) -> int:
     sock = connection(options)
     live = None
     if not options.has("--quiet"):
-        live = LiveDenials(after_s=RUN_S, claims=False, raw=streams.raw, given=options.hosts)
+        live = LiveDenials(
+            after_s=RUN_S, claims=False, raw=streams.raw, given=options.hosts,
+            typed=options.typed_in_sandbox,
+        )  # fmt: skip
     try:
         if "sandbox" in params:
             from sandboxd_client.cli.prefix import find_sandbox
@@ -230,7 +233,7 @@ def report(result: dict[str, Any], options: Options, told: Collection[str] = ())
 
         put(printable(dumps(result)) + b"\n")
     elif not options.has("--quiet"):
-        for line in outcome.remarks(result, given=options.hosts):
+        for line in outcome.remarks(result, given=options.hosts, typed=options.typed_in_sandbox):
             if line not in told:
                 say_denial(line)
         if result.get("widening"):
