@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from sandboxd_client.cli.parse import Options
 
 _CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
-_ROOT = ("sudo", "su", "doas", "pkexec", "run0")
 _ENGINES = ("docker", "podman", "docker-compose", "nerdctl")
 _SSH = ("ssh", "scp", "sftp")
 _SSH_FAILED = (255, 128)  # its own exit code, and git's
@@ -28,9 +27,10 @@ def advise(options: Options, result: dict[str, Any]) -> list[str]:
     found = _git(options, result, code)
     if code:
         found = found or _unasked(options, result) or _ssh(options, result, code)
-        found = found or hint(argv) or _unfound(options, result, code)
+        found = found or (hint(argv) if code != NOT_FOUND else None)
+        found = found or _unfound(options, result, code) or _foreign_folder(options, result)
     elif not options.has("--sandbox"):
-        found = found or background(argv)
+        found = found or background(argv) or _installed(options)
     return [f"hint: {found}"] if found else []
 
 
@@ -131,18 +131,36 @@ def _unasked(options: Options, result: dict[str, Any]) -> str | None:
 
 
 def _words(argv: list[str]) -> list[str]:
-    """Of the program, looking through `sh -c LINE`."""
-    if len(argv) == 3 and argv[0].rpartition("/")[2] in ("sh", "bash") and argv[1] == "-c":
-        return argv[2].split()
-    return argv
+    """Of the program, looking through `sh -c LINE`, there behind `cd DIR &&` and variables."""
+    if len(argv) != 3 or argv[0].rpartition("/")[2] not in ("sh", "bash") or argv[1] != "-c":
+        return argv
+    words = argv[2].split()
+    while words[:1] == ["cd"] and "&&" in words:
+        words = words[words.index("&&") + 1 :]
+    while words and words[0].partition("=")[0].isidentifier() and "=" in words[0]:
+        words = words[1:]
+    return words
+
+
+def _installed(options: Options) -> str | None:
+    words = _words(options.operands)
+    if "install" not in words:
+        return None
+    from sandboxd_client.cli.installed_programs import installed
+
+    return installed(options, words)
+
+
+def _foreign_folder(options: Options, result: dict[str, Any]) -> str | None:
+    from sandboxd_client.cli.root_hints import foreign_folder
+
+    return foreign_folder(options, result)
 
 
 def hint(argv: list[str]) -> str | None:
     """For the program of `argv`, looking through `sh -c LINE` for its first word."""
     words = _words(argv)
     program = words[0].rpartition("/")[2] if words else ""
-    if program in _ROOT:
-        return "nothing in a sandbox can become root; run what needs root outside of it"
     if program in _ENGINES:
         return (
             f"{program} needs the engine's socket, and who can use that is root on this machine: "
@@ -160,7 +178,9 @@ def hint(argv: list[str]) -> str | None:
             "--read ~/.m2/repository to sandboxctl, and to Maven "
             '-Dmaven.repo.local="$HOME/.m2/repository"'
         )
-    return None
+    from sandboxd_client.cli.root_hints import root_hint
+
+    return root_hint(program, words)
 
 
 def _pyenv(program: str) -> str | None:

@@ -213,7 +213,7 @@ def report(result: dict[str, Any], options: Options) -> int:
         put(printable(dumps(result)) + b"\n")
     elif not options.has("--quiet"):
         given = ",".join(options.all("--net")).split(",")
-        for line in outcome.remarks(result, given=given):
+        for line in outcome.remarks(result, given=given, typed=options.typed_in_sandbox):
             say(line)
     if result.get("outcome") == "cancelled":
         return INTERRUPTED

@@ -92,7 +92,10 @@ def _shell(sock: socket, options: Options, params: dict[str, Any], streams: Stre
     try:
         live = None
         if not options.has("--quiet"):
-            live = LiveDenials(after_s=0.0, claims=True, raw=streams.raw, given=options.hosts)
+            live = LiveDenials(
+                after_s=0.0, claims=True, raw=streams.raw, given=options.hosts,
+                typed=options.typed_in_sandbox,
+            )  # fmt: skip
         result = run.attempt(sock, params, streams, keys_kill=False, live=live)
     except Left as left:
         return left.code

@@ -32,10 +32,11 @@ from sandboxd_proto.messages.execute import Detached, ExecuteResult
 
 
 def judged(
-    call: RequestContext, session: Session, plan: Plan, creator: Session | None = None
-) -> Judged:
+    call: RequestContext, session: Session, plan: Plan, creator: Session | None = None,
+    *, is_widened: bool = False,
+) -> Judged:  # fmt: skip
     """Refuses in plan mode; otherwise says whether an approval is needed."""
-    found = call.service.admission.judge(session, plan, creator=creator)
+    found = call.service.admission.judge(session, plan, creator=creator, is_widened=is_widened)
     if found.decision == "refuse":
         raise plan_mode_error()
     return found

@@ -130,7 +130,8 @@ def _checked(
     session = call.session(params.session)
     sent, policy, kept = _plan(call, params, session)
     _check_passed(params)
-    found = judged(call, session, sent, kept.session if kept is not None else None)
+    creator = kept.session if kept is not None else None
+    found = judged(call, session, sent, creator, is_widened=policy is not None)
     plan = sent
     grants: tuple[str, ...] = ()
     if policy is not None:
