@@ -84,7 +84,9 @@ def encode(request: wire.Request) -> Encoded:
     """Raises ValueError for messages that the init would refuse."""
     match request:
         case wire.Setup():
-            return _framed(MessageType.SETUP, _setup(request))
+            if not request.encoded:
+                request.encoded.append(_setup(request))
+            return _framed(MessageType.SETUP, request.encoded[0])
         case wire.Exec():
             return _framed(MessageType.EXEC, _exec(request))
         case wire.Signal():
