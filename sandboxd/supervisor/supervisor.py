@@ -110,6 +110,7 @@ class Supervisor:
             result = await self._attempt(execution)
             reports = not result.denials or execution.request.on_denial == "report"
             if not reports and self.follow_up is not None:
+                execution.clean_up()  # the answer may have to wait for an approval
                 result = await self.follow_up(execution, result)
         except SandboxdError as error:
             execution.error = error
@@ -146,8 +147,7 @@ class Supervisor:
         finally:
             self.stop_clock(execution)
             if execution.recorded:
-                # After the answer was sent.
-                event_loop.call_soon(self._record_end, execution)
+                execution.after_answer(partial(self._record_end, execution))
 
     async def _run_in_sandbox(self, execution: Execution) -> ExecuteResult:
         lease = await self._wait_for_lease(execution)

@@ -170,16 +170,20 @@ def _exec(request: wire.Exec) -> bytes:
             _string(request.cwd),
             _array(_string(argument) for argument in request.argv),
             _environment(tuple(request.env)),
-            _array(_rlimit(limit) for limit in request.rlimits),
-            _unsigned(
-                "QQIQ",
-                request.tree_memory_bytes,
-                request.tree_cpu_us,
-                request.tree_processes,
-                request.wall_ms,
+            _limits(
+                tuple(request.rlimits), request.tree_memory_bytes, request.tree_cpu_us,
+                request.tree_processes, request.wall_ms,
             ),
         )
-    )
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=32)
+def _limits(
+    rlimits: tuple[wire.Rlimit, ...], memory_bytes: int, cpu_us: int, processes: int, wall_ms: int
+) -> bytes:
+    tree = _unsigned("QQIQ", memory_bytes, cpu_us, processes, wall_ms)
+    return _array(_rlimit(limit) for limit in rlimits) + tree
 
 
 def _signal(signal: wire.Signal) -> bytes:

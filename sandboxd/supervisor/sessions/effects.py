@@ -6,12 +6,13 @@ The command's text is never looked at: the sandbox enforces the plan, whatever t
 from __future__ import annotations
 
 import hashlib
+from functools import lru_cache
 
 import msgspec
 
 from sandboxd.policy.data.system_dirs import READABLE
 from sandboxd.policy.paths.within import within, within_any
-from sandboxd.policy.plan import Grant, Plan
+from sandboxd.policy.plan import Grant, Plan, SandboxSpec
 from sandboxd_proto.manifest import Network
 from sandboxd_proto.messages.approval import Effect, Reach
 
@@ -20,11 +21,15 @@ def effect_of(plan: Plan, *, bare: bool) -> Effect:
     """`bare`: the plan would run without a sandbox."""
     if bare or plan.backend == "none":
         return "bare"
-    spec = plan.sandbox
+    return _effect(plan.sandbox, plan.workspace)
+
+
+@lru_cache(maxsize=64)
+def _effect(spec: SandboxSpec, workspace: str | None) -> Effect:
     if spec.network.kind != "deny" or spec.image is not None:
         return "reach"
     named = [grant for grant in spec.grants if grant.origin == "caller"]
-    if not all(_is_at_home(grant, plan.workspace) for grant in named):
+    if not all(_is_at_home(grant, workspace) for grant in named):
         return "reach"
     return "edit" if any(grant.access == "write" for grant in named) else "read"
 
