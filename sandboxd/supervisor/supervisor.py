@@ -376,7 +376,7 @@ async def running(
     async with anyio.create_task_group() as tasks:
         supervisor = Supervisor(machine, registry, traits, tasks, recorder)
         async with anyio.create_task_group() as reapers:
-            reapers.start_soon(kept_running, supervisor.pool.keep_filled)
+            reapers.start_soon(kept_running, supervisor.pool.keep_swept)
             reapers.start_soon(kept_running, supervisor.sandboxes.end_idle)
             try:
                 yield supervisor

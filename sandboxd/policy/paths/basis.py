@@ -77,10 +77,10 @@ class _RecordedFolder(_Recorded):
     listing: Listing | None = None
     selections: list[tuple[Filter, Listing]] = field(default_factory=list)
 
-    def holds(self, *, briefly: bool, found: Stamp | None = None) -> bool:
-        if len(self.names) < 2 and self.listing is None and not self.selections:
-            return self._compared()
-        return _Recorded.holds(self, briefly=briefly, found=found)
+    @property
+    def is_one_name(self) -> bool:
+        """Then a look at the folder is worth no less than one at the name."""
+        return len(self.names) < 2 and self.listing is None and not self.selections
 
     def _compared(self) -> bool:
         return (
@@ -126,6 +126,8 @@ class _Part:
             folders.setdefault(path, _RecordedFolder(path)).listing = listing
         for (path, wanted), listing in notes.selections.items():
             folders.setdefault(path, _RecordedFolder(path)).selections.append((wanted, listing))
+        alone = [p for p, f in folders.items() if f.is_one_name]
+        self._names = [one for path in alone for one in folders.pop(path).names]
         # Each with its record, if there is one: so it is looked at once.
         self._folders_seen = [(path, name, folders.pop(path, None)) for path, name in seen]
         self._folders = list(folders.values())
@@ -140,6 +142,7 @@ class _Part:
             return False
         return (
             self._folders_hold(briefly=briefly)
+            and all(name_of(path) == name for path, name in self._names)
             and all(folder.holds(briefly=briefly) for folder in self._folders)
             and all(one.holds(briefly=briefly) for one in self._extracts)
         )
