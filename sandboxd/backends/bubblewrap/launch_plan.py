@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 
 from sandboxd.backends.bubblewrap.arguments import (
     KERNEL_FILES,
@@ -88,15 +88,8 @@ class LaunchPlans:
 
     def _facts(self, spec: SandboxSpec) -> object:
         etc = None if spec.base == "host" else self._support.etc.stamp()
-        folders = tuple(map(file_stamp, self._folders_of_base(spec)))
+        folders = tuple(map(file_stamp, _folders_of_base(self.layout(spec))))
         return os.uname().nodename, etc, account_stamp(spec.run_as), folders
-
-    def _folders_of_base(self, spec: SandboxSpec) -> list[str]:
-        """Those that hold what bwrap binds by name: a rename in them leaves the old one bound. What
-        it binds is not looked at, because a file system that is mounted there may hang."""
-        places = self.layout(spec).places
-        named = (p.path for p in places if p.kind is MountKind.SYSTEM and p.path != "/")
-        return sorted({os.path.dirname(path) for path in named})
 
     def launch(
         self,
@@ -222,15 +215,28 @@ class LaunchPlans:
         )
 
     def _etc_request(self, spec: SandboxSpec, places: MountPlan) -> EtcRequest:
-        inner = tuple(
-            (place.path.removeprefix("/etc/"), place.is_dir)
-            for place in places.places
-            if place.path.startswith("/etc/")
-        )
         uid, gid = os.getuid(), os.getgid()
         if spec.run_as:
             uid, gid = spec.run_as.uid, spec.run_as.gid
-        return EtcRequest(uid, gid, network=spec.network.kind == "inherit", mount_points=inner)
+        network = spec.network.kind == "inherit"
+        return EtcRequest(uid, gid, network=network, mount_points=_inside_etc(places))
+
+
+@lru_cache(maxsize=64)
+def _inside_etc(places: MountPlan) -> tuple[tuple[str, bool], ...]:
+    return tuple(
+        (place.path.removeprefix("/etc/"), place.is_dir)
+        for place in places.places
+        if place.path.startswith("/etc/")
+    )
+
+
+@lru_cache(maxsize=64)
+def _folders_of_base(places: MountPlan) -> list[str]:
+    """Those that hold what bwrap binds by name: a rename in them leaves the old one bound. What it
+    binds is not looked at, because a file system that is mounted there may hang."""
+    named = (p.path for p in places.places if p.kind is MountKind.SYSTEM and p.path != "/")
+    return sorted({os.path.dirname(path) for path in named})
 
 
 def _refuse_links_in_tmp(spec: SandboxSpec, layout: MountPlan) -> None:
