@@ -2,6 +2,7 @@
 
 The init enters it during setup, before it forks: entering a cgroup takes the kernel ten
 milliseconds, forking in it costs nothing. So a warm sandbox has its limit when a command arrives.
+A template enters it before the init is cloned, and leaves it for the next one's.
 """
 
 from __future__ import annotations
