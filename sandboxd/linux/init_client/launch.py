@@ -190,8 +190,8 @@ async def _ready(
     )
     try:
         with anyio.fail_after(plan.ready_s):
-            inside = isinstance(helper, Clone) or cgroup is None
-            entrance = None if inside else cgroup.entrance
+            outside = None if isinstance(helper, Clone) else cgroup
+            entrance = outside.entrance if outside is not None else None
             await sandbox.set_up(plan.setup, plan.ruleset, cgroup=entrance)
             if isinstance(helper, Clone) and (number := await helper.came_up()):
                 raise _no_clone(number)
