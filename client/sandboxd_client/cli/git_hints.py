@@ -25,7 +25,7 @@ _MOST_BYTES = 1 << 26
 _READING = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
 _FATAL = 128
 _AUTHORED = ("commit", "merge", "rebase", "cherry-pick", "revert", "am", "tag", "stash", "pull")
-_SIGNS = {"tag": ("-s", "--sign", "-u", "--local-user")}
+_SIGNS: dict[str, tuple[str, ...]] = {"tag": ("-s", "--sign", "-u", "--local-user")}
 _SIGNS |= dict.fromkeys(("commit", "merge", "rebase", "cherry-pick", "revert", "am"),
                         ("-S", "--gpg-sign"))  # fmt: skip
 _OUTSIDE = "run this git command outside of the sandbox"

@@ -28,7 +28,8 @@ from sandboxd.linux.file_stamp import file_stamp
 from sandboxd.linux.host_mounts import HostMounts
 from sandboxd.linux.init_client import messages as wire
 from sandboxd.linux.init_client.binary import seal
-from sandboxd.linux.init_client.launch import Launch, start_template
+from sandboxd.linux.init_client.launch import Launch, bounding_processes, start_template
+from sandboxd.linux.init_client.rlimits import ProcessCount
 from sandboxd.linux.landlock import confinement, kernel_abi
 from sandboxd.linux.openat import changed_error, open_checked
 from sandboxd.linux.rootfs.curated_etc import EtcRequest
@@ -117,7 +118,9 @@ class LaunchPlans:
             mounted.enter_context(self.hold_etc(spec))
             mount_sources = self._mount_sources(spec, layout, None)
             own = template_arguments(spec, layout, mount_sources, root_inside=root_inside(spec))
-            template = start_template(line.argv, own, line.inherit, mounted.pop_all().close)
+            counted = bounding_processes(self._support.cgroups, _counts(spec))
+            release = mounted.pop_all().close
+            template = start_template(line.argv, own, line.inherit, release, counted)
         setup = self._setup(spec, layout, line.checks)
         return SpecTemplate(template, setup, verify)
 
@@ -172,7 +175,7 @@ class LaunchPlans:
             setup=setup,
             ruleset=ruleset.fileno() if ruleset else None,
             filter_for=lambda command: filter_for(spec, command),
-            counts="root" if root_inside(spec) else "namespace",
+            counts=_counts(spec),
             verify=verify,
             changed=verify.changed,
             cgroups=self._support.cgroups,
@@ -253,6 +256,10 @@ def _refuse_links_in_tmp(spec: SandboxSpec, layout: MountPlan) -> None:
                 field="manifest",
                 remedy=f"remove it with a command of this session: rm /tmp/{name}",
             )
+
+
+def _counts(spec: SandboxSpec) -> ProcessCount:
+    return "root" if root_inside(spec) else "namespace"
 
 
 def root_inside(spec: SandboxSpec) -> bool:

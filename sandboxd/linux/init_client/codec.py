@@ -52,6 +52,7 @@ class MessageType(IntEnum):
     SIGNAL = 3
     KILL = 4
     CLONE = 5
+    ENTER = 6
     READY = 65
     SETUP_FAILED = 66
     ISOLATION_LOST = 67
@@ -95,6 +96,8 @@ def encode(request: wire.Request) -> Encoded:
             return _framed(MessageType.KILL, b"")
         case wire.CloneRequest():
             return _framed(MessageType.CLONE, b"")
+        case wire.EnterRequest():
+            return _framed(MessageType.ENTER, b"")
 
 
 def _framed(kind: MessageType, payload: bytes) -> Encoded:

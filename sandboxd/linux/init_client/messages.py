@@ -191,7 +191,12 @@ class CloneRequest:
     """To a template, with the control socket of the new init."""
 
 
-Request = Setup | Exec | Signal | Kill | CloneRequest
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EnterRequest:
+    """To a template, with cgroup.procs of the cgroup that its next clones start in."""
+
+
+Request = Setup | Exec | Signal | Kill | CloneRequest | EnterRequest
 
 
 @dataclass(frozen=True, slots=True)

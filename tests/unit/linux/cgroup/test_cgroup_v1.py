@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -153,6 +155,35 @@ def test_the_limit_is_that_of_all_commands_together(cgroups: Cgroups) -> None:
     cgroup.refuse_forks()
     assert int(limit.read_text()) == 0
     cgroups.let_go(cgroup)
+
+
+@pytest.mark.requires("root")
+def test_a_cgroup_is_used_again_when_it_is_empty(cgroups: Cgroups) -> None:
+    """As if it were new: its limit, and what is counted."""
+    cgroup = made(cgroups)
+    cgroup.admit(20)
+    run_in(cgroup)
+    assert cgroup.forks_refused() > 0
+    with subprocess.Popen(["sleep", "600"]) as held:
+        Path(cgroup.folder, "cgroup.procs").write_text(str(held.pid))
+        cgroups.let_go(cgroup)
+        other = made(cgroups)
+        assert other.folder != cgroup.folder
+        assert Path(cgroup.folder, "pids.max").read_text() == "0\n"
+        held.kill()
+    deadline = time.monotonic() + 60
+    while not cgroup.is_empty():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    again = made(cgroups)
+    assert again.folder == cgroup.folder
+    assert (
+        int(Path(again.folder, "pids.max").read_text())
+        == OWN_PROCESSES + PROCESSES_PER_COMMAND + DEFAULT_PROCESSES
+    )
+    assert again.forks_refused() == 0
+    for one in (again, other):
+        cgroups.let_go(one)
 
 
 @pytest.mark.requires("root")
