@@ -277,7 +277,8 @@ def _why_not(setting: Setting, s: Subject) -> str:
         state = "is not visible in the sandbox"
     else:
         state = "is not in fs_write_allow"
-    how = f" ({s.did.name})" if s.did.direction == "write" and s.did.name != "write" else ""
+    plain = s.did.direction != "write" or s.did.name in {"write", "create"}
+    how = "" if plain else f" ({s.did.name})"
     text = f"{named(path)} could not be written{how}: it {state}"
     if not setting.host.permits(path, "write"):
         return text + "; this user could not write it outside either"
