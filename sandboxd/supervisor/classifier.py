@@ -38,7 +38,7 @@ from sandboxd.policy.plan import Plan
 from sandboxd.supervisor.execution.result import Ended
 from sandboxd.supervisor.scan_thread import GivenUp, ScanThread
 from sandboxd.traffic import GateRefusal, Traffic
-from sandboxd.types import Evidence, ExitReport
+from sandboxd.types import ConnectAttempt, Evidence, ExitReport
 from sandboxd_proto.denial import Denial
 from sandboxd_proto.messages.execute import Outcome, StreamName, Tier
 from sandboxd_proto.messages.explanation import Explanation
@@ -233,7 +233,7 @@ class Classifier:
             enforcement=enforcement,
             protected=protected,
             gate_events=tuple(map(gate_event, refusals)),
-            notified=report.evidence.connections,
+            notified=(*report.evidence.connections, *_closed_ports(traffic)),
             lookups=report.evidence.lookups,
             attempts_told=self._mounts or sys.platform == "linux",
             explained=report.evidence.explained,
@@ -301,6 +301,11 @@ def _unmounted(places: MountPlan) -> MountPlan:
         replace(place, kind=MountKind.HIDDEN) if place.kind is MountKind.PRIVATE else place
         for place in places.places
     )
+
+
+def _closed_ports(traffic: Traffic | None) -> tuple[ConnectAttempt, ...]:
+    found = traffic.closed_ports if traffic is not None else ()
+    return tuple(ConnectAttempt(address, port) for address, port in found)
 
 
 def _limit_hit(report: ExitReport, outcome: Outcome) -> LimitHit | None:
