@@ -14,7 +14,7 @@ from sandboxd.supervisor.classifier import Classifier, HostTraits
 from sandboxd.supervisor.execution.control import ExecutionControl
 from sandboxd.supervisor.execution.lease import Lease
 from sandboxd.supervisor.execution.output_log import OutputLog
-from sandboxd.supervisor.execution.protected_paths_check import ProtectedPathsCheck
+from sandboxd.supervisor.execution.protected_paths_check import ProtectedPathsCheck, cleans
 from sandboxd.supervisor.execution.result import (
     ENDED_EARLY,
     Ended,
@@ -150,6 +150,9 @@ class Execution:
         """Run the command to its end. The lease is released as soon as its tree is dead."""
         state = self._prepare(lease)
         try:
+            if cleans(self.request.argv):
+                await event_loop.enter_task()
+                await state.workspace.remember_kept()
             process = await self._spawn(lease)
         except BaseException:
             state.workspace.close()
