@@ -7,6 +7,7 @@ milliseconds, which would delay every other client.
 from __future__ import annotations
 
 import logging
+import posixpath
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -34,6 +35,7 @@ from sandboxd.denials.text.known_programs import NETWORK_PROGRAMS
 from sandboxd.denials.text.verbs import Operation
 from sandboxd.policy.mounts.mount_plan import Host, MountKind, MountPlan, mount_plan
 from sandboxd.policy.network.host_rules import HostInvalid, parse_rule
+from sandboxd.policy.paths.within import is_below
 from sandboxd.policy.plan import Plan
 from sandboxd.supervisor.execution.result import Ended
 from sandboxd.supervisor.scan_thread import GivenUp, ScanThread
@@ -270,7 +272,10 @@ class Classifier:
 
     def _names_a_mask(self) -> bool:
         """A masked file reads as empty: such a command succeeds and says nothing."""
-        return any(m.path in word for m in self._plan.sandbox.masks for word in self._argv)
+        masks = [mask.path for mask in self._plan.sandbox.masks]
+        inside = self._plan.workspace or self._plan.cwd
+        names = [posixpath.basename(path) for path in masks if is_below(path, inside)]
+        return any(name in word for name in (*masks, *names) for word in self._argv)
 
     def _fails_in_silence(self) -> bool:
         """Without a network namespace the kernel reports no attempts to connect."""

@@ -13,6 +13,7 @@ from sandboxd.backends.interface import Enforcement
 from sandboxd.supervisor.classifier import Classifier, HostTraits
 from sandboxd.supervisor.execution.control import ExecutionControl
 from sandboxd.supervisor.execution.lease import Lease
+from sandboxd.supervisor.execution.lost_files import lost_files
 from sandboxd.supervisor.execution.output_log import OutputLog
 from sandboxd.supervisor.execution.protected_paths_check import ProtectedPathsCheck, cleans
 from sandboxd.supervisor.execution.result import (
@@ -328,6 +329,9 @@ class Execution:
             denials = [one for one in denials if one.confidence == "high"]
             untold = [one for one in untold if one.confidence == "high"]
         warnings = [*self._warnings, *state.workspace.warnings]
+        if report.exit_code == 0 and state.workspace.ends_with_command:
+            lost = lost_files(self.request.plan, self.request.argv)
+            warnings += [lost] if lost is not None else []
         ending = Ending(report, how, duration_ms, tiers, captured, denials, warnings, self._traffic)
         if request.listener is not None:
             for denial in untold:

@@ -42,6 +42,11 @@ class ProtectedPathsCheck:
         else:
             self.guard = Guard(None, plan.nested) if lease.settle is not None else NO_GUARD
 
+    @property
+    def ends_with_command(self) -> bool:
+        """Whether the sandbox is this command's own."""
+        return self._lease.settle is None
+
     async def remember_kept(self) -> None:
         """Before `git clean`, which deletes what earlier runs moved aside."""
         if self._writable is not None:
