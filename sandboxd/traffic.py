@@ -13,6 +13,7 @@ import anyio
 
 MAX_REFUSALS = 256
 MAX_HOSTS = 1024
+MAX_CLOSED = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,7 @@ class Traffic:
         self._hosts: dict[tuple[str, int], HostTraffic] = {}
         self._refusals: dict[tuple[str, int | None], GateRefusal] = {}
         self._unreachable: dict[tuple[str, int], str] = {}
+        self._closed: dict[tuple[str, int], None] = {}
         self._untold: list[GateRefusal] = []
         self._news = anyio.Event()
 
@@ -92,6 +94,15 @@ class Traffic:
         self._refusals[key] = refusal
         self._untold.append(refusal)
         self._news.set()
+
+    def note_closed(self, address: str, port: int) -> None:
+        """A port of the sandbox's own loopback where nothing listens."""
+        if len(self._closed) < MAX_CLOSED:
+            self._closed.setdefault((address, port))
+
+    @property
+    def closed_ports(self) -> list[tuple[str, int]]:
+        return list(self._closed)
 
     def note_unreachable(self, host: str, port: int, why: str) -> None:
         """An allowed host to which there was no connection: that is no refusal."""

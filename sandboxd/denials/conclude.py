@@ -6,6 +6,7 @@ Denials that were reported while the command ran stay in the list, with their fi
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 
 from sandboxd.denials import claims, remedies
@@ -16,6 +17,7 @@ from sandboxd.denials.rules import limits, network, syscall
 from sandboxd.denials.text import known_programs
 from sandboxd.denials.text.line_classifier import LineClassifier
 from sandboxd.policy.shown_names import named
+from sandboxd.types import ConnectAttempt
 from sandboxd_proto.denial import Confidence, Denial
 
 _SIGSYS = 31  # by number: Windows has no such name
@@ -67,8 +69,14 @@ def conclude(
 
 def _with_sent(strong: list[Denial], sent: list[Denial]) -> list[Denial]:
     """Keep what was reported, unless better evidence for the same denial exists now."""
-    known = {(denial.kind, denial.target) for denial in strong}
-    return [*strong, *(denial for denial in sent if (denial.kind, denial.target) not in known)]
+    known = {_subject(denial) for denial in strong}
+    return [*strong, *(denial for denial in sent if _subject(denial) not in known)]
+
+
+def _subject(denial: Denial) -> tuple[str, str | None]:
+    """The addresses of this machine are one subject."""
+    local = denial.kind == "network" and network.is_loopback(denial.target or "")
+    return denial.kind, "localhost" if local else denial.target
 
 
 def _is_same(one: Denial, other: Denial) -> bool:
@@ -186,6 +194,19 @@ def _no_socket(setting: Setting, host: network.HostPort | None, confidence: Conf
     return network.denial(setting, host, evidence="kernel", confidence=confidence, layer="seccomp")
 
 
+def _by_port(attempts: Iterable[ConnectAttempt]) -> list[ConnectAttempt]:
+    """A program that tries both loopback addresses at a port means `localhost`."""
+    known = {(one.address, one.port) for one in attempts}
+    both = {port for address, port in known if address == "::1" and ("127.0.0.1", port) in known}
+    named = (
+        replace(one, address="localhost")
+        if one.port in both and one.address in {"::1", "127.0.0.1"}
+        else one
+        for one in attempts
+    )
+    return list(dict.fromkeys(named))
+
+
 def _connections(
     classifier: LineClassifier, facts: RunEvidence, found: list[Denial]
 ) -> Iterator[Denial]:
@@ -202,7 +223,7 @@ def _connections(
             end = network.HostPort(name, classifier.command.port_of(name))
             if network.refused(setting, end):
                 yield network.denial(setting, end, operation="lookup", evidence="kernel")
-    for one in facts.notified[:MAX_STRONG]:
+    for one in _by_port(facts.notified)[:MAX_STRONG]:
         end = network.HostPort(one.address, one.port)
         if one.port == _DNS_PORT:
             asked = True

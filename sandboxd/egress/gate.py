@@ -130,7 +130,12 @@ class Gate:
                             for sock in sockets:
                                 if sock.type == socket.SOCK_RAW:
                                     loops.start_soon(
-                                        unlisted.serve, sock, self._listed, ports, self._attempted
+                                        unlisted.serve,
+                                        sock,
+                                        self._listed,
+                                        ports,
+                                        self._attempted,
+                                        self._closed,
                                     )
                                 elif sock.type == socket.SOCK_DGRAM:
                                     loops.start_soon(self._dns.serve_udp, sock)
@@ -274,6 +279,17 @@ class Gate:
         if not address.is_loopback:
             verdict = self._rules.judge_address(address, port)
             self.latest_execution().refuse(GateRefusal(str(address), port, verdict.reason))
+
+    def _closed(self, address: IPv4Address, port: int) -> None:
+        """A port of a named host that no rule allows: no listener is there. What the sandbox has on
+        its own loopback is its own, unless the host has a server there."""
+        name = self._book.name_at(address)
+        if name is not None and name != "localhost":
+            verdict = self._rules.judge(name, port)
+            if not verdict.allowed:
+                self.latest_execution().refuse(GateRefusal(name, port, verdict.reason))
+        elif address.is_loopback:
+            self.latest_execution().note_closed(str(address), port)
 
     def _unknown_name(self, name: str) -> None:
         reason = "it is not an allowed host"

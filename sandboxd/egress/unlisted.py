@@ -63,10 +63,10 @@ def limit_to(listener: socket.socket, listed: Listed) -> None:
 
 
 def show_attempts_only(raw: socket.socket) -> None:
-    """Limit the raw socket to the first packets (SYN) of TCP connections."""
+    """Limit the raw socket to the first packets (SYN) of TCP connections, and to resets."""
     _attach(raw, [
-        (_LDX_IP_HEADER, 0, 0, 0), (_LD_BYTE_X, 0, 0, _TCP_FLAGS), (_AND, 0, 0, _SYN | _ACK),
-        (_JEQ, 0, 1, _SYN), _PASS, _DROP,
+        (_LDX_IP_HEADER, 0, 0, 0), (_LD_BYTE_X, 0, 0, _TCP_FLAGS), (_AND, 0, 0, _SYN | _ACK | _RST),
+        (_JEQ, 0, 1, _SYN), _PASS, (_JEQ, 0, 1, _RST | _ACK), _PASS, _DROP,
     ])  # fmt: skip
 
 
@@ -78,8 +78,11 @@ def _attach(sock: socket.socket, program: Sequence[Instruction]) -> None:
     sock.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, given)
 
 
-async def serve(raw: socket.socket, listed: Listed, ports: frozenset[int], report: Report) -> None:
-    """Report and reset every attempt at one of `ports` that no listener accepts."""
+async def serve(
+    raw: socket.socket, listed: Listed, ports: frozenset[int], report: Report, closed: Report
+) -> None:
+    """Report and reset every attempt at one of `ports` that no listener accepts. `closed`: told of
+    attempts that the kernel refused, because nothing listens there."""
     turn = Turn(TURN_STEPS)
     while True:
         await turn.step()
@@ -92,6 +95,8 @@ async def serve(raw: socket.socket, listed: Listed, ports: frozenset[int], repor
             await anyio.sleep(0.01)
             continue
         attempt = parse(packet)
+        if attempt is None and (refused := parse_refusal(packet)) is not None:
+            closed(*refused)
         if attempt is None or attempt.port not in ports or attempt.target in listed:
             continue
         report(attempt.target, attempt.port)
@@ -124,12 +129,30 @@ class UnlistedAttempt:
 
 def parse(packet: bytes) -> UnlistedAttempt | None:
     """None for anything but an IPv4 packet that begins a TCP connection."""
+    tcp = _header(packet)
+    if tcp is None or packet[tcp + _TCP_FLAGS] & (_SYN | _ACK) != _SYN:
+        return None
+    return UnlistedAttempt(packet, tcp)
+
+
+def parse_refusal(packet: bytes) -> tuple[IPv4Address, int] | None:
+    """The address and port where nothing listens: the reset that answers a first packet has the
+    number 0. None for any other packet."""
+    tcp = _header(packet)
+    if tcp is None:
+        return None
+    port, _, number = struct.unpack_from("!HHI", packet, tcp)
+    if packet[tcp + _TCP_FLAGS] & (_SYN | _ACK | _RST) != _RST | _ACK or number != 0:
+        return None
+    return IPv4Address(packet[12:16]), port
+
+
+def _header(packet: bytes) -> int | None:
+    """Where the TCP header of an IPv4 packet begins."""
     tcp = (packet[0] & 15) * 4 if packet else 0
     if tcp < 20 or packet[0] >> 4 != 4 or len(packet) < tcp + 20:
         return None
-    if packet[tcp + _TCP_FLAGS] & (_SYN | _ACK) != _SYN or packet[9] != socket.IPPROTO_TCP:
-        return None
-    return UnlistedAttempt(packet, tcp)
+    return tcp if packet[9] == socket.IPPROTO_TCP else None
 
 
 def _checksum(data: bytes) -> int:

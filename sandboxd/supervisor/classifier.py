@@ -7,6 +7,7 @@ milliseconds, which would delay every other client.
 from __future__ import annotations
 
 import logging
+import posixpath
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -34,11 +35,12 @@ from sandboxd.denials.text.known_programs import NETWORK_PROGRAMS
 from sandboxd.denials.text.verbs import Operation
 from sandboxd.policy.mounts.mount_plan import Host, MountKind, MountPlan, mount_plan
 from sandboxd.policy.network.host_rules import HostInvalid, parse_rule
+from sandboxd.policy.paths.within import is_below
 from sandboxd.policy.plan import Plan
 from sandboxd.supervisor.execution.result import Ended
 from sandboxd.supervisor.scan_thread import GivenUp, ScanThread
 from sandboxd.traffic import GateRefusal, Traffic
-from sandboxd.types import Evidence, ExitReport
+from sandboxd.types import ConnectAttempt, Evidence, ExitReport
 from sandboxd_proto.denial import Denial
 from sandboxd_proto.messages.execute import Outcome, StreamName, Tier
 from sandboxd_proto.messages.explanation import Explanation
@@ -233,7 +235,7 @@ class Classifier:
             enforcement=enforcement,
             protected=protected,
             gate_events=tuple(map(gate_event, refusals)),
-            notified=report.evidence.connections,
+            notified=(*report.evidence.connections, *_closed_ports(traffic)),
             lookups=report.evidence.lookups,
             attempts_told=self._mounts or sys.platform == "linux",
             explained=report.evidence.explained,
@@ -270,7 +272,10 @@ class Classifier:
 
     def _names_a_mask(self) -> bool:
         """A masked file reads as empty: such a command succeeds and says nothing."""
-        return any(m.path in word for m in self._plan.sandbox.masks for word in self._argv)
+        masks = [mask.path for mask in self._plan.sandbox.masks]
+        inside = self._plan.workspace or self._plan.cwd
+        names = [posixpath.basename(path) for path in masks if is_below(path, inside)]
+        return any(name in word for name in (*masks, *names) for word in self._argv)
 
     def _fails_in_silence(self) -> bool:
         """Without a network namespace the kernel reports no attempts to connect."""
@@ -301,6 +306,11 @@ def _unmounted(places: MountPlan) -> MountPlan:
         replace(place, kind=MountKind.HIDDEN) if place.kind is MountKind.PRIVATE else place
         for place in places.places
     )
+
+
+def _closed_ports(traffic: Traffic | None) -> tuple[ConnectAttempt, ...]:
+    found = traffic.closed_ports if traffic is not None else ()
+    return tuple(ConnectAttempt(address, port) for address, port in found)
 
 
 def _limit_hit(report: ExitReport, outcome: Outcome) -> LimitHit | None:

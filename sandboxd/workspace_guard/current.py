@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from sandboxd.policy.plan import Protected
 from sandboxd.workspace_guard.interface import MovedPath, Watch
@@ -21,12 +21,16 @@ if sys.platform == "win32":
     ) -> Sequence[MovedPath]:
         return overtaken_by_name.undo(workspace, folders, pinned)
 
+    def remember_kept(workspace: str) -> Callable[[], bool] | None:
+        return None  # not written again here
+
     def undo_others(root: str, marks: Iterable[str]) -> Sequence[MovedPath]:
         return overtaken_by_name.undo_others(root, marks, pinned)
 
 else:
     from sandboxd.workspace_guard.absent_paths_watch import AbsentPathsWatch
     from sandboxd.workspace_guard.git.overtaken import undo as undo_overtaken
+    from sandboxd.workspace_guard.kept_copy import remember_kept
     from sandboxd.workspace_guard.other_repositories import undo as undo_others
 
     def open_watch(protected: Collection[Protected], writable: Collection[str]) -> Watch:
@@ -34,4 +38,4 @@ else:
         return AbsentPathsWatch(tuple(protected), tuple(writable))
 
 
-__all__ = ["open_watch", "undo_others", "undo_overtaken"]
+__all__ = ["open_watch", "remember_kept", "undo_others", "undo_overtaken"]

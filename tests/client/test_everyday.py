@@ -11,7 +11,8 @@ import pytest
 
 from sandboxd_client.cli import grants, sessions
 from sandboxd_client.cli.explained import report
-from sandboxd_client.cli.git_hints import half_shown, missing_identity
+from sandboxd_client.cli.git_places import half_shown
+from sandboxd_client.cli.git_user import missing_identity
 from sandboxd_proto import toml_mistakes
 
 

@@ -135,7 +135,8 @@ def test_a_git_command_that_did_half_of_its_work_says_what_is_left_to_do(project
     assert hint_after(project, "branch", "gone") == ""
     assert "the branch is deleted" in hint_after(project, "branch", "-d", "gone")
     assert "was not set" in hint_after(project, "branch", "--set-upstream-to", "main", "other")
-    assert "remotes stay" in hint_after(project, "remote", "add", "up", "https://example.org/x")
+    said = hint_after(project, "remote", "add", "up", "https://example.org/x")
+    assert "outside of the sandbox: git remote add up https://example.org/x." in said
     assert "git -c KEY=VALUE" in hint_after(project, "config", "user.name", "x")
     assert "outside of the sandbox" in hint_after(project, "submodule", "add", "./a", "sub")
     subprocess.run(
@@ -143,6 +144,58 @@ def test_a_git_command_that_did_half_of_its_work_says_what_is_left_to_do(project
     )
     assert "other worktrees" in hint_after(project, "gc")
     assert hint_after(project, "status") == ""
+
+
+def test_a_worktree_is_not_removed_by_half(project):
+    folder = project.workspace
+    subprocess.run(["git", "-C", str(folder), "worktree", "add", "-q", "inner"], check=True)
+    for command in (["git", "worktree", "remove", "inner"], ["sh", "-c", "git worktree remove x"]):
+        done = project("run", "--", *command)
+        assert done.returncode == 125
+        assert b"was not run" in done.stderr
+    assert sorted(os.listdir(folder / "inner")) == [".git", "a"]
+
+
+def test_git_clean_leaves_what_was_moved_aside(project):
+    project("run", "--", "git", "checkout", "-q", "other")
+    listed = project("kept list").stdout
+    assert b".envrc" in listed
+    (project.workspace / "junk").write_text("")
+    done = project("run", "--", "git", "clean", "-fdxq")
+    assert b"the command deleted .sandboxd-kept; it was put back" in done.stderr
+    assert not (project.workspace / "junk").exists()
+    assert project("kept list").stdout == listed
+    assert project("kept accept", ".envrc").returncode == 0
+    assert (project.workspace / ".envrc").read_text() == "export A=1\n"
+    assert project("kept drop", "--all").returncode == 0
+    assert project("run", "--", "git", "clean", "-fdxq").stderr == b""
+
+
+def test_a_folder_in_place_of_what_was_moved_aside_is_left_alone(project, tmp_path):
+    """A link there leads nowhere: nothing is written through it."""
+    project("run", "--", "git", "checkout", "-q", "other")
+    script = f"git clean -fdxq; ln -s {tmp_path} .sandboxd-kept"
+    project("run", "--", "sh", "-c", script)
+    assert os.listdir(tmp_path) == []
+
+
+def test_hooks_that_the_sandbox_does_not_show_are_named(project, folder):
+    hooks = folder / "hooks"
+    hooks.mkdir()
+    (hooks / "pre-commit").write_text("#!/bin/sh\necho ran\n")
+    (hooks / "pre-commit").chmod(0o755)
+    git = ["git", "-C", str(project.workspace)]
+    for key, value in (("core.hooksPath", hooks), ("user.name", "t"), ("user.email", "t@e.org")):
+        subprocess.run([*git, "config", key, str(value)], check=True)
+    commit = ("commit", "-q", "--allow-empty", "-m", "x")
+    assert f"git did not run pre-commit: to run them inside, add --read {hooks}" in hint_after(
+        project, *commit
+    )
+    done = project("run", "--read", str(hooks), "--", "git", *commit)
+    assert b"ran" in done.stdout + done.stderr
+    assert b"hint" not in done.stderr
+    assert hint_after(project, "status") == ""
+    assert hint_after(project, *commit, "--no-verify") == ""
 
 
 def test_a_remote_that_the_sandbox_does_not_show_is_named(project, folder):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+from dataclasses import replace
 
 import pytest
 from denials.messages import LOCALE, MISLEADING, PLANTED
@@ -432,7 +433,12 @@ def test_a_service_of_the_host_s_loopback_is_believed_when_it_was_tried() -> Non
     tried = RunEvidence(
         exit_code=1, attempts_told=True, notified=(ConnectAttempt("127.0.0.1", 8080),)
     )
-    assert "medium" in {d.confidence for d in denials(where, words, tried) if d.claimed}
+    (found,) = denials(where, words, tried)
+    assert (found.confidence, found.claimed) == ("high", False)
+    assert found.remedy == {"network": {"kind": "allow_hosts", "hosts": ["localhost:8080"]}}
+    both = replace(tried, notified=(*tried.notified, ConnectAttempt("::1", 8080)))
+    (found,) = denials(where, words, both)
+    assert (found.target, found.remedy) == ("localhost", found.remedy)
 
 
 def test_landlock_alone_answers_nothing_but_eacces() -> None:

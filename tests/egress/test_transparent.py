@@ -114,10 +114,13 @@ def test_a_port_of_its_own_and_no_other(run: Runner) -> None:
     ]
     hosts = result["denials"][0]["remedy"]["network"]["hosts"]
     assert hosts == ["example.test:8080", "example.test"]
-    # Nothing listens at a port that no rule names and that needs no privileges: only the command
-    # says so, and its word alone yields no remedy.
+    # Nothing listens at a port that no rule names and that needs no privileges: the kernel's reset
+    # tells of the attempt.
     other = run("curl -sS http://example.test:8443/", "example.test:8080")
-    assert [(d["kind"], d["remedy"]) for d in other["denials"]] == [("network", None)]
+    (denial,) = other["denials"]
+    assert (denial["evidence"], denial["confidence"]) == ("gate", "high")
+    hosts = ["example.test:8080", "example.test:8443"]
+    assert denial["remedy"] == {"network": {"kind": "allow_hosts", "hosts": hosts}}
 
 
 def test_internationalised_names_are_one_host_in_every_spelling(run: Runner) -> None:

@@ -8,7 +8,7 @@ from ipaddress import IPv4Address
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandboxd.egress.unlisted import Listed, parse
+from sandboxd.egress.unlisted import Listed, parse, parse_refusal
 from sandboxd.policy.network.host_rules import parse_rule
 
 ENDS = bytes((127, 0, 0, 1)) + b"\x5d\xb8\1\2"
@@ -38,10 +38,18 @@ def test_other_packets_are_none() -> None:
         assert parse(packet) is None
 
 
+def test_the_reset_of_a_closed_port_is_told_from_others() -> None:
+    refused = parse_refusal(IP + tcp(0x14, number=0))
+    assert refused == (IPv4Address("127.0.0.1"), 40000)
+    for other in (tcp(0x14, number=7), tcp(0x04, number=0), tcp(0x02, number=0), b""):
+        assert parse_refusal(IP + other) is None
+
+
 @given(st.binary(max_size=80))
 def test_no_packet_breaks_it(data: bytes) -> None:
     for packet in (data, IP + data, b"\x4f" + data):
         found = parse(packet)
+        parse_refusal(packet)
         assert found is None or len(found.reset()) == 40
 
 

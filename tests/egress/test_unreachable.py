@@ -39,6 +39,19 @@ def test_an_allowed_host_that_is_not_there_is_an_error_and_no_denial(
     assert warning.endswith(why)
 
 
+@pytest.mark.parametrize(
+    "command", ["curl -sS http://example.test:8080/", "bash -c ': < /dev/tcp/example.test/8080'"]
+)
+def test_another_port_of_an_allowed_host_is_a_denial_that_names_it(
+    run: Runner, command: str
+) -> None:
+    result = run(f"{command}; exit 1", "example.test")
+    (denial,) = result["denials"]
+    assert (denial["confidence"], denial["evidence"]) == ("high", "gate")
+    hosts = ["example.test", "example.test:8080"]
+    assert denial["remedy"] == {"network": {"kind": "allow_hosts", "hosts": hosts}}
+
+
 def test_a_host_that_answers_has_no_warning(run: Runner) -> None:
     result = run("curl -sS http://example.test/; curl -sS http://other.test/", "example.test")
     assert out(result) == "example.test /\n"

@@ -34,6 +34,25 @@ def advise(options: Options, result: dict[str, Any]) -> list[str]:
     return [f"hint: {found}"] if found else []
 
 
+def refuse_half_work(options: Options) -> None:
+    """Before the command: `git worktree remove` would delete the files, and fail at the rest."""
+    words, folder = _git_words(options)
+    if words[:2] != ["worktree", "remove"] or not folder:
+        return
+    import os
+
+    pointer = os.path.join(folder, ".git")
+    if os.path.isfile(pointer) or os.path.isdir(os.path.join(pointer, "worktrees")):
+        from sandboxd_client.cli.parse import UsageError
+        from sandboxd_client.cli.plain_text import quoted
+
+        raise UsageError(
+            "git worktree remove was not run: what git knows of worktrees is read-only inside, and "
+            "it would delete files before it fails",
+            f"outside of the sandbox: {' '.join(map(quoted, _words(options.operands)))}",
+        )
+
+
 def note_missing(options: Options) -> None:
     """Before the command: what git would take for deleted, for the hint after it."""
     words, folder = _git_words(options)
@@ -58,7 +77,8 @@ def _git(options: Options, result: dict[str, Any], code: int) -> str | None:
     words, folder = _git_words(options)
     if not words:
         return None
-    from sandboxd_client.cli.git_hints import SWITCHES, git_hint, half_shown, recorded_deletion
+    from sandboxd_client.cli.git_hints import SWITCHES, git_hint, recorded_deletion
+    from sandboxd_client.cli.place import shown_folders
 
     denials = result.get("denials") or []
     found = git_hint(words, code, denials, folder) or recorded_deletion(options.missing)
@@ -67,9 +87,13 @@ def _git(options: Options, result: dict[str, Any], code: int) -> str | None:
 
         found = left_in_the_way(options, words, folder)
     if found is None and code and not any(denial.get("remedy") for denial in denials):
-        from sandboxd_client.cli.place import shown_folders
+        from sandboxd_client.cli.git_places import half_shown
 
         found = half_shown(words, [*shown_folders(options), "/usr"])
+    if found is None and not code and not options.has("--sandbox"):
+        from sandboxd_client.cli.git_user import unseen_hooks
+
+        found = unseen_hooks(words, folder, shown_folders(options))
     if not found:
         return None
     from sandboxd_client.cli.plain_text import one_line
@@ -86,7 +110,7 @@ def _ssh(options: Options, result: dict[str, Any], code: int) -> str | None:
         hosts = [host.partition(":")[0] for host in options.hosts or options.all("--net")]
     words, folder = _git_words(options)
     if words:
-        from sandboxd_client.cli.git_hints import ssh_ends
+        from sandboxd_client.cli.git_places import ssh_ends
 
         hosts = ssh_ends(words, hosts, folder)
     elif options.operands[0].rpartition("/")[2] not in _SSH:

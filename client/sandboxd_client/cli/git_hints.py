@@ -6,9 +6,10 @@ Loaded after the command's end. docs/git.md has the same list with the reasons.
 from __future__ import annotations
 
 import os
-import stat
 
-from sandboxd_client.cli.denial_lines import allowing
+from sandboxd_client.cli.git_files import index_of, lists
+from sandboxd_client.cli.git_places import hidden_remote
+from sandboxd_client.cli.git_user import FATAL, missing_identity, signing_hint, unsigned
 from sandboxd_client.cli.plain_text import quoted
 from sandboxd_proto.locations import KEPT_FOLDER
 
@@ -21,13 +22,7 @@ _VALUED = ("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path")
 SWITCHES = ("checkout", "switch", "merge", "pull", "reset", "cherry-pick")
 _RECORDS = ("add", "commit", "stash")
 _SEQUENCES = ("rebase-merge", "rebase-apply", "sequencer")
-_MOST_BYTES = 1 << 26
-_READING = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
-_FATAL = 128
 _AUTHORED = ("commit", "merge", "rebase", "cherry-pick", "revert", "am", "tag", "stash", "pull")
-_SIGNS: dict[str, tuple[str, ...]] = {"tag": ("-s", "--sign", "-u", "--local-user")}
-_SIGNS |= dict.fromkeys(("commit", "merge", "rebase", "cherry-pick", "revert", "am"),
-                        ("-S", "--gpg-sign"))  # fmt: skip
 _OUTSIDE = "run this git command outside of the sandbox"
 # Subcommand, one of its words (empty: any), and the way round. The first that matches counts.
 _CONFIG: tuple[tuple[str, tuple[str, ...], str], ...] = (
@@ -41,8 +36,6 @@ _CONFIG: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("push", (), "the upstream was not set: outside, git branch --set-upstream-to"),
     ("checkout", (), "the branch has no upstream: outside, git branch --set-upstream-to"),
     ("switch", (), "the branch has no upstream: outside, git branch --set-upstream-to"),
-    ("remote", (),
-     f"the remotes stay as they are: {_OUTSIDE}; git fetch URL BRANCH needs no remote"),
     ("config", (), f"{_OUTSIDE}, or give the setting to one command: git -c KEY=VALUE …"),
     ("submodule", (), f"{_OUTSIDE}; submodules that are checked out can be used inside"),
 )  # fmt: skip
@@ -76,12 +69,12 @@ def git_hint(
         return _settings(name, rest)
     if any("/.git/worktrees/" in target for target in targets):
         return f"what other worktrees need cannot be changed inside: {_OUTSIDE}"
-    if _unsigned(words, code, denials):
-        return _signing(name)
+    if unsigned(words, code, denials):
+        return signing_hint(name)
     if name == "rebase" and code and not denials:
         aside = _kept_sequence(workspace)
         return _sequence(name, aside) if aside else None
-    if code == _FATAL and name in _AUTHORED and not denials:
+    if code == FATAL and name in _AUTHORED and not denials:
         return missing_identity(workspace)
     remote = hidden_remote(words, denials, workspace) if code else None
     if remote is not None:
@@ -92,30 +85,6 @@ def git_hint(
     if left and code:
         return _not_replaced(left)
     return _left_behind(left[0]) if left and name in SWITCHES else None
-
-
-def _unsigned(words: list[str], code: int, denials: Sequence[dict[str, Any]]) -> bool:
-    """Whether a signature was asked for, by a word or by the settings, and its key is hidden."""
-    if words[0] not in _SIGNS:
-        return False
-    asked = any(word.startswith(_SIGNS[words[0]]) for word in words[1:])
-    keys = os.path.join(os.path.expanduser("~"), ".ssh", "")
-    return (asked and code == _FATAL) or any(
-        denial.get("operation") == "sign" or str(denial.get("target")).startswith(keys)
-        for denial in denials
-    )
-
-
-def _signing(name: str) -> str:
-    without, later = "git commit --no-gpg-sign …", "git commit --amend --no-edit -S"
-    if name == "tag":
-        without, later = "git -c tag.gpgsign=false tag -a …", "git tag -f -s TAG TAG^{}"
-    elif name != "commit":
-        without = f"git -c commit.gpgsign=false {name} …"
-    return (
-        f"signing needs your keys, which no sandbox shows. Without a signature: {without}; then "
-        f"sign outside: {later}"
-    )
 
 
 def _read_only(denials: Sequence[dict[str, Any]], workspace: str) -> list[str]:
@@ -129,6 +98,12 @@ def _read_only(denials: Sequence[dict[str, Any]], workspace: str) -> list[str]:
 
 
 def _settings(name: str, rest: list[str]) -> str:
+    if name == "remote":
+        line = " ".join(["git", "remote", *map(quoted, rest)])
+        return (
+            f"the remotes stay as they are; outside of the sandbox: {line}. Inside, a URL does in "
+            "place of a remote: git fetch URL BRANCH, git push URL BRANCH"
+        )
     for subcommand, one_of, text in _CONFIG:
         if name == subcommand and (not one_of or any(word in one_of for word in rest)):
             return text
@@ -216,121 +191,3 @@ def recorded_deletion(missing: Sequence[str]) -> str | None:
         "and git show --stat before you push. To bring it back, outside: git restore --source "
         f"BRANCH -- {missing[0]}, or sandboxctl kept accept {missing[0]}"
     )
-
-
-def hidden_remote(
-    words: list[str], denials: Sequence[dict[str, Any]], workspace: str
-) -> str | None:
-    """A remote that is a folder which the sandbox does not show, named by the user's own config."""
-    if words[0] not in ("push", "fetch", "pull", "ls-remote"):
-        return None
-    lines = _read(os.path.join(workspace, ".git", "config")).decode(errors="replace").splitlines()
-    values = (line.partition("=")[2].strip().strip('"') for line in lines)
-    places = {os.path.normpath(os.path.join(workspace, v.removeprefix("file://"))) for v in values}
-    for denial in denials:
-        target = str(denial.get("target"))
-        flag = f"{'--write' if words[0] == 'push' else '--read'} {quoted(target)}"
-        if target in places and flag not in allowing(denial.get("remedy")):
-            return f"the remote is a folder that the sandbox does not show: add {flag}"
-    return None
-
-
-def missing_identity(workspace: str) -> str | None:
-    """No settings that the sandbox shows say who commits."""
-    home = os.path.expanduser("~")
-    files = (os.path.join(workspace, ".git", "config"), f"{home}/.gitconfig",
-             f"{home}/.config/git/config", "/etc/gitconfig")  # fmt: skip
-    settings = [_read(path).decode(errors="replace") for path in files]
-    if any("email" in text for text in settings):
-        return None
-    if os.environ.get("EMAIL"):
-        return "your address is the variable EMAIL: add --env EMAIL"
-    included = [line.partition("=")[2].strip() for text in settings if "[include" in text
-                for line in text.splitlines() if line.strip().startswith("path")]  # fmt: skip
-    if included:
-        named = os.path.expanduser(included[0].strip('"'))
-        return f"your git settings include a file that is not shown: add --read {quoted(named)}"
-    return (
-        "git does not know your name and address: set them outside (git config --global user.name "
-        "NAME; git config --global user.email ADDRESS), or give them to one command: "
-        "git -c user.name=NAME -c user.email=ADDRESS …"
-    )
-
-
-def half_shown(words: list[str], shown: Sequence[str]) -> str | None:
-    """A folder to clone from whose objects lie in other folders: a worktree, a submodule, a clone
-    that borrows. `shown`: folders that the sandbox shows."""
-    places = [word for word in words[1:] if not word.startswith("-") and os.path.isdir(word)]
-    if words[0] not in ("clone", "fetch", "pull", "ls-remote") or not places:
-        return None
-    missing = [
-        path
-        for path in _objects_of(os.path.abspath(places[0]))
-        if not any(path == one or path.startswith(f"{one.rstrip('/')}/") for one in shown)
-    ]
-    if not missing:
-        return None
-    flags = " ".join(f"--read {quoted(path)}" for path in missing)
-    return f"git needs more than {places[0]}, and the sandbox does not show it: add {flags}"
-
-
-def _objects_of(folder: str) -> list[str]:
-    """The folders that git reads for the repository in `folder`."""
-    pointer = os.path.join(folder, ".git")
-    git_dir = pointer if os.path.isdir(pointer) else folder
-    if os.path.isfile(pointer):
-        target = _read(pointer).decode(errors="replace").removeprefix("gitdir:").strip()
-        git_dir = os.path.normpath(os.path.join(folder, target))
-    common = _read(os.path.join(git_dir, "commondir")).decode(errors="replace").strip()
-    git_dir = os.path.normpath(os.path.join(git_dir, common)) if common else git_dir
-    lent = _read(os.path.join(git_dir, "objects", "info", "alternates")).decode(errors="replace")
-    objects = os.path.join(git_dir, "objects")
-    return [folder, git_dir, *(os.path.normpath(os.path.join(objects, p)) for p in lent.split())]
-
-
-def ssh_ends(words: list[str], hosts: list[str], workspace: str) -> list[str]:
-    """Those of `hosts`, with the port, that this git command reaches by ssh, by its words or its
-    remotes."""
-    config = _read(os.path.join(workspace, ".git", "config")).decode(errors="replace")
-    found = (_ssh_end(place, host) for host in hosts for place in [*words, *config.split()])
-    return [end for end in found if end is not None]
-
-
-def _ssh_end(place: str, host: str) -> str | None:
-    if f"@{host}:" in place and "://" not in place:
-        return f"{host}:22"
-    server = place.removeprefix("ssh://").partition("/")[0].rpartition("@")[2]
-    name, _, port = server.partition(":")
-    if not place.startswith("ssh://") or name != host:
-        return None
-    return f"{host}:{port if port.isdecimal() else 22}"
-
-
-def index_of(path: str) -> bytes | None:
-    """Git's index; None: it cannot be read, or its paths are compressed (version 4)."""
-    data = _read(path)
-    return data if data[:4] == b"DIRC" and data[7:8] in (b"\2", b"\3") else None
-
-
-def _read(path: str) -> bytes:
-    """Empty if it cannot be read. A command can have made it: opening it waits for nothing and
-    follows no link."""
-    try:
-        with open(os.open(path, _READING), "rb") as file:
-            if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                return file.read(_MOST_BYTES)
-    except OSError:
-        pass
-    return b""
-
-
-def lists(index: bytes, path: bytes) -> bool:
-    """Whether an entry has this path, or one below it: its length, the path, and a zero byte."""
-    at = index.find(path)
-    while at >= 0:
-        length = int.from_bytes(index[at - 2 : at], "big") & 0xFFF
-        name, end = index[at : at + length], index[at + length : at + length + 1]
-        if end == b"\0" and (name == path or name.startswith(path + b"/")):
-            return True
-        at = index.find(path, at + 1)
-    return False

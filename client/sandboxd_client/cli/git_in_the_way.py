@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from sandboxd_client.cli.connect import connect
-from sandboxd_client.cli.git_hints import index_of, lists
+from sandboxd_client.cli.git_files import index_of, lists
 from sandboxd_client.cli.parse import Options
 from sandboxd_client.cli.request import policy
 from sandboxd_proto.errors import SandboxdError

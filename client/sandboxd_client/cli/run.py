@@ -14,7 +14,7 @@ from sandboxd_client.cli.live import RUN_S, LiveDenials  # noqa: E402
 from sandboxd_client.cli.output import TerminalOutput  # noqa: E402
 from sandboxd_client.cli.parse import Options, UsageError, parse  # noqa: E402
 from sandboxd_client.cli.relay import Left, Relay  # noqa: E402
-from sandboxd_client.cli.request import in_sandbox, policy  # noqa: E402
+from sandboxd_client.cli.request import DEFAULT_PRESET, in_sandbox, policy  # noqa: E402
 from sandboxd_client.cli.screen import REFUSED, fail, put, say, say_denial  # noqa: E402
 from sandboxd_client.cli.streams import Streams  # noqa: E402
 from sandboxd_client.cli.table import RUN, SANDBOX_RUN  # noqa: E402
@@ -95,6 +95,8 @@ def run(options: Options) -> int:
         output=fresh and not options.has("--json"),
     )
     params = request(options, pty=streams.pty, stdin_open=streams.forwards_input)
+    if params.get("preset") == DEFAULT_PRESET:
+        _refuse_half_work(options)
     sock = connection(options)
     live = None
     if not options.has("--quiet"):
@@ -250,6 +252,14 @@ def _offer(options: Options, result: dict[str, Any]) -> None:
     line = offer(result, own_session=options.has("--mode") or options.has("--plan"))
     if line is not None:
         say(line)
+
+
+def _refuse_half_work(options: Options) -> None:
+    if "git" not in options.operands[0] and "git" not in options.operands[-1]:
+        return
+    from sandboxd_client.cli.advice import refuse_half_work
+
+    refuse_half_work(options)
 
 
 def _note_missing(options: Options) -> None:

@@ -143,16 +143,19 @@ def _not_allowed(rule: NetworkRule, end: HostPort | None) -> str:
     if not entries:
         return "it is not an allowed host"
     if all(parse_rule(entry).ports == DEFAULT_PORTS for entry in entries):
-        return "of this host only ports 80 and 443 are allowed; --net HOST:PORT names another port"
-    return f"of this host only {', '.join(entries)} is allowed; --net HOST:PORT names another port"
+        return "of this host only ports 80 and 443 are allowed"
+    return f"of this host only {', '.join(entries)} is allowed"
 
 
 def _ends(host: str | None, port: int | None) -> list[tuple[str, int | None]]:
     if host is None:
         return []
+    # A server of this machine may listen at either address, and programs may mean both: the name
+    # stands for both. At ::1 alone the gate listens only for that address.
+    any_address = is_loopback(host) and host.strip("[]") != "::1"
     address = literal(host.strip("[]"))
-    odd = address is not None and not address.is_loopback and is_loopback(host)
-    return [("localhost" if odd else host, port)]
+    plain = address is None or str(address) == "127.0.0.1" or not address.is_loopback
+    return [("localhost" if any_address and plain else host, port)]
 
 
 def _why_no_host_helps(setting: Setting, host: str | None) -> str:

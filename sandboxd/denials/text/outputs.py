@@ -85,7 +85,7 @@ def _found(program: str, words: Sequence[str]) -> Iterator[tuple[str, bool]]:
 
 def _values(words: Sequence[str], option: str, *, cluster: bool = False) -> Iterator[str]:
     """Of `-o v`, `-ov`, `--output v` and `--output=v`."""
-    for word, following in zip(words, [*words[1:], ""], strict=True):
+    for word, following in zip(words, (*words[1:], ""), strict=False):
         joined = cluster and word[:1] == "-" and word[1:2] != "-" and word.endswith(option[1:])
         if word == option or joined:
             yield following
@@ -118,7 +118,7 @@ def _tar_extracts(words: Sequence[str]) -> bool:
 
 
 def _archives(words: Sequence[str]) -> Iterator[str]:
-    for word, following in zip(words, [*words[1:], ""], strict=True):
+    for word, following in zip(words, (*words[1:], ""), strict=False):
         if word.startswith("--file="):
             yield word[len("--file=") :]
         elif word == "--file" or (word.endswith("f") and not word.startswith("--")):

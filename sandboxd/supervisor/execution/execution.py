@@ -15,8 +15,9 @@ from sandboxd.backends.interface import Enforcement
 from sandboxd.supervisor.classifier import Classifier, HostTraits
 from sandboxd.supervisor.execution.control import ExecutionControl
 from sandboxd.supervisor.execution.lease import Lease
+from sandboxd.supervisor.execution.lost_files import lost_files
 from sandboxd.supervisor.execution.output_log import OutputLog
-from sandboxd.supervisor.execution.protected_paths_check import ProtectedPathsCheck
+from sandboxd.supervisor.execution.protected_paths_check import ProtectedPathsCheck, cleans
 from sandboxd.supervisor.execution.result import (
     ENDED_EARLY,
     Ended,
@@ -155,6 +156,9 @@ class Execution:
         """Run the command to its end. The lease is released as soon as its tree is dead."""
         state = self._prepare(lease)
         try:
+            if cleans(self.request.argv):
+                await event_loop.enter_task()
+                await state.workspace.remember_kept()
             process = await self._spawn(lease)
         except BaseException:
             state.workspace.close()
@@ -330,6 +334,9 @@ class Execution:
             denials = [one for one in denials if one.confidence == "high"]
             untold = [one for one in untold if one.confidence == "high"]
         warnings = [*self._warnings, *state.workspace.warnings]
+        if report.exit_code == 0 and state.workspace.ends_with_command:
+            lost = lost_files(self.request.plan, self.request.argv)
+            warnings += [lost] if lost is not None else []
         ending = Ending(report, how, duration_ms, tiers, captured, denials, warnings, self._traffic)
         if request.listener is not None:
             for denial in untold:

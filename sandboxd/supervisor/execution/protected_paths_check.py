@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -14,9 +15,11 @@ from sandboxd.policy.plan import Plan
 from sandboxd.supervisor.execution.lease import Lease
 from sandboxd.supervisor.execution.timeout import KILL_GRACE_S
 from sandboxd.types import Process
+from sandboxd.workspace_guard.current import remember_kept
 from sandboxd.workspace_guard.guard import NO_GUARD, Guard, PathsMoved
 from sandboxd.workspace_guard.stale_lock import remove_stale_lock
 from sandboxd_proto.errors import Busy, SandboxdError
+from sandboxd_proto.locations import KEPT_FOLDER
 
 log = logging.getLogger(__name__)
 LOCK_LOOK_S = 2.0
@@ -33,10 +36,22 @@ class ProtectedPathsCheck:
         self._plan = plan
         self._lease = lease
         self._started_at = started_at
+        self._put_back: Callable[[], bool] | None = None
         if lease.guards is not None:
             self.guard = lease.guards.take(plan.sandbox, plan.nested)
         else:
             self.guard = Guard(None, plan.nested) if lease.settle is not None else NO_GUARD
+
+    @property
+    def ends_with_command(self) -> bool:
+        """Whether the sandbox is this command's own."""
+        return self._lease.settle is None
+
+    async def remember_kept(self) -> None:
+        """Before `git clean`, which deletes what earlier runs moved aside."""
+        if self._writable is not None:
+            work = partial(remember_kept, self._writable)
+            self._put_back = await run_within(LOCK_LOOK_S, work, None)
 
     async def settle_early(self) -> bool:
         """Whether the shared sandbox was ended because a protected path appeared in it."""
@@ -55,8 +70,17 @@ class ProtectedPathsCheck:
             self.appeared = self.appeared or await self._lease.settle()
         self.appeared = (*self.appeared, *overtaken)
         self.warnings += self.guard.warnings()
+        if self._put_back is not None and await run_within(LOCK_LOOK_S, self._put_back, False):
+            self.warnings.append(f"the command deleted {KEPT_FOLDER}; it was put back")
         if killed:
             await self._remove_stale_lock()
+
+    @property
+    def _writable(self) -> str | None:
+        """The workspace, where the command may write it."""
+        workspace = self._plan.workspace
+        given = any(g.path == workspace and g.access == "write" for g in self._plan.sandbox.grants)
+        return workspace if given else None
 
     async def _undo_overtaken(self) -> PathsMoved:
         return await self.guard.undo_overtaken(self._plan.sandbox.protected)
@@ -98,13 +122,9 @@ class ProtectedPathsCheck:
 
     async def _remove_stale_lock(self) -> None:
         """Of a git that was killed with the command."""
-        workspace = self._plan.workspace
-        if workspace is None or not any(
-            grant.path == workspace and grant.access == "write"
-            for grant in self._plan.sandbox.grants
-        ):
+        if self._writable is None:
             return
-        work = partial(remove_stale_lock, workspace, self._started_at)
+        work = partial(remove_stale_lock, self._writable, self._started_at)
         if await run_within(LOCK_LOOK_S, work, False):
             self.warnings.append("git was ended while it held the index; its lock was removed")
 
@@ -112,3 +132,9 @@ class ProtectedPathsCheck:
 def _look_at(*paths: str) -> None:
     for path in paths:
         os.path.lexists(path)
+
+
+def cleans(argv: Sequence[str]) -> bool:
+    """Whether the command line runs `git clean`."""
+    words = [part for word in argv[:64] for part in word[:4096].split()]
+    return "clean" in words and any(word.rpartition("/")[2] == "git" for word in words)

@@ -1,0 +1,39 @@
+"""Files of a repository, read without git: its settings and its index."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+_MOST_BYTES = 1 << 26
+_READING = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
+
+
+def index_of(path: str) -> bytes | None:
+    """Git's index; None: it cannot be read, or its paths are compressed (version 4)."""
+    data = read(path)
+    return data if data[:4] == b"DIRC" and data[7:8] in (b"\2", b"\3") else None
+
+
+def read(path: str) -> bytes:
+    """Empty if it cannot be read. A command can have made it: opening it waits for nothing and
+    follows no link."""
+    try:
+        with open(os.open(path, _READING), "rb") as file:
+            if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                return file.read(_MOST_BYTES)
+    except OSError:
+        pass
+    return b""
+
+
+def lists(index: bytes, path: bytes) -> bool:
+    """Whether an entry has this path, or one below it: its length, the path, and a zero byte."""
+    at = index.find(path)
+    while at >= 0:
+        length = int.from_bytes(index[at - 2 : at], "big") & 0xFFF
+        name, end = index[at : at + length], index[at + length : at + length + 1]
+        if end == b"\0" and (name == path or name.startswith(path + b"/")):
+            return True
+        at = index.find(path, at + 1)
+    return False
