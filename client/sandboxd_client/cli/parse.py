@@ -24,6 +24,7 @@ class Options:
         self.operands: list[str] = []
         self.hosts: list[str] = []  # what --net stands for, groups resolved
         self.missing: list[str] = []  # before a git command: what it takes for deleted
+        self.told: set[str] = set()  # warnings of the daemon, each said once
         self._values: dict[str, list[str]] = {}
 
     def add(self, name: str, value: str) -> None:

@@ -277,11 +277,16 @@ def connection(options: Options) -> socket:
 
         say_started(options)
 
+    def note(text: str) -> None:
+        from sandboxd_client.cli.connect import say_once
+
+        say_once(options, text)
+
     return open_connection(
         options.one("--socket") or _default_socket(),
         client="sandboxctl",
         may_start=not options.has("--no-autostart"),
-        note=(lambda text: None) if options.has("--quiet") else say,
+        note=note,
         started=started,
     )
 

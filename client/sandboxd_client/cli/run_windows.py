@@ -14,6 +14,7 @@ from contextlib import suppress
 from sandboxd_client import payload
 from sandboxd_client.autostart import open_connection
 from sandboxd_client.cli import approval, outcome
+from sandboxd_client.cli.connect import say_once
 from sandboxd_client.cli.join_session import join_session
 from sandboxd_client.cli.parse import Options, UsageError, parse
 from sandboxd_client.cli.prefix import find_sandbox
@@ -99,7 +100,7 @@ def run(options: Options) -> int:
 def connection(options: Options) -> socket:
     return open_connection(
         options.one("--socket") or _default_socket(), client="sandboxctl",
-        may_start=not options.has("--no-autostart"), note=say,
+        may_start=not options.has("--no-autostart"), note=lambda text: say_once(options, text),
     )  # fmt: skip
 
 
