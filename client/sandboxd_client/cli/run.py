@@ -12,7 +12,7 @@ from sandboxd_client.cli import outcome  # noqa: E402
 from sandboxd_client.cli.input import Input  # noqa: E402
 from sandboxd_client.cli.live import RUN_S, LiveDenials  # noqa: E402
 from sandboxd_client.cli.output import TerminalOutput  # noqa: E402
-from sandboxd_client.cli.parse import Options, UsageError, parse  # noqa: E402
+from sandboxd_client.cli.parse import Options, UsageError, no_command_error, parse  # noqa: E402
 from sandboxd_client.cli.relay import Left, Relay  # noqa: E402
 from sandboxd_client.cli.request import joined, policy  # noqa: E402
 from sandboxd_client.cli.screen import REFUSED, fail, put, say, say_denial  # noqa: E402
@@ -131,7 +131,7 @@ def _take_line(options: Options) -> None:
     """`-c LINE` is `-- sh -c LINE`; further words are its $0, $1, …"""
     take_line(options)
     if not options.operands:
-        raise UsageError("run needs COMMAND [ARG…]", "see sandboxctl help run")
+        raise no_command_error(RUN, options)
 
 
 def take_line(options: Options) -> None:
