@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from terminal_screen import Screen
 
 import sandboxd
 import sandboxd_client
@@ -305,6 +306,19 @@ def test_help_and_manual_pages_come_from_the_table(ctl, name):
     for flag in COMMANDS[name].flags if name else ():
         assert flag.name in shown
         assert flag.name.replace("-", "\\-") in manual
+
+
+@pytest.mark.parametrize("path", ["/usr/local/bin:/usr/bin:/bin", "/nonexistent"])
+def test_a_manual_page_is_formatted_on_a_terminal(ctl, workspace, path):
+    """By man; without it the text of help."""
+    shown = Screen(ctl.argv("man", "run"), workspace, ctl.env(PATH=path, MANPAGER="cat"))
+    try:
+        shown.until(b"stop the command after", 60)
+        assert shown.end(60) == 0
+        assert b".SH" not in shown.shown
+        assert b"\\f" not in shown.shown
+    finally:
+        shown.close()
 
 
 def test_the_socket_is_printed(ctl):

@@ -100,3 +100,14 @@ def test_an_edit_while_the_daemon_starts_counts_as_one_after_it(tmp_path):
     load(str(path), {}, {}, required=True)
     path.write_text('backend = "landlock"\n')
     assert "changed after" in file.warnings()[0]
+
+
+def test_status_and_doctor_say_where_the_log_is(ctl, folder):
+    ctl.socket_path, ctl.extra = str(folder / "run" / "d.sock"), []
+    try:
+        shown = ctl("status").stdout.decode()
+        log = folder / "run" / "d.log"
+        assert f"log        {log}\n" in shown
+        assert f"log: {log}" in " ".join(ctl("doctor").stdout.decode().split())
+    finally:
+        ctl("shutdown", "--force")
