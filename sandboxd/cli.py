@@ -11,6 +11,7 @@ import sandboxd
 from sandboxd import config_loading
 from sandboxd.backends.registry import check_names
 from sandboxd.config import ConfigError, all_keys
+from sandboxd.config_staleness import ConfigFile
 from sandboxd.logs import LEVELS, configure
 from sandboxd.platform.current import system
 from sandboxd.policy.network.exfil_switch import exfil_switch
@@ -26,6 +27,7 @@ def main(argv: list[str] | None = None) -> int:
         flags = _flags(options)
         path = options.config or config_loading.default_path(os.environ)
         required = bool(options.config or os.environ.get("SANDBOXD_CONFIG"))
+        file = ConfigFile(path)
         config = config_loading.load(path, os.environ, flags, required=required)
         with config_loading.naming_source(path, os.environ, flags):
             check_network(config)
@@ -45,7 +47,7 @@ def main(argv: list[str] | None = None) -> int:
     from sandboxd.daemon import Start, run
 
     return run(
-        Start(config=config, config_path=path, socket=options.socket, idle_exit_s=options.idle_exit)
+        Start(config=config, config_file=file, socket=options.socket, idle_exit_s=options.idle_exit)
     )
 
 

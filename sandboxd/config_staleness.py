@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import os
-import time
-
-LOOK_AGAIN_S = 1.0
 
 
 class ConfigFile:
+    """Made before the file is read: a change while it is read counts as one after it."""
+
     def __init__(self, path: str) -> None:
         self.path = path
         self._read = _signature(path)
-        self._looked = 0.0
-        self._changed = False
 
     def warnings(self) -> list[str]:
-        """For `initialize` and `status`. The file is looked at once a second at most."""
-        now = time.monotonic()
-        if now - self._looked >= LOOK_AGAIN_S:
-            self._looked = now
-            self._changed = _signature(self.path) != self._read
-        if not self._changed:
+        """For `initialize` and `status`."""
+        if _signature(self.path) == self._read:
             return []
         return [
             f"{self.path} changed after the daemon had read it; "

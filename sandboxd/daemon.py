@@ -65,7 +65,7 @@ SWITCH_S = 0.001  # how long a busy thread may keep the event loop waiting for i
 @dataclass(frozen=True, slots=True)
 class Start:
     config: Config
-    config_path: str
+    config_file: ConfigFile
     socket: str | None = None
     idle_exit_s: float | None = None
 
@@ -156,7 +156,7 @@ def _sessions(start: Start, listener: Listener, held: ExitStack) -> tuple[Admiss
         trail.on_record = hub.note_record
     sessions = Sessions(config, SessionStore(folder))
     approvals = Approvals(config.approvals, recorder)
-    grants = Grants(os.path.join(_grants_folder(start.config_path), "grants.toml"))
+    grants = Grants(os.path.join(_grants_folder(start.config_file.path), "grants.toml"))
     _connect(sessions, approvals, grants, hub)
     admission = Admission(config, sessions, approvals, grants, recorder)
     day = DayFile(os.path.dirname(folder), config.session_cap.per_user_daily_usd)
@@ -186,13 +186,13 @@ def _connect(sessions: Sessions, approvals: Approvals, grants: Grants, hub: Hub)
 
 def _hidden(start: Start, listener: Listener, more: tuple[str, ...]) -> list[str]:
     """What no sandbox may see: socket, state and config (which may hold a key)."""
-    config = _config_folder(start.config_path) or start.config_path
+    config = _config_folder(start.config_file.path) or start.config_file.path
     state = os.path.dirname(state_folder(os.environ, listener.path))
     trail = start.config.audit.folder
     if trail:  # only what exists can be masked
         with suppress(OSError):
             os.makedirs(trail, mode=0o700, exist_ok=True)
-    return [*more, config, state, _grants_folder(start.config_path), trail]
+    return [*more, config, state, _grants_folder(start.config_file.path), trail]
 
 
 def _grants_folder(config_path: str) -> str:
@@ -236,7 +236,7 @@ async def _serve_until(
             lifecycle = SessionLifecycle(
                 start.config, supervisor, parts.admission, parts.day, parts.hub
             )
-            service = _service(start.config, parts, supervisor, lifecycle, stop, start.config_path)
+            service = _service(start.config, parts, supervisor, lifecycle, stop, start.config_file)
             tasks.start_soon(kept_running, lifecycle.run)
             tasks.start_soon(kept_running, parts.admission.approvals.run)
             if parts.admission.recorder.trail is not None:
@@ -263,7 +263,7 @@ async def _serve_until(
 
 def _service(
     config: Config, parts: Parts, supervisor: Supervisor, lifecycle: SessionLifecycle,
-    stop: anyio.Event, config_path: str,
+    stop: anyio.Event, config_file: ConfigFile,
 ) -> Service:  # fmt: skip
     admission, hub, plans = parts.admission, parts.hub, PlanCache(parts.machine)
 
@@ -286,5 +286,5 @@ def _service(
     questions = EgressQuestions(config, admission, tell)
     return Service(
         supervisor, parts.machine, Dispatcher(TABLE), stop, plans, admission, hub, lifecycle,
-        questions, ConfigFile(config_path),
+        questions, config_file,
     )  # fmt: skip

@@ -11,9 +11,11 @@ import atexit
 import logging
 import os
 import queue
+import stat
 import sys
 import threading
 import time
+from collections.abc import Mapping
 
 import msgspec
 
@@ -115,3 +117,14 @@ def dropped() -> int:
     """How many log lines of this process were lost."""
     handlers = logging.getLogger().handlers
     return sum(handler.dropped for handler in handlers if isinstance(handler, QueuedLines))
+
+
+def find_log(env: Mapping[str, str]) -> str | None:
+    """The file that stderr is, or the command that shows systemd's journal; None for another."""
+    try:
+        status = os.fstat(2)
+        if env.get("JOURNAL_STREAM") == f"{status.st_dev}:{status.st_ino}":
+            return "journalctl --user -u sandboxd"
+        return os.readlink("/proc/self/fd/2") if stat.S_ISREG(status.st_mode) else None
+    except OSError:
+        return None

@@ -104,13 +104,14 @@ class AsyncBox:
 
     async def run(
         self, line: Line, *, cwd: str | None = None, env: Mapping[str, str] | None = None,
-        timeout: float | None = None, stdin: str | bytes | None = None, merge: bool = False,
+        timeout: float | str | None = None, stdin: str | bytes | None = None, merge: bool = False,
     ) -> ExecuteResult:  # fmt: skip
+        """As `Box.run`: raises CommandTimeout, where `AsyncClient.execute` returns the result."""
         return await self._drive(self._operations.run(line, cwd, env, timeout, stdin, merge))
 
     def start(
         self, line: Line, *, cwd: str | None = None, env: Mapping[str, str] | None = None,
-        timeout: float | None = None,
+        timeout: float | str | None = None,
     ) -> AsyncExecution:  # fmt: skip
         """Start it with `await box.start(…)` or `async with box.start(…)`."""
         params = command_params(self.sandbox, line, cwd, env, timeout)

@@ -117,7 +117,9 @@ class AsyncClient(AsyncSessionMethods):
     async def execute(
         self, argv: Sequence[Word], **options: Unpack[ExecuteOptions]
     ) -> ExecuteResult:
-        """Run a command to its end; the result has its output. Cancelled, it ends the command."""
+        """Run a command to its end; the result has its output. Cancelled, it ends the command.
+        After `timeout` the result's `outcome` is "timeout" (`AsyncBox.run` raises CommandTimeout).
+        """
         return await self._ask(calls.execute(argv, options))
 
     @documented(ExecuteOptions)

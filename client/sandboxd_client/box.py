@@ -105,10 +105,11 @@ class Box:
 
     def run(
         self, line: Line, *, cwd: str | None = None, env: Mapping[str, str] | None = None,
-        timeout: float | None = None, stdin: str | bytes | None = None, merge: bool = False,
+        timeout: float | str | None = None, stdin: str | bytes | None = None, merge: bool = False,
     ) -> ExecuteResult:  # fmt: skip
-        """Run a command to its end; a line runs as `/bin/sh -c`. CommandTimeout has the partial
-        output. `merge`: one ordered stream.
+        """Run a command to its end; a line runs as `/bin/sh -c`. `merge`: one ordered stream. After
+        `timeout` (seconds or "5m") it is ended, and CommandTimeout is raised, whose `result` has
+        the partial output; `Client.execute` returns that result instead.
 
         >>> with Box() as box:
         ...     box.run("echo out; echo err >&2; cat", stdin="in", merge=True).stdout.text
@@ -118,7 +119,7 @@ class Box:
 
     def start(
         self, line: Line, *, cwd: str | None = None, env: Mapping[str, str] | None = None,
-        timeout: float | None = None,
+        timeout: float | str | None = None,
     ) -> Execution:  # fmt: skip
         """A command in the background, which has started: iterate over its output, `write`, `wait`,
         `kill`.

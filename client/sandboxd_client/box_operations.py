@@ -38,7 +38,7 @@ def os_error(error: FileError) -> OSError:
 
 def command_params(
     sandbox: str, line: Line, cwd: str | None, env: Mapping[str, str] | None,
-    timeout: float | None,
+    timeout: float | str | None,
 ) -> dict[str, Any]:  # fmt: skip
     """A line runs as `/bin/sh -c` inside."""
     argv = ["/bin/sh", "-c", line] if isinstance(line, str) else list(line)
@@ -57,8 +57,8 @@ def command_params(
 
 class BoxOperations(Transfers):
     def run(
-        self, line: Line, cwd: str | None, env: Mapping[str, str] | None, timeout: float | None,
-        stdin: str | bytes | None, merge: bool,
+        self, line: Line, cwd: str | None, env: Mapping[str, str] | None,
+        timeout: float | str | None, stdin: str | bytes | None, merge: bool,
     ) -> Operation[ExecuteResult]:  # fmt: skip
         params = command_params(self.sandbox, line, cwd, env, timeout)
         if merge:

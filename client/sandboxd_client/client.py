@@ -124,6 +124,7 @@ class Client(SessionMethods):
     @documented(ExecuteOptions)
     def execute(self, argv: Sequence[Word], **options: Unpack[ExecuteOptions]) -> ExecuteResult:
         """Run a command to its end; the result has its output. Ctrl-C here ends the command too.
+        After `timeout` the result's `outcome` is "timeout" (`Box.run` raises CommandTimeout).
 
         >>> with Client() as client:
         ...     result = client.execute(["cat"], stdin="typed", preset="read-only")

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from terminal_screen import Screen
 
 import sandboxd
 import sandboxd_client
@@ -18,7 +19,7 @@ import sandboxd_proto
 from sandboxd_client.cli import cache
 from sandboxd_client.cli.advice import advise, background, hint
 from sandboxd_client.cli.complete import candidates
-from sandboxd_client.cli.parse import parse
+from sandboxd_client.cli.parse import UsageError, no_command_error, parse
 from sandboxd_client.cli.table import COMMANDS, RUN
 from sandboxd_proto.messages.server import ResolvedManifest
 
@@ -163,6 +164,12 @@ def test_the_help_of_run_has_the_table_of_exit_codes(ctl):
         (["stauts"], 2, "did you mean status?"),
         (["make"], 2, "sandboxctl run -- make"),
         (["run"], 125, "run needs COMMAND"),
+        (["run", "--memory", "5M"], 125, "see sandboxctl help run"),
+        (["run", "--timeout", "ls", "-la"], 125, "write --timeout 5m ls -la"),
+        (["run", "--memory", "--cpu", "5s", "ls"], 125, "--memory needs a value, and --cpu is an"),
+        (["run", "--read", "ls", "-la"], 125, "'ls' was taken as the value of --read"),
+        (["run", "--net", "ls"], 125, "write --net HOST ls …"),
+        (["explain", "--write", "ls"], 125, "'ls' was taken as the value of --write"),
         (["status", "--what"], 2, "status has no option --what"),
         (["completion", "tcsh"], 2, "it is one of bash, zsh, fish"),
         (["sandbox"], 0, ""),
@@ -193,6 +200,19 @@ def test_usage(ctl, arguments, code, said):
                           capture_output=True, env=ctl.env(), timeout=60)  # fmt: skip
     assert done.returncode == code
     assert said in done.stderr.decode()
+
+
+@pytest.mark.parametrize(
+    ("command", "flag"),
+    [(c, f) for c in COMMANDS.values() if c.greedy for f in c.flags if f.value],
+    ids=lambda one: one.name,
+)
+def test_a_flag_without_its_value_is_named_when_the_command_follows(command, flag):
+    try:
+        told = no_command_error(command, parse(command, [flag.name, "ls"], needs_operand=False))
+    except UsageError as error:
+        told = error
+    assert flag.name in told.message + told.hint
 
 
 def test_the_version_is_the_packages():
@@ -286,6 +306,19 @@ def test_help_and_manual_pages_come_from_the_table(ctl, name):
     for flag in COMMANDS[name].flags if name else ():
         assert flag.name in shown
         assert flag.name.replace("-", "\\-") in manual
+
+
+@pytest.mark.parametrize("path", ["/usr/local/bin:/usr/bin:/bin", "/nonexistent"])
+def test_a_manual_page_is_formatted_on_a_terminal(ctl, workspace, path):
+    """By man; without it the text of help."""
+    shown = Screen(ctl.argv("man", "run"), workspace, ctl.env(PATH=path, MANPAGER="cat"))
+    try:
+        shown.until(b"stop the command after", 60)
+        assert shown.end(60) == 0
+        assert b".SH" not in shown.shown
+        assert b"\\f" not in shown.shown
+    finally:
+        shown.close()
 
 
 def test_the_socket_is_printed(ctl):

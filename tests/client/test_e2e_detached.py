@@ -88,7 +88,7 @@ def test_restart_asks_before_it_ends_anything(ctl, folder):
         ctl("run", "--detach", "--name", "busy", "sleep", "600")
         before = json.loads(ctl("status", "--json").stdout)["pid"]
         refused = ctl("restart")
-        assert refused.returncode == 2
+        assert refused.returncode == 125
         assert b"1 command would end with the daemon" in refused.stderr
         broken = folder / "broken.toml"
         broken.write_text('backend = "bublewrap"\n')

@@ -42,7 +42,8 @@ def test_shutdown_names_what_would_end_with_the_daemon(ctl, folder, screen):
     own.socket_path, own.extra = str(folder / "run" / "d.sock"), []
     own("run", "--detach", "--name", "job", "sleep", "600")
     refused = own("shutdown")
-    assert (refused.returncode, refused.stdout) == (2, b"")
+    assert (refused.returncode, refused.stdout) == (125, b"")
+    assert own("restart").returncode == 125
     assert b"1 command would end with the daemon" in refused.stderr
     assert b"--force" in refused.stderr
     assert b"job" in own("ps").stdout
@@ -50,6 +51,7 @@ def test_shutdown_names_what_would_end_with_the_daemon(ctl, folder, screen):
     asked.until(b"End it? [y/N]")
     asked.type(b"n\n")
     asked.until(b"it goes on")
+    assert asked.end() == 125
     assert b"job" in own("ps").stdout
     done = own("shutdown", "--force")
     assert (done.returncode, b"1 command ended with the daemon" in done.stderr) == (0, True)

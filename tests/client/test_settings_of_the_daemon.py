@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from sandboxd.config_loading import load
+from sandboxd.config_staleness import ConfigFile
+
 
 @pytest.fixture
 def with_backend(ctl, start_daemon):
@@ -77,3 +80,34 @@ def test_a_key_is_not_shown(start_daemon):
 
 def test_quiet_says_nothing_about_variables(inside):
     assert inside("run", "--quiet", "--", "true", SANDBOXD_BACKEND="landlock").stderr == b""
+
+
+def test_an_edit_right_after_the_start_is_said_and_only_once(ctl, start_daemon):
+    """Also where a command connects twice: the ceiling's timeout is taken and it is sent again."""
+    daemon = start_daemon(config="[ceiling]\nmax_timeout_secs = 3600\n")
+    ctl.socket_path = daemon.socket
+    assert ctl("run", "--", "true").stderr == b""
+    config = daemon.home / ".config" / "sandboxd" / "config.toml"
+    config.write_text(config.read_text() + "# edited\n")
+    done = ctl("run", "--", "true")
+    assert (done.returncode, done.stderr.count(b"changed after the daemon had read it")) == (0, 1)
+
+
+def test_an_edit_while_the_daemon_starts_counts_as_one_after_it(tmp_path):
+    path = tmp_path / "config.toml"
+    path.write_text("")
+    file = ConfigFile(str(path))
+    load(str(path), {}, {}, required=True)
+    path.write_text('backend = "landlock"\n')
+    assert "changed after" in file.warnings()[0]
+
+
+def test_status_and_doctor_say_where_the_log_is(ctl, folder):
+    ctl.socket_path, ctl.extra = str(folder / "run" / "d.sock"), []
+    try:
+        shown = ctl("status").stdout.decode()
+        log = folder / "run" / "d.log"
+        assert f"log        {log}\n" in shown
+        assert f"log: {log}" in " ".join(ctl("doctor").stdout.decode().split())
+    finally:
+        ctl("shutdown", "--force")

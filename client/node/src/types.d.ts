@@ -959,6 +959,9 @@ follow?: boolean
 path: string
 sandbox: string
 }
+/**
+ * `log`: the file that the daemon logs to, or the command that shows its log, if known.
+ */
 export interface StatusResult {
 approvals: number
 approvers: number
@@ -970,6 +973,7 @@ cgroup_version: number
 clients: number
 executions: number
 landlock_abi: number
+log: (string | null)
 pid: number
 sandboxes: SandboxCounts
 sessions: number

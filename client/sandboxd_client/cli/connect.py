@@ -27,10 +27,9 @@ def connect(
     `note`: gets the daemon's warnings; by default they are said."""
     path = socket_path(options)
     if may_start:
-        quiet = options.has("--quiet")
         autostart.open_connection(
             path, client="sandboxctl", may_start=not options.has("--no-autostart"),
-            note=note or ((lambda text: None) if quiet else say),
+            note=note or (lambda text: say_once(options, text)),
             started=lambda: say_started(options),
         ).close()  # fmt: skip
     return Client(path, autostart=False)
@@ -39,6 +38,13 @@ def connect(
 def named_socket(options: Options) -> str | None:
     """The socket that the user chose: a mistyped one is started silently otherwise."""
     return options.one("--socket") or os.environ.get("SANDBOXD_SOCKET") or None
+
+
+def say_once(options: Options, text: str) -> None:
+    """A command may connect more than once."""
+    if text not in options.told and not options.has("--quiet"):
+        options.told.add(text)
+        say(text)
 
 
 def say_started(options: Options) -> None:

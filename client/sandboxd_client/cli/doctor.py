@@ -108,7 +108,8 @@ def _git() -> list[Finding]:
 
 
 def _version(status: StatusResult) -> Finding:
-    what = f"daemon {status.version}, pid {status.pid}"
+    log = f", log: {status.log}" if status.log else ""
+    what = f"daemon {status.version}, pid {status.pid}{log}"
     if status.version == __version__:
         return Finding(what, ok=True)
     return Finding(

@@ -1,15 +1,18 @@
-"""`sandboxctl man [COMMAND]`: manual pages (roff) from the table that the parser reads."""
+"""`sandboxctl man [COMMAND]`: manual pages from the table that the parser reads; roff in a pipe."""
 
 from __future__ import annotations
 
 import os
+import subprocess
+from contextlib import suppress
 
 from sandboxd_client import __version__
-from sandboxd_client.cli.help import EXIT_CODES, no_page_error
+from sandboxd_client.cli.help import EXIT_CODES, no_page_error, topic
 from sandboxd_client.cli.parse import Options
 from sandboxd_client.cli.plain_text import quoted
 from sandboxd_client.cli.screen import say
 from sandboxd_client.cli.table import COMMANDS, CommandSpec, Flag
+from sandboxd_client.cli.terminal import is_terminal
 
 
 def main(options: Options) -> int:
@@ -18,7 +21,19 @@ def main(options: Options) -> int:
     name = " ".join(options.operands)
     if name and name not in COMMANDS:
         raise no_page_error(name)
-    print(page(COMMANDS[name]) if name else overview(), end="")
+    text = page(COMMANDS[name]) if name else overview()
+    if is_terminal(1):
+        return _show(text, options.operands)
+    print(text, end="")
+    return 0
+
+
+def _show(roff: str, words: list[str]) -> int:
+    """Formatted by `man`; the text of `help` where there is none that reads it."""
+    with suppress(OSError):
+        if subprocess.run(["man", "-l", "-"], input=roff.encode(), check=False).returncode == 0:
+            return 0
+    print(topic(words), end="")
     return 0
 
 

@@ -16,6 +16,10 @@ class UsageError(Exception):
         self.hint = hint
 
 
+_AMOUNTS = {"TIME": "5m", "SIZE": "256M", "N": "10"}  # by how a value is called; an example
+_NO_AMOUNT = ("none", "all")
+
+
 class Options:
     """What was given. A flag that was not given has no value, an empty list, or False."""
 
@@ -24,6 +28,9 @@ class Options:
         self.operands: list[str] = []
         self.hosts: list[str] = []  # what --net stands for, groups resolved
         self.missing: list[str] = []  # before a git command: what it takes for deleted
+        # The word that was just taken as a value, its flag, and how the flag calls its value.
+        self.taken: tuple[str, str, str] | None = None
+        self.told: set[str] = set()  # warnings of the daemon, each said once
         self._values: dict[str, list[str]] = {}
 
     def add(self, name: str, value: str) -> None:
@@ -91,7 +98,9 @@ def _flag(
     if flag is None:
         from sandboxd_client.cli.help import unknown_flag
 
-        raise UsageError(f"{command.name} has no option {name}", unknown_flag(command, name))
+        hint = _taken_hint(options) or unknown_flag(command, name)
+        raise UsageError(f"{command.name} has no option {name}", hint)
+    options.taken = None
     if not flag.value:
         if equals:
             raise UsageError(f"{name} takes no value", f"write {name} alone")
@@ -102,8 +111,38 @@ def _flag(
         return 0
     if following[:1] in ([], ["--"]):
         raise UsageError(f"{name} needs a value", f"write {name} {flag.value}")
-    options.add(flag.name, _checked(flag, following[0]))
+    value = following[0]
+    if value in flags:
+        raise UsageError(
+            f"{name} needs a value, and {value} is an option", f"write {name} {flag.value} {value}"
+        )
+    if command.greedy and flag.value in _AMOUNTS and not _may_be_amount(value):
+        raise UsageError(
+            f"{name} needs a value, and {value!r} is none",
+            f"write {name} {_AMOUNTS[flag.value]} {' '.join(following)}",
+        )
+    options.add(flag.name, _checked(flag, value))
+    options.taken = (value, name, flag.value)
     return 1
+
+
+def _may_be_amount(value: str) -> bool:
+    return not value[:1].isalpha() or value in _NO_AMOUNT
+
+
+def _taken_hint(options: Options) -> str | None:
+    """Where a program's name was taken as the value of the flag before it."""
+    from shutil import which
+
+    if options.taken is None or which(options.taken[0]) is None:
+        return None
+    value, name, wanted = options.taken
+    return f"{value!r} was taken as the value of {name}; write {name} {wanted} {value} …"
+
+
+def no_command_error(command: CommandSpec, options: Options) -> UsageError:
+    hint = _taken_hint(options) or f"see sandboxctl help {command.name}"
+    return UsageError(f"{command.name} needs {command.operand.removeprefix('[--] ')}", hint)
 
 
 def _divided(argument: str, flags: dict[str, Flag]) -> tuple[str, str, str]:
@@ -124,9 +163,7 @@ def _checked(flag: Flag, value: str) -> str:
 
 def _check_operands(command: CommandSpec, options: Options) -> None:
     if command.operand and not command.optional and not options.operands:
-        raise UsageError(
-            f"{command.name} needs {command.operand}", f"see sandboxctl {command.name} --help"
-        )
+        raise no_command_error(command, options)
     if not command.operand and options.operands:
         raise UsageError(
             f"{command.name} takes no argument {options.operands[0]!r}",

@@ -6,9 +6,9 @@ import os
 
 from sandboxd_client import handshake, start_daemon, transport
 from sandboxd_client.cli.connect import socket_path
-from sandboxd_client.cli.parse import Options, UsageError
+from sandboxd_client.cli.parse import Options
 from sandboxd_client.cli.screen import say
-from sandboxd_client.cli.shutdown import WAIT, in_the_way
+from sandboxd_client.cli.shutdown import in_the_way, in_use_error
 from sandboxd_client.errors import DaemonNotRunning
 from sandboxd_client.ignored_variables import ignored_keys
 from sandboxd_proto.errors import SandboxdError
@@ -25,7 +25,7 @@ def main(options: Options) -> int:
             status = handshake.ask(sock, "status")
             running = in_the_way(status)
             if running and not options.has("--force"):
-                raise UsageError(f"{running} would end with the daemon", WAIT)
+                raise in_use_error(running)
             start_daemon.check_start()
             start_daemon.stop(sock, path)
         finally:

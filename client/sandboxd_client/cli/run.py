@@ -12,7 +12,7 @@ from sandboxd_client.cli import outcome  # noqa: E402
 from sandboxd_client.cli.input import Input  # noqa: E402
 from sandboxd_client.cli.live import RUN_S, LiveDenials  # noqa: E402
 from sandboxd_client.cli.output import TerminalOutput  # noqa: E402
-from sandboxd_client.cli.parse import Options, UsageError, parse  # noqa: E402
+from sandboxd_client.cli.parse import Options, UsageError, no_command_error, parse  # noqa: E402
 from sandboxd_client.cli.relay import Left, Relay  # noqa: E402
 from sandboxd_client.cli.request import DEFAULT_PRESET, in_sandbox, policy  # noqa: E402
 from sandboxd_client.cli.screen import REFUSED, fail, put, say, say_denial  # noqa: E402
@@ -133,7 +133,7 @@ def _take_line(options: Options) -> None:
     """`-c LINE` is `-- sh -c LINE`; further words are its $0, $1, …"""
     take_line(options)
     if not options.operands:
-        raise UsageError("run needs COMMAND [ARG…]", "see sandboxctl help run")
+        raise no_command_error(RUN, options)
 
 
 def take_line(options: Options) -> None:
@@ -288,11 +288,16 @@ def connection(options: Options) -> socket:
 
         say_started(options)
 
+    def note(text: str) -> None:
+        from sandboxd_client.cli.connect import say_once
+
+        say_once(options, text)
+
     return open_connection(
         options.one("--socket") or _default_socket(),
         client="sandboxctl",
         may_start=not options.has("--no-autostart"),
-        note=(lambda text: None) if options.has("--quiet") else say,
+        note=note,
         started=started,
     )
 

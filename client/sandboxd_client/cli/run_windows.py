@@ -14,8 +14,9 @@ from contextlib import suppress
 from sandboxd_client import payload
 from sandboxd_client.autostart import open_connection
 from sandboxd_client.cli import approval, outcome
+from sandboxd_client.cli.connect import say_once
 from sandboxd_client.cli.join_session import join_session
-from sandboxd_client.cli.parse import Options, UsageError, parse
+from sandboxd_client.cli.parse import Options, UsageError, no_command_error, parse
 from sandboxd_client.cli.prefix import find_sandbox
 from sandboxd_client.cli.request import in_sandbox, policy
 from sandboxd_client.cli.screen import REFUSED, fail, put, say
@@ -69,7 +70,7 @@ def run(options: Options) -> int:
     if line is not None:
         options.operands[:0] = ["cmd.exe", "/d", "/c", line]
     if not options.operands:
-        raise UsageError("run needs COMMAND [ARG…]", "see sandboxctl help run")
+        raise no_command_error(RUN, options)
     if options.has("--detach"):
         from sandboxd_client.cli.detach import detach
 
@@ -99,7 +100,7 @@ def run(options: Options) -> int:
 def connection(options: Options) -> socket:
     return open_connection(
         options.one("--socket") or _default_socket(), client="sandboxctl",
-        may_start=not options.has("--no-autostart"), note=say,
+        may_start=not options.has("--no-autostart"), note=lambda text: say_once(options, text),
     )  # fmt: skip
 
 

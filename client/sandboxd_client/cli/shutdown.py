@@ -6,13 +6,12 @@ from typing import Any
 
 from sandboxd_client import handshake, start_daemon, transport
 from sandboxd_client.cli.connect import print_json, socket_path
-from sandboxd_client.cli.parse import Options, UsageError
-from sandboxd_client.cli.screen import say
+from sandboxd_client.cli.parse import Options
+from sandboxd_client.cli.screen import REFUSED, say
 from sandboxd_client.cli.status import counted
 from sandboxd_client.cli.terminal import is_terminal
 from sandboxd_client.errors import DaemonNotRunning
-
-WAIT = "wait for them (sandboxctl ps, sandboxctl sandbox list), or give --force"
+from sandboxd_proto.errors import Busy
 
 
 def main(options: Options) -> int:
@@ -26,7 +25,7 @@ def main(options: Options) -> int:
             running = in_the_way(handshake.ask(sock, "status"))
             if running and not (options.has("--force") or _confirmed(running)):
                 say("it goes on")
-                return 1
+                return REFUSED
             start_daemon.stop(sock, path)
         finally:
             sock.close()
@@ -35,6 +34,13 @@ def main(options: Options) -> int:
     if options.has("--json"):
         print_json({})
     return 0
+
+
+def in_use_error(running: str) -> Busy:
+    return Busy(
+        f"{running} would end with the daemon",
+        remedy="wait for them (sandboxctl ps, sandboxctl sandbox list), or give --force",
+    )
 
 
 def in_the_way(status: dict[str, Any]) -> str:
@@ -52,7 +58,7 @@ def in_the_way(status: dict[str, Any]) -> str:
 
 def _confirmed(running: str) -> bool:
     if not (is_terminal(0) and is_terminal(2)):
-        raise UsageError(f"{running} would end with the daemon", WAIT)
+        raise in_use_error(running)
     try:
         answer = input(f"{running} would end with the daemon (sandboxctl ps). End it? [y/N] ")
     except EOFError:

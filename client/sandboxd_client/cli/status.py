@@ -43,6 +43,7 @@ def text(status: StatusResult, path: str) -> str:
     rows = [
         ("daemon", f"sandboxd {status.version}, pid {status.pid}, up {age(status.uptime_ms)}"),
         ("socket", path),
+        *([("log", status.log)] if status.log else []),
         ("backend", _backend(status)),
         ("running", f"{counted(status.executions, 'command')}, {clients}"),
         ("sandboxes", f"{status.sandboxes.warm} warm, {status.sandboxes.persistent} persistent"),

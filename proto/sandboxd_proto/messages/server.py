@@ -57,6 +57,8 @@ class SandboxCounts(Reported, frozen=True, kw_only=True):
 
 
 class StatusResult(Reported, frozen=True, kw_only=True):
+    """`log`: the file that the daemon logs to, or the command that shows its log, if known."""
+
     version: str
     pid: int
     uptime_ms: float
@@ -73,6 +75,7 @@ class StatusResult(Reported, frozen=True, kw_only=True):
     approvals: int = 0
     approvers: int = 0
     backend_setting: str = "auto"
+    log: str | None = None
 
 
 class CheckParams(WireStruct, frozen=True, kw_only=True):

@@ -110,13 +110,16 @@ class Recording:
     extracts: dict[tuple[str, Extract], Hashable] = field(default_factory=dict)
     fleeting: bool = False
     until: float = math.inf  # of the monotonic clock
+    _ends: dict[str, str] = field(default_factory=dict)  # where ways ended that were walked
 
     def walk(self, path: str) -> str:
         """Notes every name on the way, through symlinks; answers where the way ended."""
-        way = Walk(path, self._read_link)
-        for _ in way:
-            pass
-        return way.at
+        if path not in self._ends:
+            way = Walk(path, self._read_link)
+            for _ in way:
+                pass
+            self._ends[path] = way.at
+        return self._ends[path]
 
     def _read_link(self, step: str) -> str | None:
         name = self.note(step)

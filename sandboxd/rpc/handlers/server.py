@@ -103,6 +103,7 @@ async def status(call: RequestContext, params: NoParams) -> StatusResult:
         approvals=len(service.admission.approvals.pending()),
         approvers=service.admission.approvals.approvers,
         backend_setting=config.backend,
+        log=logs.find_log(os.environ),
         bwrap_available="bubblewrap" in found and found["bubblewrap"].available,
     )
 
