@@ -131,8 +131,16 @@ class Classifier:
             log.warning("the output of a command was not classified: it took too long")
             self._given_up = True
             return default
+        except Exception:
+            return self._failed(default)
         finally:
             answer.cancel()  # nothing reads it any more
+
+    def _failed(self, default: T) -> T:
+        """A fault of ours: the result of the command is not lost for it."""
+        log.exception("the output of a command was not classified")
+        self._given_up = True
+        return default
 
     def _submit(self, work: Callable[[], T]) -> event_loop.Future[T]:
         self._scans_running += 1
@@ -263,7 +271,10 @@ class Classifier:
     async def _wherever(self, work: Callable[[], T], default: T, events: int) -> T:
         """On the event loop if there was little to look at."""
         if self._at_once < AT_ONCE_TOTAL and events <= AT_ONCE_EVENTS:
-            return work()
+            try:
+                return work()
+            except Exception:
+                return self._failed(default)
         return await self._in_thread(work, default)
 
     def _concluded(self, facts: RunEvidence) -> list[Denial]:

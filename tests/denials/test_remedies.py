@@ -9,6 +9,7 @@ import pytest
 from denials.settings import WS, denials, host, setting
 
 from sandboxd.denials.context import HostFile, HostView
+from sandboxd.denials.text.outputs import outputs
 from sandboxd_proto.manifest import manifest_from
 
 EROFS = ": Read-only file system\n"
@@ -168,3 +169,11 @@ def test_pip_without_a_host_is_answered_with_the_group_of_its_hosts() -> None:
 def test_a_file_that_is_granted_alone_comes_with_a_warning() -> None:
     (found,) = denials(setting(), "bash: line 1: /w/out/old.txt" + EROFS)
     assert "renaming" in found.message
+
+
+@pytest.mark.parametrize(
+    "program", ["sort", "gcc", "tar", "dd", "sed", "tee", "curl", "zip", "jar"]
+)
+@pytest.mark.parametrize("words", [[], [""], ["-"], ["--"], ["-o"], ["--output"], ["of="], ["cf"]])
+def test_unfinished_command_lines_name_no_fault(program: str, words: list[str]) -> None:
+    assert all(one.path for one in outputs(program, words))

@@ -38,6 +38,7 @@ class Cgroups:
         self._folder = folder
         self.controllers = controllers
         self.v2 = v2
+        self._lock = None if v2 else cgroup_v1.lock(folder)
         self.left_out = "" if v2 else cgroup_v1.why_no_memory()
         self._numbers = itertools.count(1)
         self._leftover: list[CommandCgroup] = []
@@ -100,6 +101,9 @@ class Cgroups:
             cgroup.remove()
         if not self.v2:
             cgroup_v1.remove_tree(self._folder)
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
     def _tidy(self) -> None:
         self._leftover = [cgroup for cgroup in self._leftover if not cgroup.remove()]

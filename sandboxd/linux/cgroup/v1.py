@@ -8,6 +8,7 @@ v1 is not used: it ends single processes of a tree, and it is often such a manag
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import secrets
 from collections.abc import Iterable
@@ -87,12 +88,32 @@ def make_base(folder: str) -> str | NotDelegated:
 
 
 def _remove_stale(folder: str) -> None:
-    """Remove cgroups of killed daemons; a cgroup with a process in it stays."""
+    """Remove cgroups of killed daemons; a cgroup with a process in it stays. Daemons in another pid
+    namespace have no pid here: theirs are locked."""
     with contextlib.suppress(OSError):
         for name in os.listdir(folder):
             number = name.removeprefix(PREFIX).partition("-")[0]
             if name.startswith(PREFIX) and number.isdigit() and not _runs(int(number)):
-                remove_tree(os.path.join(folder, name))
+                _remove_unlocked(os.path.join(folder, name))
+
+
+def lock(base: str) -> int:
+    """While the descriptor is open, no other daemon removes the base."""
+    descriptor = os.open(base, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    with contextlib.suppress(OSError):
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return descriptor
+
+
+def _remove_unlocked(base: str) -> None:
+    descriptor = os.open(base, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return
+    finally:
+        os.close(descriptor)
+    remove_tree(base)
 
 
 def remove_tree(base: str) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -196,3 +198,29 @@ def test_what_a_killed_daemon_left_is_removed(cgroups: Cgroups) -> None:
     assert isinstance(base, str)
     cgroup_v1.remove_tree(base)
     assert not left.exists()
+
+
+@pytest.mark.requires("root")
+def test_what_a_daemon_of_another_pid_namespace_uses_is_left(cgroups: Cgroups) -> None:
+    folder = cgroup_v1.find()
+    assert isinstance(folder, str)
+    used = Path(folder) / f"{cgroup_v1.PREFIX}4194305-locked"
+    used.mkdir()
+    with _locked(str(used)):
+        base = cgroup_v1.make_base(folder)
+        assert isinstance(base, str)
+        cgroup_v1.remove_tree(base)
+        assert used.exists()
+    base = cgroup_v1.make_base(folder)
+    assert isinstance(base, str)
+    cgroup_v1.remove_tree(base)
+    assert not used.exists()
+
+
+@contextmanager
+def _locked(base: str) -> Iterator[None]:
+    descriptor = cgroup_v1.lock(base)
+    try:
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,47 @@
+"""A fault in the classification costs the denials of the text, not the result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import anyio
+import pytest
+
+from sandboxd.denials.text.scanner import StreamScanner
+from sandboxd.policy.mounts.mount_plan import Host
+from sandboxd.policy.plan import Limits, NetworkRule, Plan, SandboxSpec
+from sandboxd.supervisor.classifier import Classifier, HostTraits
+from sandboxd.types import ExitReport, TreeUsage
+
+
+@pytest.fixture
+def faults(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[object]]:
+    """The first call of `finish` fails."""
+    seen: list[object] = []
+    finish = StreamScanner.finish
+
+    def fails(self: StreamScanner, facts: object) -> object:
+        seen.append(facts)
+        if len(seen) == 1:
+            raise ValueError("a fault")
+        return finish(self, facts)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(StreamScanner, "finish", fails)
+    yield seen
+    assert len(seen) == 2
+
+
+def test_what_the_kernel_says_is_still_told(faults: list[object]) -> None:
+    async def work() -> list[str]:
+        spec = SandboxSpec(base="minimal", network=NetworkRule("deny"))
+        plan = Plan(
+            sandbox=spec, syscall_policy="inherit", timeout_s=1, limits=Limits(), env=(), cwd="/"
+        )
+        traits = HostTraits(host=Host.current("/"), landlock=False, root=False)
+        judge = Classifier(plan, ("x",), traits, isolated=True, mounts=True, pty=False)
+        await judge.feed("stderr", b"cat: /x: Permission denied\n")
+        report = ExitReport(None, 9, TreeUsage(0, 0))
+        found, _ = await judge.finish(report, "timeout", "timeout", {})
+        return [denial.kind for denial in found]
+
+    assert anyio.run(work) == ["timeout"]
