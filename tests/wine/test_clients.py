@@ -66,7 +66,7 @@ def test_a_detached_command_is_left_running_and_read(unsandboxed: WindowsDaemon)
 def test_status_ps_and_doctor_answer(unsandboxed: WindowsDaemon, ctl: Ctl) -> None:
     assert "none" in ctl(unsandboxed, "status").stdout
     assert ctl(unsandboxed, "ps").returncode == 0
-    assert "appcontainer" in ctl(unsandboxed, "doctor").stdout
+    assert "backend none" in ctl(unsandboxed, "doctor").stdout
 
 
 def test_check_names_the_backend(unsandboxed: WindowsDaemon, ctl: Ctl, tmp_path: Path) -> None:
