@@ -25,7 +25,7 @@ INIT := sandboxd/linux/init
 NETNS := sandboxd/linux/netns
 LAUNCHER := sandboxd/macos/launcher
 
-.PHONY: install packages run test test-vm test-macos launcher test-wine fuzz lint docs release-check bench bench-peers \
+.PHONY: install packages run test test-vm test-opensandbox test-macos launcher test-wine fuzz lint docs release-check bench bench-peers \
 	soak clean init bytecode
 # The order of prerequisites matters (a virtual environment before what uses it), also with -j.
 .NOTPARALLEL:
@@ -69,24 +69,9 @@ test-vm: install
 fuzz: install
 	@PYTHONPATH=tests $(PYTHON_IN) -m fuzz.run --seconds $(or $(SECONDS),20) $(FUZZ)
 
-# The server has its own environment: its dependencies are not ours. Most of it is never imported, so
-# nothing is compiled. What needs no server runs while it is installed and beside the rest, which
-# mostly waits.
 test-opensandbox: install
 	@scripts/require scripts/packages-test.txt
-	@export SANDBOXD_TEST_OPENSANDBOX_SERVER=$(CURDIR)/.opensandbox/bin/opensandbox-server; \
-		export SANDBOXD_TEST_REQUIRE=opensandbox; logs=$$(mktemp -d); code=0; \
-		{ $(PYTHON_IN) -m pytest -q tests/opensandbox --ignore=tests/opensandbox/test_real_server.py; \
-			one=$$?; SANDBOXD_TEST_OPENSANDBOX=fake $(PYTHON_IN) -m pytest -q tests/conformance && \
-			[ $$one -eq 0 ]; } >"$$logs/fake" 2>&1 & fake=$$!; \
-		[ -x .opensandbox/bin/opensandbox-server ] || { python3 -m venv --without-pip .opensandbox && \
-			$(PYTHON_IN) -m pip -q --python .opensandbox/bin/python install --no-compile \
-				--disable-pip-version-check opensandbox-server==1.1.1; } || code=1; \
-		SANDBOXD_TEST_OPENSANDBOX=real $(PYTHON_IN) -m pytest -q tests/conformance \
-			>"$$logs/conformance" 2>&1 & conformance=$$!; \
-		$(PYTHON_IN) -m pytest -q tests/opensandbox/test_real_server.py || code=1; \
-		for pid in $$fake $$conformance; do wait $$pid || code=1; done; \
-		cat "$$logs"/*; rm -rf "$$logs"; exit $$code
+	@scripts/test-opensandbox $(TESTS)
 
 # A Windows Python is made once (.wine); the checkout's own packages are on its path.
 test-wine: install

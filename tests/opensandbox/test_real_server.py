@@ -16,11 +16,12 @@ from pathlib import Path
 import pytest
 from support.daemon import Daemon
 from support.engine import TestEngine
-from support.opensandbox_server import RealServer, daemon_of, serving, shared_server
+from support.opensandbox_server import OTHER_PORT, RealServer, daemon_of, serving, shared_server
 from support.rpc import RpcError
 from support.runs import Runner
 
 INHERIT = {"network": "inherit"}
+PATIENCE_S = 300.0
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +73,7 @@ def test_the_memory_limit_is_the_containers(box: Runner) -> None:
 
 
 def test_a_persistent_sandbox(real: Daemon, engine: TestEngine) -> None:
-    with real.connect(timeout_s=60) as connection:
+    with real.connect(timeout_s=PATIENCE_S) as connection:
         made = connection.call("sandbox/create", {"manifest": INHERIT})["sandbox"]
         for script in ("echo kept >/tmp/file", "grep -q kept /tmp/file"):
             argv = ["sh", "-c", script]
@@ -120,7 +121,7 @@ def test_a_workspace_goes_there_and_back(box: Runner, tmp_path: Path, engine: Te
 
 
 def test_many_at_once(real: Daemon, engine: TestEngine) -> None:
-    with real.connect(timeout_s=100) as connection:
+    with real.connect(timeout_s=PATIENCE_S) as connection:
         calls = [
             connection.start("execute", {"argv": ["echo", str(number)], "manifest": INHERIT})
             for number in range(4)
@@ -140,7 +141,7 @@ def test_sandboxctl_runs_and_says_what_there_is(
         return subprocess.run(
             [sys.executable, "-m", "sandboxd_client.cli", *words], cwd=tmp_path, text=True,
             env={**os.environ, "SANDBOXD_SOCKET": real.socket, "PYTHONPATH": ":".join(sys.path)},
-            stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False,
+            stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE_S, check=False,
         )  # fmt: skip
 
     ran = ctl("run", "--backend", "opensandbox", "--net", "all", "-w", ".", "--",
@@ -179,8 +180,8 @@ def test_folders_of_this_machine_as_volumes(server: RealServer, tmp_path: Path) 
 
 def test_a_container_that_vanishes_under_a_command(real: Daemon, engine: TestEngine) -> None:
     """As when a sandbox expires, or a machine of the cluster dies."""
-    with real.connect(timeout_s=100) as connection:
-        params = {"argv": ["sh", "-c", "echo up; sleep 100"], "manifest": INHERIT, "stream": True}
+    with real.connect(timeout_s=PATIENCE_S) as connection:
+        params = {"argv": ["sh", "-c", "echo up; sleep 1000"], "manifest": INHERIT, "stream": True}
         call = connection.start("execute", {**params, "execution_id": "gone"})
         connection.wait_until(lambda: connection.output("gone") == "up\n")
         engine.docker("rm", "-f", *engine.containers())
@@ -205,11 +206,12 @@ def test_a_server_that_dies_in_the_middle_and_what_it_leaves(
 ) -> None:
     """A second one on the same engine, so that the others stay. When it is back, the daemon deletes
     the sandbox that it could not delete before."""
-    script = "echo up; sleep 100"
+    script = "echo up; sleep 1000"
+    where = (server.engine, server.within, tmp_path, server.volumes, OTHER_PORT)
     with (
-        serving(server.engine, server.within, tmp_path, server.volumes) as (url, process),
+        serving(*where) as (url, process),
         daemon_of(server, url=url) as daemon,
-        daemon.connect(timeout_s=100) as connection,
+        daemon.connect(timeout_s=PATIENCE_S) as connection,
     ):
         params = {"argv": ["sh", "-c", script], "manifest": INHERIT, "stream": True}
         call = connection.start("execute", {**params, "execution_id": "cut"})
@@ -218,8 +220,8 @@ def test_a_server_that_dies_in_the_middle_and_what_it_leaves(
         with pytest.raises(RpcError, match="result of the command is unknown"):
             connection.result(call)
         assert len(server.engine.containers()) == 1
-        with serving(server.engine, server.within, tmp_path, server.volumes, url):
-            deadline = time.monotonic() + 60
+        with serving(*where):
+            deadline = time.monotonic() + PATIENCE_S
             while server.engine.containers():
                 assert time.monotonic() < deadline
                 time.sleep(0.2)

@@ -24,8 +24,8 @@ from pathlib import Path
 IMAGE = "sandboxd/base:local"
 # What the suites run in containers besides busybox and Python.
 PROGRAMS = ("bash", "git", "/usr/lib/git-core/git-remote-https", "curl", "openssl")
-START_S = 60.0
-STOP_S = 30.0
+START_S = 300.0
+STOP_S = 60.0
 ROOT = Path(__file__).parents[2]
 
 

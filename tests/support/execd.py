@@ -27,6 +27,9 @@ PORT = 44772
 PING_S = 3.0
 TERM_GRACE_S = 1.0
 Send = Callable[[dict[str, Any]], None]
+# A child has copies of all descriptors until it executes its program: a copy of one that a program
+# is written to makes the start of that program fail (ETXTBSY).
+_fork_or_write = threading.Lock()
 
 
 class Commands:
@@ -41,40 +44,44 @@ class Commands:
         """One command to its end. Like execd, it goes on when its reader is gone."""
         identity = uuid4().hex
         try:
-            process = subprocess.Popen(
-                self._argv(body), cwd=None if self.prefix else body.get("cwd") or None,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
-                env={**os.environ, **(body.get("envs") or {})},
-            )  # fmt: skip
+            process = self._start(body)
         except OSError as error:
-            send({"type": "init", "text": identity})
-            send({"type": "error", "error": {"ename": "CommandExecError", "evalue": str(error)}})
+            _try_to_send(send, {"type": "init", "text": identity})
+            _try_to_send(send, _error(str(error)))
             return
         self._running[identity] = process
-        send({"type": "init", "text": identity})
+        _try_to_send(send, {"type": "init", "text": identity})
         events: queue.Queue[dict[str, Any] | None] = queue.Queue(1000)
         for name in ("stdout", "stderr"):
             reader = threading.Thread(target=_lines, args=(getattr(process, name), name, events))
             reader.daemon = True
             reader.start()
-        open_streams = 2
+        open_streams, has_ended = 2, False
         while open_streams:
             try:
                 event = events.get(timeout=PING_S)
             except queue.Empty:
-                event = {"type": "ping", "text": "pong"}
-                if process.poll() is not None:
+                if has_ended:
                     break  # something in the background holds its output
+                # What it has printed may still be on the way.
+                has_ended = process.poll() is not None
+                event = {"type": "ping", "text": "pong"}
             if event is None:
                 open_streams -= 1
             else:
-                with contextlib.suppress(OSError):
-                    send(event)
+                _try_to_send(send, event)
         code = process.wait()
         self._running.pop(identity, None)
-        with contextlib.suppress(OSError):
-            send(_end(code))
+        _try_to_send(send, _end(code))
+
+    def _start(self, body: dict[str, Any]) -> subprocess.Popen[bytes]:
+        with _fork_or_write:
+            return subprocess.Popen(
+                self._argv(body), cwd=None if self.prefix else body.get("cwd") or None,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+                env={**os.environ, **(body.get("envs") or {})},
+            )  # fmt: skip
 
     def _argv(self, body: dict[str, Any]) -> list[str]:
         if not self.prefix:
@@ -107,7 +114,16 @@ class Commands:
 def _end(code: int) -> dict[str, Any]:
     if code == 0:
         return {"type": "execution_complete", "execution_time": 1}
-    return {"type": "error", "error": {"ename": "CommandExecError", "evalue": str(max(code, -1))}}
+    return _error(str(max(code, -1)))
+
+
+def _error(value: str) -> dict[str, Any]:
+    return {"type": "error", "error": {"ename": "CommandExecError", "evalue": value}}
+
+
+def _try_to_send(send: Send, event: dict[str, Any]) -> None:
+    with contextlib.suppress(OSError):
+        send(event)
 
 
 def _lines(pipe: Any, name: str, events: queue.Queue[dict[str, Any] | None]) -> None:
@@ -149,7 +165,7 @@ class ExecdHandler(BaseHTTPRequestHandler):
         given = json.loads(metadata)
         path = self.commands.place(given["path"])
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path, "wb") as file:
+        with _fork_or_write, open(path, "wb") as file:
             file.write(content)
         os.chmod(path, int(str(given["mode"]), 8))
         self.answer(200)

@@ -74,8 +74,7 @@ class FakeServer:
         self.refuses_policies = False
         self.released = threading.Event()
         handler = type("Handler", (_Handler,), {"fake": self})
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        self._http.daemon_threads = True
+        self._http = _Http(("127.0.0.1", 0), handler)
         self.port = self._http.server_address[1]
         self.url = f"http://127.0.0.1:{self.port}"
         if tls is not None:
@@ -117,6 +116,11 @@ class FakeServer:
         self._http.server_close()
         for identity in list(self.sandboxes):
             self.delete(identity)
+
+
+class _Http(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
 
 
 class _Handler(ExecdHandler):
