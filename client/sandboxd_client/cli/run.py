@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from sandboxd_client.cli.raw_mode import RawMode
     from sandboxd_client.cli.table import CommandSpec
 
+_ADVISED = ("git", "sh", "bash")  # programs that there are hints for also when they succeed
+
 
 def main(arguments: list[str], command: CommandSpec = RUN) -> int:
     options = None
@@ -223,14 +225,20 @@ def report(result: dict[str, Any], options: Options, told: Collection[str] = ())
     return outcome.exit_code(result)
 
 
+def _is_advised(options: Options) -> bool:
+    return bool(options.operands) and options.operands[0].rpartition("/")[2] in _ADVISED
+
+
 def _note_missing(options: Options) -> None:
+    if not _is_advised(options):
+        return
     from sandboxd_client.cli.advice import note_missing
 
     note_missing(options)
 
 
 def _advise(options: Options, result: dict[str, Any]) -> None:
-    if not options.operands:
+    if not options.operands or not (_is_advised(options) or outcome.exit_code(result)):
         return
     from sandboxd_client.cli.advice import advise
 
