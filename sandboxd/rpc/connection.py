@@ -115,6 +115,7 @@ class Connection:
         if not data:
             self._ended.set()
             return
+        self._service.supervisor.executions.afterwards.run()
         self._received += len(data)
         self.descriptors.add(self._received, fds)
         try:

@@ -110,7 +110,7 @@ class Supervisor:
             result = await self._attempt(execution)
             reports = not result.denials or execution.request.on_denial == "report"
             if not reports and self.follow_up is not None:
-                execution.clean_up()  # the answer may have to wait for an approval
+                self.executions.afterwards.run()  # the answer may wait for an approval
                 result = await self.follow_up(execution, result)
         except SandboxdError as error:
             execution.error = error
@@ -147,7 +147,7 @@ class Supervisor:
         finally:
             self.stop_clock(execution)
             if execution.recorded:
-                execution.after_answer(partial(self._record_end, execution))
+                self.executions.afterwards.add(partial(self._record_end, execution))
 
     async def _run_in_sandbox(self, execution: Execution) -> ExecuteResult:
         lease = await self._wait_for_lease(execution)
@@ -248,8 +248,7 @@ class Supervisor:
             nonlocal released
             if not released:
                 released = True
-                # After the answer was sent: starting a task takes a while.
-                event_loop.call_soon(self.pool.let_go, held.hold)
+                self.executions.afterwards.add(partial(self.pool.let_go, held.hold))
 
         return Lease(
             backend=backend, sandbox=held.sandbox, enforcement=enforcement, release=release,
@@ -355,6 +354,7 @@ class Supervisor:
                 for execution in waiting:
                     execution.cancel()
                 await waiting[0].finished()
+        self.executions.afterwards.run()
         await self.sandboxes.close()
         await self.pool.close()
         self._guards.close()

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from sandboxd_client.cli.raw_mode import RawMode
     from sandboxd_client.cli.streams import Streams
 
-READ_BYTES = 256 * 1024
+READ_BYTES = 64 * 1024  # a larger buffer is mapped and unmapped for each read
 UNWRITTEN_LIMIT = 1024 * 1024
 # After a cancel the answer comes when the whole tree is dead; then closing the socket must do.
 CANCEL_WAIT_S = 10.0

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from sandboxd_client.cli.raw_mode import RawMode
     from sandboxd_client.cli.table import CommandSpec
 
+_ADVISED = ("git", "sh", "bash")  # programs that there are hints for also when they succeed
+
 
 def main(arguments: list[str], command: CommandSpec = RUN) -> int:
     options = None
@@ -262,14 +264,21 @@ def _refuse_half_work(options: Options) -> None:
     refuse_half_work(options)
 
 
+def _is_advised(options: Options) -> bool:
+    words = options.operands
+    return bool(words) and (words[0].rpartition("/")[2] in _ADVISED or "install" in words)
+
+
 def _note_missing(options: Options) -> None:
+    if not _is_advised(options):
+        return
     from sandboxd_client.cli.advice import note_missing
 
     note_missing(options)
 
 
 def _advice(options: Options, result: dict[str, Any]) -> list[str]:
-    if not options.operands:
+    if not options.operands or not (_is_advised(options) or outcome.exit_code(result)):
         return []
     from sandboxd_client.cli.advice import advise
 

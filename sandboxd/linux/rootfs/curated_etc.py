@@ -173,7 +173,7 @@ class CuratedEtc:
 
     def _seen(self, names: Iterable[str]) -> Iterator[tuple[str, FileStamp]]:
         for name in names:
-            yield name, file_stamp(os.path.join(self._source, name))
+            yield name, file_stamp(f"{self._source}/{name}")  # at each use of a sandbox
 
     def _fill(self, into: str, request: EtcRequest) -> None:
         for name in COPIED:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import anyio
@@ -12,6 +10,7 @@ from anyio.abc import TaskGroup
 
 from sandboxd import event_loop
 from sandboxd.backends.interface import Enforcement
+from sandboxd.supervisor.afterwards import Afterwards
 from sandboxd.supervisor.classifier import Classifier, HostTraits
 from sandboxd.supervisor.execution.control import ExecutionControl
 from sandboxd.supervisor.execution.lease import Lease
@@ -38,8 +37,6 @@ from sandboxd_proto.errors import ExecFailed, InternalError, SandboxdError, Sand
 from sandboxd_proto.messages.execute import ExecuteResult
 from sandboxd_proto.messages.execution import State
 
-log = logging.getLogger(__name__)
-
 
 @dataclass(slots=True)
 class RunState:
@@ -53,7 +50,9 @@ class RunState:
 class Execution:
     """Made when the request is read, so that the client's next message may write to it."""
 
-    def __init__(self, execution_id: str, request: ExecuteRequest, traits: HostTraits) -> None:
+    def __init__(
+        self, execution_id: str, request: ExecuteRequest, traits: HostTraits, afterwards: Afterwards
+    ) -> None:
         self.id = execution_id
         self.request = request
         self.started_at = time.time()
@@ -69,11 +68,11 @@ class Execution:
         self.control = ExecutionControl(execution_id, request, self._io)
         self._done: anyio.Event | None = None
         self._traits = traits
+        self._afterwards = afterwards
         self._traffic: Traffic | None = None
         self._ended_at = 0.0
         self._lost: SandboxdError | None = None  # why there is no result although it ran
         self._warnings: list[str] = []
-        self._after_answer: list[Callable[[], None]] = []
 
     @property
     def state(self) -> State:
@@ -232,7 +231,7 @@ class Execution:
             self._close_traffic()
             await workspace.sweep(process)
             if not kept:
-                self.after_answer(process.close)
+                self._afterwards.add(process.close)
             workspace.close()
 
     def _pumps(self, process: Process, streams: Streams, tasks: TaskGroup) -> list[Pump]:
@@ -353,19 +352,6 @@ class Execution:
                 self._done.set()
         await self._done.wait()
 
-    def after_answer(self, work: Callable[[], None]) -> None:
-        """Do it once the answer was sent, or before another attempt."""
-        self._after_answer.append(work)
-
-    def clean_up(self) -> None:
-        """Each part, whatever becomes of the others."""
-        for work in (*self._after_answer, self._io.close):
-            try:
-                work()
-            except Exception:
-                log.exception("what follows an execution failed")
-        self._after_answer.clear()
-
     def close(self) -> None:
         """Its descriptors go a moment later: after the answer was sent."""
         self.control.over = True
@@ -373,7 +359,7 @@ class Execution:
             self.request.listener.conclude(self.result)
         if self.request.stdin:
             self.request = replace(self.request, stdin=b"")
-        event_loop.call_soon(self.clean_up)
+        self._afterwards.add(self._io.close)
         self._io.forget_input()
         if self._done is not None:
             self._done.set()
@@ -381,7 +367,7 @@ class Execution:
     def release(self) -> None:
         """Close its descriptors and drop its input before another attempt; waiters go on
         waiting."""
-        event_loop.call_soon(self.clean_up)
+        self._afterwards.add(self._io.close)
         self._io.forget_input()
 
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 
 from sandboxd import event_loop
+from sandboxd.supervisor.afterwards import Afterwards
 from sandboxd.supervisor.classifier import HostTraits
 from sandboxd.supervisor.execution.execution import Execution
 from sandboxd.supervisor.execution.output_log import OutputLog
@@ -23,6 +24,7 @@ _MOST_TOLD = 4096
 class Executions:
     def __init__(self, traits: HostTraits, limit: int) -> None:
         self._traits = traits
+        self.afterwards = Afterwards()
         self._limit = limit
         self._live: dict[str, Execution] = {}
         self._ended: dict[str, tuple[float, Execution]] = {}
@@ -51,15 +53,18 @@ class Executions:
                 f"{self._limit} executions are running already",
                 remedy="wait for one to end, or raise max_executions in the config",
             )
-        execution = Execution(wanted or f"ex-{os.urandom(16).hex()}", request, self._traits)
+        execution = self._make(wanted or f"ex-{os.urandom(16).hex()}", request)
         self._forget(execution.id)
         self._live[execution.id] = execution
         self._tell_unprotected(execution)
         return execution
 
+    def _make(self, execution_id: str, request: ExecuteRequest) -> Execution:
+        return Execution(execution_id, request, self._traits, self.afterwards)
+
     def replace(self, before: Execution, request: ExecuteRequest) -> Execution:
         """A further attempt under the same id; what is sent to the first one reaches it."""
-        execution = Execution(before.id, request, self._traits)
+        execution = self._make(before.id, request)
         self._tell_unprotected(execution)
         before.release()
         before.successor = execution
