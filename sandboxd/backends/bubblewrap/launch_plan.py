@@ -124,7 +124,9 @@ class LaunchPlans:
         with ExitStack() as mounted:
             mounted.enter_context(self.hold_etc(spec))
             around = self._mount_sources(spec, layout, None)
-            own = template_arguments(spec, layout, around, root_inside=root_inside(spec))
+            own_network = spec.network.kind != "inherit"
+            flags = ("n" if own_network else "") + ("k" if root_inside(spec) else "")
+            own = template_arguments(flags, layout, around)
             counted = bounding_processes(self._support.cgroups, _counts(spec))
             release = mounted.pop_all().close
             template = start_template(line.argv, own, line.inherit, release, counted)
@@ -200,9 +202,9 @@ class LaunchPlans:
         template: bool = False,
     ) -> list[Token]:  # fmt: skip
         around = self._mount_sources(spec, places, program)
-        if template:  # each clone covers them in a /proc of its own
-            around = replace(around, kernel_files=())
-        return arguments(spec, places, around, template=template)
+        if template:  # each clone covers the files in a /proc of its own
+            around = replace(around, kernel_files=(), template_of=_ids(spec))
+        return arguments(spec, places, around)
 
     def _mount_sources(
         self, spec: SandboxSpec, places: MountPlan, program: Bwrap | None
@@ -230,10 +232,8 @@ class LaunchPlans:
             for place in places.places
             if place.path.startswith("/etc/")
         )
-        uid, gid = os.getuid(), os.getgid()
-        if spec.run_as:
-            uid, gid = spec.run_as.uid, spec.run_as.gid
-        return EtcRequest(uid, gid, network=spec.network.kind == "inherit", mount_points=inner)
+        network = spec.network.kind == "inherit"
+        return EtcRequest(*_ids(spec), network=network, mount_points=inner)
 
 
 def _refuse_links_in_tmp(spec: SandboxSpec, layout: MountPlan) -> None:
@@ -254,6 +254,11 @@ def _refuse_links_in_tmp(spec: SandboxSpec, layout: MountPlan) -> None:
 
 def _counts(spec: SandboxSpec) -> ProcessCount:
     return "root" if root_inside(spec) else "namespace"
+
+
+def _ids(spec: SandboxSpec) -> tuple[int, int]:
+    """The uid and gid of commands."""
+    return (spec.run_as.uid, spec.run_as.gid) if spec.run_as else (os.getuid(), os.getgid())
 
 
 def root_inside(spec: SandboxSpec) -> bool:
