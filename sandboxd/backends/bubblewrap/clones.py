@@ -152,6 +152,9 @@ class Templates:
         self._kept: OrderedDict[SandboxSpec, SpecTemplate] = OrderedDict()
         self._timer: event_loop.TimerHandle | None = None
 
+    def __contains__(self, spec: SandboxSpec) -> bool:
+        return spec in self._kept
+
     def get(self, spec: SandboxSpec) -> SpecTemplate | None:
         found, now = self._kept.get(spec), time.monotonic()
         if found is None:

@@ -10,11 +10,12 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum, IntFlag
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address
 from typing import TypeVar
+from weakref import WeakKeyDictionary
 
 from sandboxd.linux.init_client import messages as wire
 
@@ -124,6 +125,18 @@ def _unsigned(layout: str, *values: int) -> bytes:
         return struct.pack("<" + layout, *values)
     except struct.error as error:
         raise ValueError(f"a number for the init is out of range: {values}") from error
+
+
+_setups: WeakKeyDictionary[wire.Setup, tuple[int, Encoded]] = WeakKeyDictionary()
+
+
+def encode_setup(setup: wire.Setup, more: wire.SetupFlag) -> Encoded:
+    """With more flags. The last result is kept: every clone of a template gets the same."""
+    flags, encoded = _setups.get(setup, (-1, None))
+    if encoded is None or flags != more:
+        encoded = encode(replace(setup, flags=setup.flags | more))
+        _setups[setup] = int(more), encoded
+    return encoded
 
 
 def _setup(setup: wire.Setup) -> bytes:

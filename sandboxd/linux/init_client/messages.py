@@ -130,7 +130,7 @@ class Rlimit:
     hard: int
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False, weakref_slot=True)
 class Setup:
     """Descriptors to send with it: the ruleset, if HAS_RULESET; the filter that the next command
     will most likely have, if HAS_FILTER; cgroup.procs of the sandbox's cgroup, if HAS_CGROUP.

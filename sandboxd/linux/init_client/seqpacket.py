@@ -21,7 +21,9 @@ def pair() -> tuple[socket.socket, socket.socket]:
     return ours, theirs
 
 
-async def send(sock: socket.socket, request: wire.Request, descriptors: Sequence[int] = ()) -> None:
+async def send(
+    sock: socket.socket, request: wire.Request | codec.Encoded, descriptors: Sequence[int] = ()
+) -> None:
     """OSError when the other side is gone."""
     while True:
         try:
@@ -32,10 +34,10 @@ async def send(sock: socket.socket, request: wire.Request, descriptors: Sequence
 
 
 def send_at_once(
-    sock: socket.socket, request: wire.Request, descriptors: Sequence[int] = ()
+    sock: socket.socket, request: wire.Request | codec.Encoded, descriptors: Sequence[int] = ()
 ) -> None:
     """BlockingIOError when there is no room, another OSError when the other side is gone."""
-    encoded = codec.encode(request)
+    encoded = request if isinstance(request, codec.Encoded) else codec.encode(request)
     if encoded.payload is None:
         _send(sock, encoded.message, descriptors)
         return

@@ -176,6 +176,7 @@ def answering() -> Iterator[tuple[Clone, socket.socket]]:
     """A clone, and the template's side of the socket, from which it is answered here."""
     control, theirs = seqpacket.pair()
     errors, stderr = os.pipe()
+    os.set_blocking(errors, False)
     helper = spawn(["/bin/sleep", "600"], {}, [], stderr=stderr)
     os.close(stderr)
     template = Template(helper, control, errors, lambda: None)
