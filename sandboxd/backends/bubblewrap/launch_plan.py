@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 
 from sandboxd.backends.bubblewrap.arguments import (
     KERNEL_FILES,
@@ -89,15 +89,8 @@ class LaunchPlans:
 
     def _facts(self, spec: SandboxSpec) -> object:
         etc = None if spec.base == "host" else self._support.etc.stamp()
-        folders = tuple(map(file_stamp, self._folders_of_base(spec)))
+        folders = tuple(map(file_stamp, _folders_of_base(self.layout(spec))))
         return os.uname().nodename, etc, account_stamp(spec.run_as), folders
-
-    def _folders_of_base(self, spec: SandboxSpec) -> list[str]:
-        """Those that hold what bwrap binds by name: a rename in them leaves the old one bound. What
-        it binds is not looked at, because a file system that is mounted there may hang."""
-        places = self.layout(spec).places
-        named = (p.path for p in places if p.kind is MountKind.SYSTEM and p.path != "/")
-        return sorted({os.path.dirname(path) for path in named})
 
     def launch(
         self,
@@ -121,10 +114,10 @@ class LaunchPlans:
         layout = self.layout(spec)
         with ExitStack() as mounted:
             mounted.enter_context(self.hold_etc(spec))
-            around = self._mount_sources(spec, layout, None)
+            mount_sources = self._mount_sources(spec, layout, None)
             own_network = spec.network.kind != "inherit"
             flags = ("n" if own_network else "") + ("k" if root_inside(spec) else "")
-            own = template_arguments(flags, layout, around)
+            own = template_arguments(flags, layout, mount_sources)
             counted = bounding_processes(self._support.cgroups, _counts(spec))
             release = mounted.pop_all().close
             template = start_template(line.argv, own, line.inherit, release, counted)
@@ -200,10 +193,10 @@ class LaunchPlans:
         self, spec: SandboxSpec, places: MountPlan, program: Bwrap | None, *,
         template: bool = False,
     ) -> list[Token]:  # fmt: skip
-        around = self._mount_sources(spec, places, program)
+        mount_sources = self._mount_sources(spec, places, program)
         if template:  # each clone covers the files in a /proc of its own
-            around = replace(around, kernel_files=(), template_of=_ids(spec))
-        return arguments(spec, places, around)
+            mount_sources = replace(mount_sources, kernel_files=(), template_of=_ids(spec))
+        return arguments(spec, places, mount_sources)
 
     def _mount_sources(
         self, spec: SandboxSpec, places: MountPlan, program: Bwrap | None
@@ -226,13 +219,25 @@ class LaunchPlans:
         )
 
     def _etc_request(self, spec: SandboxSpec, places: MountPlan) -> EtcRequest:
-        inner = tuple(
-            (place.path.removeprefix("/etc/"), place.is_dir)
-            for place in places.places
-            if place.path.startswith("/etc/")
-        )
         network = spec.network.kind == "inherit"
-        return EtcRequest(*_ids(spec), network=network, mount_points=inner)
+        return EtcRequest(*_ids(spec), network=network, mount_points=_inside_etc(places))
+
+
+@lru_cache(maxsize=64)
+def _inside_etc(places: MountPlan) -> tuple[tuple[str, bool], ...]:
+    return tuple(
+        (place.path.removeprefix("/etc/"), place.is_dir)
+        for place in places.places
+        if place.path.startswith("/etc/")
+    )
+
+
+@lru_cache(maxsize=64)
+def _folders_of_base(places: MountPlan) -> list[str]:
+    """Those that hold what bwrap binds by name: a rename in them leaves the old one bound. What it
+    binds is not looked at, because a file system that is mounted there may hang."""
+    named = (p.path for p in places.places if p.kind is MountKind.SYSTEM and p.path != "/")
+    return sorted({os.path.dirname(path) for path in named})
 
 
 def _refuse_links_in_tmp(spec: SandboxSpec, layout: MountPlan) -> None:

@@ -13,9 +13,9 @@ from sandboxd.linux.cgroup.tree import CgroupFolder, parse_counts, read, write
 from sandboxd.policy.limits import DEFAULT_PROCESSES
 
 # The init, its watchdog, the processes that wait for the next command.
-OWN = 16
+OWN_PROCESSES = 16
 # The reaper of a command.
-EACH = 2
+PROCESSES_PER_COMMAND = 2
 
 
 class SandboxCgroup(CgroupFolder):
@@ -28,14 +28,16 @@ class SandboxCgroup(CgroupFolder):
         super().__init__(folder)
 
     def _set_limits(self) -> None:
-        self._write(OWN + EACH + DEFAULT_PROCESSES)
+        self._write(OWN_PROCESSES + PROCESSES_PER_COMMAND + DEFAULT_PROCESSES)
 
     def admit(self, processes: int | None) -> None:
         """A command with this limit starts; None: no limit. OSError if the kernel refuses."""
         allowed = [*self._allowed, processes]
         known = [number for number in allowed if number is not None]
         unlimited = len(known) < len(allowed)
-        self._write(None if unlimited else OWN + sum(known) + EACH * len(known))
+        self._write(
+            None if unlimited else OWN_PROCESSES + sum(known) + PROCESSES_PER_COMMAND * len(known)
+        )
         self._allowed = allowed
 
     def release(self, processes: int | None) -> None:

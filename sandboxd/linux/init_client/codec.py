@@ -10,12 +10,11 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import IntEnum, IntFlag
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address
 from typing import TypeVar
-from weakref import WeakKeyDictionary
 
 from sandboxd.linux.init_client import messages as wire
 
@@ -86,7 +85,9 @@ def encode(request: wire.Request) -> Encoded:
     """Raises ValueError for messages that the init would refuse."""
     match request:
         case wire.Setup():
-            return _framed(MessageType.SETUP, _setup(request))
+            if not request.encoded:
+                request.encoded.append(_setup(request))
+            return _framed(MessageType.SETUP, request.encoded[0])
         case wire.Exec():
             return _framed(MessageType.EXEC, _exec(request))
         case wire.Signal():
@@ -127,18 +128,6 @@ def _unsigned(layout: str, *values: int) -> bytes:
         raise ValueError(f"a number for the init is out of range: {values}") from error
 
 
-_setups: WeakKeyDictionary[wire.Setup, tuple[int, Encoded]] = WeakKeyDictionary()
-
-
-def encode_setup(setup: wire.Setup, more: wire.SetupFlag) -> Encoded:
-    """With more flags. The last result is kept: every clone of a template gets the same."""
-    flags, encoded = _setups.get(setup, (-1, None))
-    if encoded is None or flags != more:
-        encoded = encode(replace(setup, flags=setup.flags | more))
-        _setups[setup] = int(more), encoded
-    return encoded
-
-
 def _setup(setup: wire.Setup) -> bytes:
     if setup.rules and not setup.flags & wire.SetupFlag.HAS_RULESET:
         raise ValueError("Landlock rules without a ruleset")
@@ -163,7 +152,7 @@ def _variable(name: str, value: str) -> bytes:
     return _string(f"{name}={value}")
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=64)
 def _environment(env: tuple[tuple[str, str], ...]) -> bytes:
     """Cached: the next command of the same plan has the same."""
     return _array(_variable(name, value) for name, value in env)
@@ -184,16 +173,20 @@ def _exec(request: wire.Exec) -> bytes:
             _string(request.cwd),
             _array(_string(argument) for argument in request.argv),
             _environment(tuple(request.env)),
-            _array(_rlimit(limit) for limit in request.rlimits),
-            _unsigned(
-                "QQIQ",
-                request.tree_memory_bytes,
-                request.tree_cpu_us,
-                request.tree_processes,
-                request.wall_ms,
+            _limits(
+                tuple(request.rlimits), request.tree_memory_bytes, request.tree_cpu_us,
+                request.tree_processes, request.wall_ms,
             ),
         )
-    )
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=64)
+def _limits(
+    rlimits: tuple[wire.Rlimit, ...], memory_bytes: int, cpu_us: int, processes: int, wall_ms: int
+) -> bytes:
+    tree = _unsigned("QQIQ", memory_bytes, cpu_us, processes, wall_ms)
+    return _array(_rlimit(limit) for limit in rlimits) + tree
 
 
 def _signal(signal: wire.Signal) -> bytes:

@@ -7,7 +7,7 @@ bytes and back.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import IntEnum, IntFlag
 
 
@@ -130,19 +130,30 @@ class Rlimit:
     hard: int
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False, weakref_slot=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Setup:
     """Descriptors to send with it: the ruleset, if HAS_RULESET; the filter that the next command
     will most likely have, if HAS_FILTER; cgroup.procs of the sandbox's cgroup, if HAS_CGROUP.
 
     `scratch`: the file systems in memory that are the sandbox's own.
-    `sockets`: with UNIX_PEERS, the socket files of the host that commands may connect to."""
+    `sockets`: with UNIX_PEERS, the socket files of the host that commands may connect to.
+    `encoded`: kept by the codec, because a template sends one setup to all its clones."""
 
     flags: SetupFlag = _NO_SETUP_FLAGS
     checks: Sequence[Check] = ()
     rules: Sequence[LandlockRule] = ()
     scratch: Sequence[str] = ()
     sockets: Sequence[Check] = ()
+    encoded: list[bytes] = field(default_factory=list, init=False, repr=False, compare=False)
+    _flagged: dict[SetupFlag, Setup] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    def with_flags(self, flags: SetupFlag) -> Setup:
+        """With these too; the same object whenever it is asked for."""
+        if flags not in self._flagged:
+            self._flagged[flags] = replace(self, flags=self.flags | flags)
+        return self._flagged[flags]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

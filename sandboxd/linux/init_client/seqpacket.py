@@ -21,9 +21,7 @@ def pair() -> tuple[socket.socket, socket.socket]:
     return ours, theirs
 
 
-async def send(
-    sock: socket.socket, request: wire.Request | codec.Encoded, descriptors: Sequence[int] = ()
-) -> None:
+async def send(sock: socket.socket, request: wire.Request, descriptors: Sequence[int] = ()) -> None:
     """OSError when the other side is gone."""
     while True:
         try:
@@ -34,10 +32,10 @@ async def send(
 
 
 def send_at_once(
-    sock: socket.socket, request: wire.Request | codec.Encoded, descriptors: Sequence[int] = ()
+    sock: socket.socket, request: wire.Request, descriptors: Sequence[int] = ()
 ) -> None:
     """BlockingIOError when there is no room, another OSError when the other side is gone."""
-    encoded = request if isinstance(request, codec.Encoded) else codec.encode(request)
+    encoded = codec.encode(request)
     if encoded.payload is None:
         _send(sock, encoded.message, descriptors)
         return

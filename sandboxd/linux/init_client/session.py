@@ -93,7 +93,7 @@ class InitSandbox:
         if cgroup is not None:
             flags |= wire.SetupFlag.HAS_CGROUP
             descriptors.append(cgroup)
-        await seqpacket.send(self._control, codec.encode_setup(setup, flags), descriptors)
+        await seqpacket.send(self._control, setup.with_flags(flags), descriptors)
         data = await seqpacket.receive(self._control)
         if not data:
             raise SetupRefused("")
