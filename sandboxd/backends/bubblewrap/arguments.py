@@ -15,6 +15,7 @@ from sandboxd.policy.plan import SHM_BYTES, TMP_BYTES, Identity, SandboxSpec, Sh
 # As root these are writable whatever bwrap does: the files are checked against the real uid 0.
 # A write to core_pattern is host root in one step.
 KERNEL_FILES = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus")
+_STREAMS = ("stdin", "stdout", "stderr")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,9 @@ Token = str | Bind
 
 @dataclass(frozen=True, slots=True)
 class MountSources:
-    """Where the daemon keeps what it mounts, and what this bwrap and this host can do."""
+    """Where the daemon keeps what it mounts, and what this bwrap and this host can do.
+
+    `template_of`: for a process that sandboxes are cloned from (clones.py), their uid and gid."""
 
     etc: str
     names: str
@@ -43,14 +46,13 @@ class MountSources:
     tmp_bytes: int = TMP_BYTES
     shm_bytes: int = SHM_BYTES
     shared_tmp: SharedTmp | None = None
+    template_of: tuple[int, int] | None = None
 
 
-def arguments(
-    spec: SandboxSpec, layout: MountPlan, around: MountSources, *, template: bool = False
-) -> list[Token]:
-    """`template`: for a process that sandboxes are cloned from (clones.py)."""
+def arguments(spec: SandboxSpec, layout: MountPlan, around: MountSources) -> list[Token]:
+    ids = around.template_of
     return [
-        *(_template_isolation(spec) if template else _isolation(spec, around)),
+        *(_template_isolation(spec, *ids) if ids is not None else _isolation(spec, around)),
         *_mounts(layout, around),
         *_read_only(layout),
     ]
@@ -73,12 +75,12 @@ def _isolation(spec: SandboxSpec, around: MountSources) -> list[Token]:
     ]  # fmt: skip
 
 
-def _template_isolation(spec: SandboxSpec) -> list[Token]:
-    """Capabilities over these mounts, which only the owner of the first user namespace has: as
-    another uid than 0 bwrap would enter a second one. Each clone drops them."""
+def _template_isolation(spec: SandboxSpec, uid: int, gid: int) -> list[Token]:
+    """Capabilities over these mounts, which each clone drops. Files of the template and of its
+    clones in /proc belong to uid 0 of this user namespace: it has none but that of commands."""
     return [
         "--unshare-all", *(["--share-net"] if spec.network.kind == "inherit" else []),
-        "--unshare-user", "--uid", "0", "--gid", "0", "--cap-add", "ALL",
+        "--unshare-user", "--uid", str(uid), "--gid", str(gid), "--cap-add", "ALL",
         "--die-with-parent", "--new-session", "--clearenv", "--as-pid-1",
     ]  # fmt: skip
 
@@ -124,7 +126,21 @@ def _mount(place: Mount, layout: MountPlan, around: MountSources) -> list[Token]
             covers = [token for file in around.kernel_files for token in ("--ro-bind", file, file)]
             return ["--proc", path, *covers]
         case MountKind.DEV:
-            return ["--dev", path]
+            return ["--dev", path] if around.template_of is None else _devices(path)
+
+
+def _devices(dev: str) -> list[Token]:
+    """What --dev makes, without a devpts, for which bwrap would enter a second user namespace."""
+    nodes = ("null", "zero", "full", "random", "urandom", "tty")
+    links = (
+        *((f"/proc/self/fd/{number}", name) for number, name in enumerate(_STREAMS)),
+        ("/proc/self/fd", "fd"), ("/proc/kcore", "core"), ("pts/ptmx", "ptmx"),
+    )  # fmt: skip
+    return [
+        "--perms", "0755", "--tmpfs", dev, "--perms", "0755", "--dir", f"{dev}/pts",
+        *(word for node in nodes for word in ("--dev-bind", f"{dev}/{node}", f"{dev}/{node}")),
+        *(word for target, name in links for word in ("--symlink", target, f"{dev}/{name}")),
+    ]  # fmt: skip
 
 
 def _own_mount_points(layout: MountPlan, around: MountSources) -> list[Token]:

@@ -11,7 +11,7 @@ import anyio.to_thread
 
 from sandboxd.backends.bubblewrap import diagnosis
 from sandboxd.backends.bubblewrap.arguments import Bind
-from sandboxd.backends.bubblewrap.binary import Bwrap, known
+from sandboxd.backends.bubblewrap.binary import known
 from sandboxd.backends.bubblewrap.bind_errors import unreachable
 from sandboxd.backends.bubblewrap.breaker import TRIAL_S, USUAL_MOUNTS, Breaker
 from sandboxd.backends.bubblewrap.clones import (
@@ -31,6 +31,7 @@ from sandboxd.backends.shared_probe import SharedProbe
 from sandboxd.busy import no_more_processes
 from sandboxd.linux.init_client.launch import READY_TIMEOUT_S, LaunchFailed, launch
 from sandboxd.linux.openat import changed_error
+from sandboxd.linux.setpriv import look_up_groups
 from sandboxd.policy.plan import Plan, SandboxSpec
 from sandboxd.types import Sandbox
 from sandboxd_proto.errors import SandboxdError, SandboxUnavailable
@@ -73,12 +74,9 @@ class Bubblewrap:
             await self._templates.close()
 
     def _may_clone(self, spec: SandboxSpec) -> bool:
-        return (
-            self._clones
-            and self._serving
-            and self._clone_failures.may_try(spec)
-            and can_clone(spec, self._plans.layout(spec))
-        )
+        if not (self._clones and self._serving and self._clone_failures.may_try(spec)):
+            return False
+        return spec in self._templates or can_clone(spec, self._plans.layout(spec))
 
     async def probe(self) -> Probe:
         return await self._shared_probe()
@@ -101,33 +99,30 @@ class Bubblewrap:
         """`asked`: whether bwrap works is the question, so that it is tried in any case."""
         async with AsyncExitStack() as stack:
             with self._breaker.attempt(asked=asked):
-                program = await find_program(self._breaker)
                 clone = not asked and self._may_clone(spec)
-                sandbox = await self._first_that_works(spec, program, stack, clone=clone)
+                sandbox = await self._first_that_works(spec, stack, clone=clone)
                 self._breaker.worked()
             yield sandbox
 
     async def _first_that_works(
-        self, spec: SandboxSpec, program: Bwrap, stack: AsyncExitStack, *, clone: bool
+        self, spec: SandboxSpec, stack: AsyncExitStack, *, clone: bool
     ) -> Sandbox:
         """What cannot be cloned gets a bwrap of its own."""
         if not clone:
-            return await self._retry(spec, program, stack, clone=False)
+            return await self._retry(spec, stack, clone=False)
         try:
-            sandbox = await self._retry(spec, program, stack, clone=True)
+            sandbox = await self._retry(spec, stack, clone=True)
         except LaunchFailed as failed:
-            sandbox = await self._retry(spec, program, stack, clone=False)
+            sandbox = await self._retry(spec, stack, clone=False)
             self._clone_failures.failed(spec, failed)
         else:
             self._clone_failures.worked(spec)
         return sandbox
 
-    async def _retry(
-        self, spec: SandboxSpec, program: Bwrap, stack: AsyncExitStack, *, clone: bool
-    ) -> Sandbox:
+    async def _retry(self, spec: SandboxSpec, stack: AsyncExitStack, *, clone: bool) -> Sandbox:
         for left in reversed(range(ATTEMPTS)):
             try:
-                attempt = self._attempt(spec, program, clone=clone)
+                attempt = self._attempt(spec, clone=clone)
                 return await stack.enter_async_context(attempt)
             except _TryAgain as failed:
                 if not left:
@@ -135,15 +130,15 @@ class Bubblewrap:
         raise AssertionError("not reached")
 
     @asynccontextmanager
-    async def _attempt(
-        self, spec: SandboxSpec, program: Bwrap, *, clone: bool
-    ) -> AsyncIterator[Sandbox]:
+    async def _attempt(self, spec: SandboxSpec, *, clone: bool) -> AsyncIterator[Sandbox]:
         with ExitStack() as kept:
             held = kept.enter_context(ExitStack())
             sources: dict[str, Bind] = {}
-            await self._plans.prepare(spec)
+            await look_up_groups(spec.run_as)
             template = self._templates.get(spec) if clone else None
             if template is None:
+                program = await find_program(self._breaker)
+                await self._plans.make_etc(spec)
                 verify = self._plans.verification(spec)
                 words = spec, program, held, sources
                 make = partial(self._plans.line, *words, template=clone)
@@ -169,7 +164,7 @@ class Bubblewrap:
                 self._templates.drop(spec)
                 # Begun before this request, perhaps: what bwrap missed may be there by now.
                 failed.changed = failed.changed or plan.changed()
-                refusal = self._refusal(failed, sources, spec, program)
+                refusal = self._refusal(failed, sources, spec)
                 if clone and isinstance(refusal, SandboxUnavailable) and not failed.hung:
                     raise  # perhaps only clones are refused here
                 raise refusal from None
@@ -187,11 +182,7 @@ class Bubblewrap:
         return TRIAL_S if self._breaker.tripped else READY_TIMEOUT_S
 
     def _refusal(
-        self,
-        failed: LaunchFailed,
-        sources: dict[str, Bind],
-        spec: SandboxSpec,
-        program: Bwrap,
+        self, failed: LaunchFailed, sources: dict[str, Bind], spec: SandboxSpec
     ) -> SandboxdError | _TryAgain:
         said = str(failed)
         if failed.hung:
@@ -215,7 +206,8 @@ class Bubblewrap:
         if failed.changed or diagnosis.mounts_moved(said):
             reason = f"this host changed while bwrap bound its files: {said}"
             return _TryAgain(SandboxUnavailable(reason, remedy="send the request again"))
-        why = diagnosis.explain(said, program.path)
+        program = known()
+        why = diagnosis.explain(said, program.path if program else "bwrap")
         return SandboxUnavailable(why.reason, remedy=why.remedy)
 
 

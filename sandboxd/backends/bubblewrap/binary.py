@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import anyio
 
+from sandboxd import event_loop
 from sandboxd.linux.spawn import spawn
 
 ASK_S = 5.0
@@ -27,7 +28,9 @@ class Hung(Exception):
     """It did not answer."""
 
 
-_known: dict[tuple[str, int], Bwrap] = {}
+_Key = tuple[str, int]  # path and time of change
+_known: dict[_Key, Bwrap] = {}
+_asked: dict[_Key, event_loop.Task[Bwrap]] = {}
 
 
 def find_path() -> str | None:
@@ -51,7 +54,7 @@ async def find() -> Bwrap | None:
         return None
     if key not in _known:
         try:
-            found = await _inspect(key[0])
+            found = await _ask_once(key)
         except BlockingIOError:
             raise
         except OSError:
@@ -62,7 +65,17 @@ async def find() -> Bwrap | None:
     return _known[key]
 
 
-def _key() -> tuple[str, int] | None:
+async def _ask_once(key: _Key) -> Bwrap:
+    """Requests that come meanwhile wait for the same answer."""
+    asked = _asked.get(key)
+    if asked is None or asked.get_loop() is not event_loop.running_loop():
+        asked = _asked[key] = event_loop.create_task(_inspect(key[0]))
+        asked.add_done_callback(lambda _: _asked.pop(key, None))
+        asked.add_done_callback(lambda done: done.cancelled() or done.exception())
+    return await event_loop.shield(asked)
+
+
+def _key() -> _Key | None:
     path = find_path()
     try:
         return None if path is None else (path, os.stat(path).st_mtime_ns)

@@ -7,7 +7,6 @@ afresh in each clone: `fresh` lists them. What is mounted inside one of these ha
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections import OrderedDict
 from collections.abc import Callable
@@ -51,18 +50,12 @@ def can_clone(spec: SandboxSpec, layout: MountPlan) -> bool:
     return spec.network.kind != "allow_hosts" and not inside and few
 
 
-def template_arguments(
-    spec: SandboxSpec, layout: MountPlan, around: MountSources, *, root_inside: bool
-) -> list[str]:
-    """The init's own arguments after `--template FD` (init/template.c)."""
-    uid, gid = os.getuid(), os.getgid()
-    if spec.run_as is not None:
-        uid, gid = spec.run_as.uid, spec.run_as.gid
-    own_network = spec.network.kind != "inherit"
-    flags = ("n" if own_network else "") + ("k" if root_inside else "")
+def template_arguments(flags: str, layout: MountPlan, around: MountSources) -> list[str]:
+    """The init's own arguments after `--template FD` (init/template.c). `flags`: n for a network
+    namespace of its own, k to cover the kernel's files in /proc."""
     fresh = _fresh(layout, around)
     moved = _moved(layout, [path for _, _, path in fresh])
-    return [str(uid), str(gid), flags, *(word for one in fresh for word in one), "--", *moved]
+    return [flags, *(word for one in fresh for word in one), "--", *moved]
 
 
 def _fresh(layout: MountPlan, around: MountSources) -> list[tuple[str, str, str]]:
@@ -158,6 +151,9 @@ class Templates:
     def __init__(self) -> None:
         self._kept: OrderedDict[SandboxSpec, SpecTemplate] = OrderedDict()
         self._timer: event_loop.TimerHandle | None = None
+
+    def __contains__(self, spec: SandboxSpec) -> bool:
+        return spec in self._kept
 
     def get(self, spec: SandboxSpec) -> SpecTemplate | None:
         found, now = self._kept.get(spec), time.monotonic()

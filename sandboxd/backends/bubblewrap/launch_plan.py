@@ -30,10 +30,11 @@ from sandboxd.linux.init_client import messages as wire
 from sandboxd.linux.init_client.binary import seal
 from sandboxd.linux.init_client.launch import Launch, bounding_processes, start_template
 from sandboxd.linux.init_client.rlimits import ProcessCount
+from sandboxd.linux.init_client.template import Template
 from sandboxd.linux.landlock import confinement, kernel_abi
 from sandboxd.linux.openat import changed_error, open_checked
 from sandboxd.linux.rootfs.curated_etc import EtcRequest
-from sandboxd.linux.setpriv import account_stamp, look_up_groups
+from sandboxd.linux.setpriv import account_stamp
 from sandboxd.policy.mounts.mount_plan import MountKind, MountPlan, mount_plan
 from sandboxd.policy.paths.within import is_below
 from sandboxd.policy.plan import RunAs, SandboxSpec
@@ -59,9 +60,8 @@ class LaunchPlans:
     def layout(self, spec: SandboxSpec) -> MountPlan:
         return mount_plan(spec, self._support.host)
 
-    async def prepare(self, spec: SandboxSpec) -> None:
-        """What takes a thread."""
-        await look_up_groups(spec.run_as)
+    async def make_etc(self, spec: SandboxSpec) -> None:
+        """For what is mounted from now on; it takes a thread."""
         layout = self.layout(spec)
         if layout.at("/etc").kind is MountKind.CURATED:
             await self._support.etc.make(self._etc_request(spec, layout))
@@ -101,14 +101,12 @@ class LaunchPlans:
         ready_s: float,
     ) -> Launch:
         setup = self._setup(spec, self.layout(spec), line.checks)
-        plan = self._plan(spec, setup, held, verify, ready_s)
-        return replace(plan, argv=line.argv, inherit=line.inherit)
+        return self._plan(spec, setup, held, verify, ready_s, line=line)
 
     def clone(
         self, spec: SandboxSpec, kept: SpecTemplate, held: ExitStack, ready_s: float
     ) -> Launch:
-        plan = self._plan(spec, kept.setup, held, kept.verify, ready_s)
-        return replace(plan, template=kept.template)
+        return self._plan(spec, kept.setup, held, kept.verify, ready_s, template=kept.template)
 
     def start_template(
         self, spec: SandboxSpec, line: BwrapLine, verify: Verification
@@ -117,7 +115,9 @@ class LaunchPlans:
         with ExitStack() as mounted:
             mounted.enter_context(self.hold_etc(spec))
             mount_sources = self._mount_sources(spec, layout, None)
-            own = template_arguments(spec, layout, mount_sources, root_inside=root_inside(spec))
+            own_network = spec.network.kind != "inherit"
+            flags = ("n" if own_network else "") + ("k" if root_inside(spec) else "")
+            own = template_arguments(flags, layout, mount_sources)
             counted = bounding_processes(self._support.cgroups, _counts(spec))
             release = mounted.pop_all().close
             template = start_template(line.argv, own, line.inherit, release, counted)
@@ -164,14 +164,15 @@ class LaunchPlans:
 
     def _plan(
         self, spec: SandboxSpec, setup: wire.Setup, held: ExitStack, verify: Verification,
-        ready_s: float,
+        ready_s: float, *, line: BwrapLine | None = None, template: Template | None = None,
     ) -> Launch:  # fmt: skip
         """A ruleset of its own: one that sandboxes share would collect the rules of all."""
         abi = kernel_abi()
         ruleset = held.enter_context(confinement.ruleset(abi)) if abi else None
         return Launch(
-            argv=[],
-            inherit=[],
+            argv=line.argv if line else [],
+            inherit=line.inherit if line else (),
+            template=template,
             setup=setup,
             ruleset=ruleset.fileno() if ruleset else None,
             filter_for=lambda command: filter_for(spec, command),
@@ -193,9 +194,9 @@ class LaunchPlans:
         template: bool = False,
     ) -> list[Token]:  # fmt: skip
         mount_sources = self._mount_sources(spec, places, program)
-        if template:  # each clone covers them in a /proc of its own
-            mount_sources = replace(mount_sources, kernel_files=())
-        return arguments(spec, places, mount_sources, template=template)
+        if template:  # each clone covers the files in a /proc of its own
+            mount_sources = replace(mount_sources, kernel_files=(), template_of=_ids(spec))
+        return arguments(spec, places, mount_sources)
 
     def _mount_sources(
         self, spec: SandboxSpec, places: MountPlan, program: Bwrap | None
@@ -218,11 +219,8 @@ class LaunchPlans:
         )
 
     def _etc_request(self, spec: SandboxSpec, places: MountPlan) -> EtcRequest:
-        uid, gid = os.getuid(), os.getgid()
-        if spec.run_as:
-            uid, gid = spec.run_as.uid, spec.run_as.gid
         network = spec.network.kind == "inherit"
-        return EtcRequest(uid, gid, network=network, mount_points=_inside_etc(places))
+        return EtcRequest(*_ids(spec), network=network, mount_points=_inside_etc(places))
 
 
 @lru_cache(maxsize=64)
@@ -260,6 +258,11 @@ def _refuse_links_in_tmp(spec: SandboxSpec, layout: MountPlan) -> None:
 
 def _counts(spec: SandboxSpec) -> ProcessCount:
     return "root" if root_inside(spec) else "namespace"
+
+
+def _ids(spec: SandboxSpec) -> tuple[int, int]:
+    """The uid and gid of commands."""
+    return (spec.run_as.uid, spec.run_as.gid) if spec.run_as else (os.getuid(), os.getgid())
 
 
 def root_inside(spec: SandboxSpec) -> bool:

@@ -155,8 +155,8 @@ int attach_bridge_open(int argc, char **argv);
 
 /* template.c */
 
-/* Serves until the daemon closes its end; each clone executes this program again. An exit code. */
-int template_run(int argc, char **argv);
+/* Returns in each clone, with its control socket; in the template it ends with the daemon's end. */
+int template_serve(int argc, char **argv);
 
 /* fds.c */
 

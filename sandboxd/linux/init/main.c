@@ -261,31 +261,30 @@ static void check_mounts(struct init *init)
     init->next_check_ms = now_ms() + MOUNT_CHECK_MS;
 }
 
-static void on_orphaned(const struct init *init, const struct pollfd *fds, size_t count)
+static void on_lone(const struct init *init, const struct pollfd *fds, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         struct command *command = commands_first();
-        while (command != NULL && (!command->orphaned || command->channel != fds[i].fd))
+        while (command != NULL && (!command->lone || command->channel != fds[i].fd))
             command = command->next;
-        const char *wrong = fds[i].revents != 0 && command != NULL ? orphans_receive(command) : NULL;
+        const char *wrong = fds[i].revents != 0 && command != NULL ? lone_receive(command) : NULL;
         if (wrong != NULL)
             protocol_error(init, wrong);
     }
-    orphans_advance();
+    lone_advance();
 }
 
 static void serve(struct init *init)
 {
-    static struct pollfd fds[4 + COMMANDS_MAX];
+    static struct pollfd fds[4 + 2 * COMMANDS_MAX];
     nfds_t count = 4;
     fds[0] = (struct pollfd){.fd = init->control, .events = POLLIN};
     fds[1] = (struct pollfd){.fd = init->signals, .events = POLLIN};
     fds[2] = (struct pollfd){.fd = init->mountinfo, .events = POLLPRI};
     fds[3] = (struct pollfd){.fd = init->listener, .events = POLLIN};
     for (struct command *command = commands_first(); command != NULL; command = command->next)
-        if (command->orphaned && !command->channel_ended)
-            fds[count++] = (struct pollfd){.fd = command->channel, .events = POLLIN};
-    int timeout = sooner(orphans_timeout_ms(), prefork_timeout_ms());
+        count += lone_polled(command, fds + count);
+    int timeout = sooner(lone_timeout_ms(), prefork_timeout_ms());
     if (poll(fds, count, sooner(timeout, mount_check_timeout_ms(init))) < 0) {
         if (errno == EINTR)
             return;
@@ -301,7 +300,7 @@ static void serve(struct init *init)
         notify_serve(init->listener);
     if (fds[0].revents != 0)
         on_control(init);
-    on_orphaned(init, fds + 4, count - 4);
+    on_lone(init, fds + 4, count - 4);
     check_mounts(init);
     if (prefork_timeout_ms() == 0)
         prefork_make(init->signals);
@@ -345,9 +344,9 @@ int main(int argc, char **argv)
     if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
         prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0)
         return INIT_SETUP_FAILED;
-    if (argc > 2 && strcmp(argv[1], "--template") == 0)
-        return template_run(argc, argv);
-    self = (struct init){.control = control_open(argc, argv), .mountinfo = -1, .listener = -1};
+    bool is_template = argc > 2 && strcmp(argv[1], "--template") == 0;
+    int control = is_template ? template_serve(argc, argv) : control_open(argc, argv);
+    self = (struct init){.control = control, .mountinfo = -1, .listener = -1};
     if (!is_control_socket(self.control))
         return INIT_SETUP_FAILED;
     int keep[] = {self.control};

@@ -85,10 +85,12 @@ async def launch(plan: Launch, release: Callable[[], None]) -> AsyncIterator[Spa
     errors = -1
     try:
         try:
+            helper: Helper | Clone
             if plan.template is None:
                 cgroup = _sandbox_cgroup(plan)
-            helper, errors = _start(plan, theirs)
-            if isinstance(helper, Clone):
+                helper, errors = _start(plan, theirs)
+            else:
+                helper = _clone(plan.template, theirs)
                 cgroup = helper.cgroup
         finally:
             theirs.close()
@@ -114,18 +116,17 @@ async def launch(plan: Launch, release: Callable[[], None]) -> AsyncIterator[Spa
             plan.cgroups.let_go(cgroup)
 
 
-def _start(plan: Launch, theirs: socket.socket) -> tuple[Helper | Clone, int]:
+def _clone(template: Template, theirs: socket.socket) -> Clone:
+    try:
+        return template.clone(theirs)
+    except BlockingIOError:
+        raise LaunchFailed("the template does not read") from None
+    except NoCgroup:
+        raise LaunchFailed("no cgroup for a clone") from None
+
+
+def _start(plan: Launch, theirs: socket.socket) -> tuple[Helper, int]:
     """What runs the init, and where to read what it writes to stderr."""
-    if plan.template is not None:
-        errors = os.dup(plan.template.errors)
-        try:
-            return plan.template.clone(theirs), errors
-        except BlockingIOError:
-            os.close(errors)
-            raise LaunchFailed("the template does not read") from None
-        except NoCgroup:
-            os.close(errors)
-            raise LaunchFailed("no cgroup for a clone") from None
     errors, stderr = os.pipe()
     os.set_blocking(errors, False)
     try:
@@ -214,7 +215,7 @@ async def _ready(
 async def _refusal(
     plan: Launch, refused: SetupRefused, errors: int, helper: Helper | Clone
 ) -> LaunchFailed:
-    number, said = refused.errno, str(refused) or _said(errors)
+    number, said = refused.errno, str(refused) or _said(plan, errors)
     if not said and isinstance(helper, Clone) and plan.template is not None:
         plan.template.take_answers()
         if helper.error:
@@ -231,7 +232,7 @@ def _no_clone(number: int) -> LaunchFailed:
 
 async def _lost(plan: Launch, errors: int, helper: Helper | Clone, reason: str) -> LaunchFailed:
     """The other end of the socket is gone: what was said, or else how the program ended."""
-    said, status = _said(errors), None
+    said, status = _said(plan, errors), None
     if not said:
         with anyio.move_on_after(END_TIMEOUT_S):
             if plan.template is not None:
@@ -241,7 +242,9 @@ async def _lost(plan: Launch, errors: int, helper: Helper | Clone, reason: str) 
     return LaunchFailed(said or reason, killed=status in _KILLED)
 
 
-def _said(errors: int) -> str:
+def _said(plan: Launch, errors: int) -> str:
+    if plan.template is not None:
+        return plan.template.said()
     try:
         return os.read(errors, 4096).decode(errors="replace").strip()
     except OSError:

@@ -110,7 +110,9 @@ class InitSandbox:
 
     def _expected_filter(self) -> int | None:
         """The policy of the last command in such a sandbox."""
-        usual = replace(_USUAL, syscall_policy=_last_policy.get(self._kind, "baseline"))
+        policy, usual = _last_policy.get(self._kind, "baseline"), _USUAL
+        if policy != usual.syscall_policy:
+            usual = replace(usual, syscall_policy=policy)
         return filter_descriptor(self._filter_for(usual)) if _loads_ahead(usual) else None
 
     @property

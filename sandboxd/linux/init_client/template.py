@@ -101,7 +101,8 @@ class Template:
         self._control = control
         self._waiting: deque[Clone] = deque()
         self._has_answered = False
-        self.errors = errors
+        self._errors = errors
+        self._said = ""
         self.is_alive = True
         event_loop.add_reader(control, self._receive)
 
@@ -186,7 +187,16 @@ class Template:
         if self._control.fileno() >= 0:
             event_loop.remove_reader(self._control)
             self._control.close()
-            os.close(self.errors)
+            self.said()
+            os.close(self._errors)
+            self._errors = -1
+
+    def said(self) -> str:
+        """What bwrap has written to stderr."""
+        if self._errors >= 0 and not self._said:
+            with suppress(OSError):
+                self._said = os.read(self._errors, 4096).decode(errors="replace").strip()
+        return self._said
 
     def give_up(self) -> None:
         """It does not answer. Where it never did, bwrap hangs, and no sandbox depends on it."""

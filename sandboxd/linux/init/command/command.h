@@ -6,6 +6,8 @@
 #include "../evidence/evidence.h"
 #include "../process_tree/process_tree.h"
 
+#include <poll.h>
+
 struct start_state;
 
 /* report.c: messages on a command's channel to the daemon. The resource usage of wait4, as it is sent: */
@@ -27,7 +29,8 @@ bool send_refused_peer(int channel, const char *path);
 bool send_refused_socket(int channel, uint32_t kind);
 bool send_refused(int channel, uint32_t count, const uint8_t *items, size_t size);
 bool send_killed_call(int channel, uint32_t number);
-bool send_no_space(int channel, const char *path);
+/* A command that failed while a private file system is full most likely failed because of it. */
+void report_full(int channel, bool may_block);
 bool send_exec_failed(int channel, uint32_t stage, int error, const char *path, bool may_block);
 
 /* reaper.c */
@@ -83,8 +86,11 @@ struct command {
     struct start_state *start_state;
     struct limit_watch watch;
     struct attempts *attempts;
-    /* The rest is used when the reaper was killed and the init has taken the command over. */
-    bool orphaned;
+    /* The rest is for a command without a reaper, which the init looks after. */
+    bool lone;
+    bool verified;
+    int report;
+    uint64_t start_known_ms;
     bool channel_ended;
     bool ending;
     bool main_ended;
@@ -115,16 +121,22 @@ void prefork_lost(void);
 /* The command that uses the prefork, or NULL: there is none, or it does not fit. */
 struct command *prefork_use(const struct exec_request *request, const uint8_t *payload,
                           uint32_t length);
-void prefork_soon(void);
+void prefork_soon(bool sandbox_stays);
 /* Until prefork_make should be called; -1: not at all. */
 int prefork_timeout_ms(void);
 
-/* orphans.c: commands whose reaper was killed */
+/* lone.c: commands that the init looks after itself, and those whose reaper was killed */
 
-void orphans_take(struct command *command, const struct usage *reaper_usage);
-void orphans_reaped(pid_t pid, int status, const struct usage *usage);
-const char *orphans_receive(struct command *command);
-void orphans_advance(void);
-int orphans_timeout_ms(void);
+/* Whether this command needs no reaper. */
+bool lone_fits(const struct exec_request *request);
+bool lone_start(struct command *command, const struct exec_request *request);
+/* `report`: closed by the exec of the child, or what failed before it. */
+void lone_begin(struct command *command, pid_t main_pid, int report);
+void lone_take(struct command *command, const struct usage *reaper_usage);
+void lone_reaped(pid_t pid, int status, const struct usage *usage);
+nfds_t lone_polled(const struct command *command, struct pollfd *fds);
+const char *lone_receive(struct command *command);
+void lone_advance(void);
+int lone_timeout_ms(void);
 
 #endif

@@ -2,7 +2,8 @@
  * The next command's reaper and child, forked before the command arrives.
  *
  * The reaper waits for the channel and the limits, the child for the request. So starting a command
- * costs no fork. A command of the same uid can kill or stop a prefork; the next command then starts
+ * costs no fork, and no load of a filter. In a pid namespace the child of the first command is the
+ * init's own, and there is no reaper: the sandbox may not stay (lone.c). A command of the same uid can kill or stop a prefork; the next command then starts
  * without one.
  */
 #include "command.h"
@@ -31,10 +32,11 @@
 
 static struct command *prefork;
 static bool permitted;
+static bool stays;
 static unsigned lost_in_a_row;
 static int expected = -1;
 static struct stat expected_file;
-static int to_reaper = -1, to_child = -1;
+static int to_other = -1, to_child = -1;
 static uint64_t due_ms;
 
 struct command *prefork_waiting(void)
@@ -122,22 +124,30 @@ static noreturn void reaper_wait(struct start_state *start_state, int signals, p
 void prefork_make(int signals)
 {
     pid_t init = getpid();
-    int reaper[2], child[2];
+    /* The second pair is to the reaper, or else the report of a child without one. */
+    int child[2], other[2];
+    bool lone = init == 1 && !stays;
     due_ms = 0;
     if (!permitted || prefork != NULL || lost_in_a_row == LOST_MAX ||
-        socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, reaper) != 0)
+        socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, child) != 0)
         return;
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, child) != 0) {
-        close(reaper[0]);
-        close(reaper[1]);
+    if ((lone ? pipe2(other, O_CLOEXEC)
+              : socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, other)) != 0) {
+        close(child[0]);
+        close(child[1]);
         return;
     }
-    to_reaper = reaper[0];
+    to_other = other[0];
     to_child = child[0];
     prefork = command_new();
-    if (prefork != NULL && (prefork->reaper = fork()) == 0)
-        reaper_wait(prefork->start_state, signals, init, (int[]){reaper[1], child[1]});
-    close(reaper[1]);
+    if (prefork != NULL)
+        prefork->lone = lone;
+    if (prefork != NULL && (prefork->reaper = fork()) == 0) {
+        if (lone)
+            child_wait(prefork->start_state, other[1], child[1], init);
+        reaper_wait(prefork->start_state, signals, init, (int[]){other[1], child[1]});
+    }
+    close(other[1]);
     close(child[1]);
     if (prefork == NULL || prefork->reaper < 0)
         prefork_lost();
@@ -164,9 +174,9 @@ static bool filter_fits(const struct exec_request *request)
 void prefork_lost(void)
 {
     lost_in_a_row++;
-    close(to_reaper);
+    close(to_other);
     close(to_child);
-    to_reaper = to_child = -1;
+    to_other = to_child = -1;
     if (prefork != NULL)
         command_free(prefork);
     prefork = NULL;
@@ -218,7 +228,10 @@ struct command *prefork_use(const struct exec_request *request, const uint8_t *p
         return NULL;
     memcpy(handover, &request->flags, sizeof request->flags);
     memcpy(handover + sizeof request->flags, &request->limits, sizeof request->limits);
-    if (!wire_send(to_reaper, MESSAGE_EXEC, handover, sizeof handover, request->channel, false)) {
+    bool usable = command->lone ? lone_fits(request)
+                                : wire_send(to_other, MESSAGE_EXEC, handover, sizeof handover,
+                                            request->channel, false);
+    if (!usable) {
         kill(command->reaper, SIGKILL);
         prefork_lost();
         return NULL;
@@ -231,16 +244,20 @@ struct command *prefork_use(const struct exec_request *request, const uint8_t *p
         prefork_lost();
         return NULL;
     }
-    /* The reaper reports a dead child. */
-    close(to_reaper);
+    /* The reaper, or the init in its place, reports a dead child. */
+    if (command->lone)
+        lone_begin(command, command->reaper, to_other);
+    else
+        close(to_other);
     close(to_child);
-    to_reaper = to_child = -1;
+    to_other = to_child = -1;
     prefork = NULL;
     return command;
 }
 
-void prefork_soon(void)
+void prefork_soon(bool sandbox_stays)
 {
+    stays = stays || sandbox_stays;
     due_ms = now_ms() + AFTER_MS;
 }
 

@@ -86,14 +86,6 @@ static void learn_start(struct reaper *reaper)
     reaper->master = -1;
 }
 
-/* A command that failed while a private file system is full most likely failed because of it. */
-static void report_full(const struct reaper *reaper)
-{
-    uint32_t index = 0;
-    for (const char *path; (path = shm_next_full(&index)) != NULL;)
-        send_no_space(reaper->channel, path);
-}
-
 static void report_exit(struct reaper *reaper, int status, const struct rusage *rusage)
 {
     struct usage usage = usage_of(rusage);
@@ -101,7 +93,7 @@ static void report_exit(struct reaper *reaper, int status, const struct rusage *
         learn_start(reaper);
     refusals_flush(reaper->channel);
     if (status != 0)
-        report_full(reaper);
+        report_full(reaper->channel, true);
     limits_no_deadline(&reaper->watch);
     mount_check_demand();
     reaper->verified = true;

@@ -137,10 +137,13 @@ bool send_killed_call(int channel, uint32_t number)
     return send(channel, MESSAGE_KILLED_CALL, &writer, -1, true);
 }
 
-bool send_no_space(int channel, const char *path)
+void report_full(int channel, bool may_block)
 {
-    struct writer writer;
-    writer.length = 0;
-    put_text(&writer, path);
-    return send(channel, MESSAGE_NO_SPACE, &writer, -1, true);
+    uint32_t index = 0;
+    for (const char *path; (path = shm_next_full(&index)) != NULL;) {
+        struct writer writer;
+        writer.length = 0;
+        put_text(&writer, path);
+        send(channel, MESSAGE_NO_SPACE, &writer, -1, may_block);
+    }
 }

@@ -1,8 +1,8 @@
 /*
  * The commands of this sandbox, as the init sees them: one reaper and one channel each.
  *
- * The init keeps every command's channel open without reading it. It is used only if the reaper is
- * killed: the init then reports how the command ended (orphans.c).
+ * The init keeps every command's channel open without reading it. It is used only if there is no reaper,
+ * or it is killed: the init then reports how the command ended (lone.c).
  */
 #include "command.h"
 #include "../process_tree/process_tree.h"
@@ -36,6 +36,7 @@ struct command *command_new(void)
         return NULL;
     }
     command->start_state->stage = EXEC_STAGE_FORK;
+    command->report = -1;
     command_count++;
     return command;
 }
@@ -43,6 +44,8 @@ struct command *command_new(void)
 void command_free(struct command *command)
 {
     command_count--;
+    if (command->report >= 0)
+        close(command->report);
     munmap(command->start_state, sizeof *command->start_state);
     free(command->attempts);
     free(command);
@@ -86,9 +89,10 @@ void commands_start(const struct exec_request *request, const uint8_t *payload, 
                     int signals)
 {
     pid_t init = getpid();
+    bool lone = lone_fits(request), started;
     /* A sandbox that stays gets another command. */
     if (request->flags & EXEC_KEEP_BACKGROUND)
-        prefork_soon();
+        prefork_soon(true);
     struct command *command = prefork_use(request, payload, length);
     if (command != NULL) {
         command_add(command, request);
@@ -103,12 +107,15 @@ void commands_start(const struct exec_request *request, const uint8_t *payload, 
         return;
     }
     command_add(command, request);
-    command->reaper = fork();
-    if (command->reaper == 0)
+    if (lone)
+        started = lone_start(command, request);
+    else if ((command->reaper = fork()) == 0)
         reaper_run(request, command->start_state, signals, init);
+    else
+        started = command->reaper > 0;
     int error = errno;
     close_passed(request);
-    if (command->reaper > 0)
+    if (started)
         return;
     send_exec_failed(command->channel, EXEC_STAGE_FORK, error, "", false);
     command_drop(command);
@@ -117,7 +124,7 @@ void commands_start(const struct exec_request *request, const uint8_t *payload, 
 static struct command *kept_by(pid_t pid)
 {
     for (struct command *command = commands; command != NULL; command = command->next)
-        if (!command->orphaned && command->reaper == pid)
+        if (!command->lone && command->reaper == pid)
             return command;
     return NULL;
 }
@@ -132,7 +139,7 @@ static const char *on_reaper(struct command *command, int status, const struct u
     else if (WIFEXITED(status) && WEXITSTATUS(status) == REAPER_PROTOCOL_ERROR)
         return "malformed message on a command's channel";
     else
-        orphans_take(command, usage);
+        lone_take(command, usage);
     return NULL;
 }
 
@@ -143,7 +150,7 @@ static void on_prefork(const struct command *prefork, int status)
         kill(prefork->reaper, SIGKILL);
     else {
         prefork_lost();
-        prefork_soon();
+        prefork_soon(false);
     }
 }
 
@@ -164,7 +171,7 @@ const char *commands_reap(bool *hole)
         else if (command != NULL)
             wrong = on_reaper(command, status, &usage);
         else if (!WIFSTOPPED(status) && !proxied_connect_reaped(pid))
-            orphans_reaped(pid, status, &usage);
+            lone_reaped(pid, status, &usage);
         if (wrong != NULL)
             return wrong;
     }

@@ -20,19 +20,19 @@
 #define PARENTS_MAX 256
 #define SOCKET_TYPE_MASK 0xf
 
-/* The command whose reaper, or main process if the reaper is dead, is above the caller. */
+/* The command whose reaper, or main process if it has none, is above the caller. */
 struct command *command_of(pid_t pid)
 {
     struct process_stat stat;
     for (int i = 0; i < PARENTS_MAX && pid > 1; i++) {
         for (struct command *c = commands_first(); c != NULL; c = c->next)
-            if (pid == (c->orphaned ? c->start_state->main_pid : c->reaper))
+            if (pid == (c->lone ? c->start_state->main_pid : c->reaper))
                 return c;
         if (!procstat_read(pid, &stat))
             return NULL;
         pid = stat.parent;
     }
-    /* An orphan of an orphaned command. With several such commands its owner is unknown. */
+    /* Its parents have ended, and the command has no reaper. With several such commands it is unknown. */
     struct command *first = commands_first();
     return first != NULL && first->next == NULL ? first : NULL;
 }

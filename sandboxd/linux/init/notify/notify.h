@@ -76,6 +76,9 @@ bool proxied_connect_set_up(bool network_is_closed);
 void proxied_connect(int listener, uint64_t id, pid_t caller, const uint64_t *args);
 /* Whether it was such a process. */
 bool proxied_connect_reaped(pid_t pid);
+struct pid_list;
+/* Adds these processes, which belong to no command. */
+void proxied_connect_list(struct pid_list *pids);
 
 /* unix_peers.c */
 

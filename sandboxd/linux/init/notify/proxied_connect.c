@@ -249,6 +249,13 @@ bool proxied_connect_reaped(pid_t pid)
     return false;
 }
 
+void proxied_connect_list(struct pid_list *pids)
+{
+    for (size_t i = 0; i < WORKERS_MAX; i++)
+        if (workers[i].pid > 0)
+            pid_list_add(pids, workers[i].pid);
+}
+
 static int read_address(struct attempt *attempt, const uint64_t *args)
 {
     int length = (int)args[2];

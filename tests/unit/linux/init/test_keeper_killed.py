@@ -42,7 +42,8 @@ def test_rusage_is_reported_without_a_reaper(plain_init: Init) -> None:
 def test_kill_everything_ends_only_what_it_may() -> None:
     """In a pid namespace only: `kill -9 -1` elsewhere is the end of the tests."""
     with ready_init(Place(bwrap=True)) as init:
-        ended = init.python("import os; os.kill(-1, 9); os._exit(7)").wait()
+        script = "import os; os.fork() or os.kill(-1, 9); os._exit(7)"
+        ended = init.python(script).wait()
         assert ended.kinds == ["StartedMessage", "ExitedMessage", "Gone"]
         assert ended.code == 7
         assert init.exec("true").wait().code == 0

@@ -205,7 +205,8 @@ def test_connect_still_works_when_the_command_has_killed_its_reaper(noticing: In
         "while os.getppid() == reaper: time.sleep(.01)\n"
         "attempt(socket.AF_INET, socket.SOCK_STREAM, ('1.2.3.4', 81))"
     )
-    found, printed = noticed(noticing.python(script))
+    flags = wire.ExecFlag.KEEP_BACKGROUND  # in a pid namespace others have none
+    found, printed = noticed(noticing.python(script, flags=flags))
     assert printed == ["ENETUNREACH"]
     assert found == [wire.Notified("1.2.3.4", 81)]
 

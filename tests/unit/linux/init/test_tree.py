@@ -195,7 +195,8 @@ def test_a_fork_bomb_does_not_outrun_kill(script: str, bwrap: bool) -> None:
 
 def test_sigterm_from_a_command_does_not_end_the_sandbox(init: Init) -> None:
     script = "kill -TERM $PPID $(cut -d' ' -f4 /proc/$PPID/stat) || exit 1; sleep 0.1; exit 4"
-    assert init.shell(script).wait().code == 4
+    assert init.shell(script, flags=wire.ExecFlag.KEEP_BACKGROUND).wait().code == 4
+    assert init.shell("kill -TERM $PPID || exit 1; sleep 0.1; exit 4").wait().code == 4
     assert init.exec("true").wait().code == 0
 
 

@@ -27,9 +27,10 @@ from sandboxd.linux.spawn import spawn
 
 pytestmark = [pytest.mark.requires("bubblewrap"), pytest.mark.isolation]
 BWRAP = [
-    "/usr/bin/bwrap", "--unshare-all", "--unshare-user", "--uid", "0", "--gid", "0",
-    "--cap-add", "ALL", "--die-with-parent", "--new-session", "--clearenv", "--as-pid-1",
-    "--ro-bind", "/usr", "/usr", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--",
+    "/usr/bin/bwrap", "--unshare-all", "--unshare-user", "--cap-add", "ALL",
+    "--die-with-parent", "--new-session", "--clearenv", "--as-pid-1",
+    "--ro-bind", "/usr", "/usr", "--proc", "/proc", "--tmpfs", "/dev", "--dir", "/dev/pts",
+    "--tmpfs", "/tmp", "--",
 ]  # fmt: skip
 PATIENCE_S = 60
 
@@ -54,7 +55,7 @@ class Running:
     def __init__(self) -> None:
         self.released = False
         program = binary.load()
-        own = [str(os.getuid()), str(os.getgid()), "n", "1048576", "1777", "/tmp", "--"]
+        own = ["n", "1048576", "1777", "/tmp", "--"]
         line = [*BWRAP, f"/proc/self/fd/{program}"]
         self.template = start_template(line, own, [program], self._release)
         os.close(program)
@@ -175,6 +176,7 @@ def answering() -> Iterator[tuple[Clone, socket.socket]]:
     """A clone, and the template's side of the socket, from which it is answered here."""
     control, theirs = seqpacket.pair()
     errors, stderr = os.pipe()
+    os.set_blocking(errors, False)
     helper = spawn(["/bin/sleep", "600"], {}, [], stderr=stderr)
     os.close(stderr)
     template = Template(helper, control, errors, lambda: None)
