@@ -21,7 +21,7 @@ from sandboxd.policy.request import Machine, PolicyRequest
 from sandboxd.policy.resolve import plan_for
 from sandboxd_proto.manifest import Manifest
 
-MAX_PLANS = 64
+MAX_PLANS = 48
 _CHECKED_S = 0.005  # for `plan_for` of the same request, which follows at once
 
 Key = tuple[object, ...]

@@ -24,7 +24,7 @@ def effect_of(plan: Plan, *, bare: bool) -> Effect:
     return _effect(plan.sandbox, plan.workspace)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=48)
 def _effect(spec: SandboxSpec, workspace: str | None) -> Effect:
     if spec.network.kind != "deny" or spec.image is not None:
         return "reach"
