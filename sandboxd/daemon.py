@@ -23,6 +23,7 @@ from sandboxd.platform.current import system
 from sandboxd.policy.mounts.masks import config_masks
 from sandboxd.policy.mounts.mount_plan import Host
 from sandboxd.policy.mounts.own_paths import OwnPaths
+from sandboxd.policy.paths.notices import FolderNotices
 from sandboxd.policy.plan_cache import PlanCache
 from sandboxd.policy.request import Machine
 from sandboxd.rpc.approver_token import approver_token
@@ -110,6 +111,7 @@ class Parts:
     admission: Admission
     hub: Hub
     day: DayFile
+    notices: FolderNotices | None
 
 
 @contextmanager
@@ -139,7 +141,7 @@ def _parts(start: Start, listener: Listener) -> Iterator[Parts]:
         if around.make_folder is not None:
             admission.sessions.tmps = SessionTmps(around.make_folder)
             admission.sessions.shares_tmp = lambda: shares_session_tmp(start.config, backends)
-        yield Parts(machine, backends, traits, around.running, admission, hub, day)
+        yield Parts(machine, backends, traits, around.running, admission, hub, day, around.notices)
 
 
 def _sessions(start: Start, listener: Listener, held: ExitStack) -> tuple[Admission, Hub, DayFile]:
@@ -265,7 +267,7 @@ def _service(
     config: Config, parts: Parts, supervisor: Supervisor, lifecycle: SessionLifecycle,
     stop: anyio.Event, config_file: ConfigFile,
 ) -> Service:  # fmt: skip
-    admission, hub, plans = parts.admission, parts.hub, PlanCache(parts.machine)
+    admission, hub, plans = parts.admission, parts.hub, PlanCache(parts.machine, parts.notices)
 
     def tell(execution_id: str, connection: object, approval: Approval) -> None:
         hub.tell_pending(connection, execution_id, approval, admission.approvals)

@@ -9,6 +9,7 @@ from sandboxd.backends.interface import BackendContext
 from sandboxd.backends.linux_context import linux_support
 from sandboxd.config import Config
 from sandboxd.egress.service import EgressService
+from sandboxd.linux.folder_notices import InotifyNotices
 from sandboxd.linux.leftovers import collect_soon
 from sandboxd.linux.rootfs.state import StateFolder
 from sandboxd.policy.mounts.mount_plan import Host
@@ -48,8 +49,18 @@ def system_parts(config: Config, host: Host, listener: Listener, held: ExitStack
     return SystemParts(
         context, egress.running, hidden=(state.path, *hidden_paths(listener)),
         forwards_folder=os.path.join(state.path, "fw"),  # short: a socket's path is limited
-        make_folder=state.folder,
+        make_folder=state.folder, notices=_folder_notices(held),
     )  # fmt: skip
+
+
+def _folder_notices(held: ExitStack) -> InotifyNotices | None:
+    """None where the user has no inotify instance left, or there is no /proc."""
+    try:
+        notices = InotifyNotices()
+    except OSError:
+        return None
+    held.callback(notices.close)
+    return notices
 
 
 __all__ = ["approver_file", "collect_soon", "listening", "notifier", "system_parts"]

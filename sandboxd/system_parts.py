@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from sandboxd.backends.interface import BackendContext
 from sandboxd.config import Config
 from sandboxd.policy.mounts.own_paths import OwnPaths
+from sandboxd.policy.paths.notices import FolderNotices
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +18,7 @@ class SystemParts:
 
     `running`: around everything, for as long as it serves. `hidden`: host paths that no sandbox may
     see. `make_folder`: makes one of that name in the daemon's state; None: sessions share no /tmp.
+    `notices`: tells about changed folders.
     """
 
     context: Callable[[Config, str, OwnPaths], BackendContext]
@@ -24,3 +26,4 @@ class SystemParts:
     hidden: tuple[str, ...]
     forwards_folder: str
     make_folder: Callable[[str], str] | None = None
+    notices: FolderNotices | None = None

@@ -28,6 +28,7 @@ IN_MOVE_SELF = 0x800
 IN_Q_OVERFLOW = 0x4000
 IN_IGNORED = 0x8000
 _IN_ONLYDIR = 0x01000000
+_IN_DONT_FOLLOW = 0x02000000
 _IN_MASK_ADD = 0x20000000
 
 READ_BYTES = 16384  # at most 1024 events
@@ -55,6 +56,14 @@ class Inotify:
         """Watch the folder behind an open descriptor; the same folder gives the same number."""
         path = f"/proc/self/fd/{folder}".encode()
         return _checked(_libc.inotify_add_watch(self._fd, path, mask | _IN_ONLYDIR | _IN_MASK_ADD))
+
+    def add_path(self, path: str, mask: int) -> int:
+        """Watch a folder by its name, which may be no symlink."""
+        flags = mask | _IN_ONLYDIR | _IN_DONT_FOLLOW
+        return _checked(_libc.inotify_add_watch(self._fd, os.fsencode(path), flags))
+
+    def remove(self, watch: int) -> None:
+        _checked(_libc.inotify_rm_watch(self._fd, watch))
 
     def read(self) -> Iterator[InotifyEvent]:
         """Some of the pending events, so that a caller's work is bounded. Never blocks."""

@@ -15,12 +15,13 @@ import msgspec
 from sandboxd.platform.current import files
 from sandboxd.policy.paths import recording_fs
 from sandboxd.policy.paths.basis import Basis, TakesLong
+from sandboxd.policy.paths.notices import FolderNotices
 from sandboxd.policy.plan import Identity, Plan
 from sandboxd.policy.request import Machine, PolicyRequest
 from sandboxd.policy.resolve import plan_for
 from sandboxd_proto.manifest import Manifest
 
-MAX_PLANS = 64
+MAX_PLANS = 48
 _CHECKED_S = 0.005  # for `plan_for` of the same request, which follows at once
 
 Key = tuple[object, ...]
@@ -71,10 +72,12 @@ def names_folders(manifest: Manifest | None, workspace: str | None) -> bool:
 
 
 class PlanCache:
-    """One for each daemon. Refusals are not cached: their cause may have been fixed."""
+    """One for each daemon. Refusals are not cached: their cause may have been fixed. `notices`:
+    what tells about changed folders, where the system can."""
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Machine, notices: FolderNotices | None = None) -> None:
         self._machine = machine
+        self._notices = notices
         self._kept: OrderedDict[Key, _CachedPlan] = OrderedDict()
         self._checked: tuple[_CachedPlan | None, float] = (None, 0.0)
 
@@ -102,7 +105,7 @@ class PlanCache:
         if kept is None:
             return True
         try:
-            valid = kept.basis.holds(briefly=True) and _same_files(kept.plan)
+            valid = kept.basis.holds(briefly=True, notices=self._notices) and _same_files(kept.plan)
         except TakesLong:
             return True
         if valid:
@@ -131,13 +134,13 @@ class PlanCache:
         if isinstance(made, Exception):
             raise made
         key = key_of(request)
-        if made.basis is None:
-            self._kept.pop(key, None)
-        else:
+        before = self._kept.pop(key, None)
+        if before is not None and before.basis is not made.basis:
+            before.basis.close()
+        if made.basis is not None:
             self._kept[key] = _CachedPlan(made.plan, made.basis)
-            self._kept.move_to_end(key)
             if len(self._kept) > MAX_PLANS:
-                self._kept.popitem(last=False)
+                self._kept.popitem(last=False)[1].basis.close()
         return made.plan
 
     def plan_for(self, request: PolicyRequest) -> Plan:

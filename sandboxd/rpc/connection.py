@@ -115,7 +115,7 @@ class Connection:
         if not data:
             self._ended.set()
             return
-        self._service.supervisor.executions.afterwards.run()
+        self._service.supervisor.catch_up()
         self._received += len(data)
         self.descriptors.add(self._received, fds)
         try:

@@ -192,6 +192,10 @@ class Supervisor:
         if session is not None:
             ledger.end(session.account, execution.id, time.monotonic())
 
+    def catch_up(self) -> None:
+        """Before a request: do what was left to do after earlier answers."""
+        self.executions.afterwards.run()
+
     def give_up(self, execution: Execution) -> None:
         """End an execution that was refused or cancelled while it waited for an approval."""
         self.executions.ended(execution)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -135,3 +137,81 @@ def test_a_task_that_began_it_is_not_its_task() -> None:
         assert results == ["done"]
 
     run(work)
+
+
+@pytest.mark.anyio
+async def test_a_number_that_is_used_again_is_read_again() -> None:
+    """Its first owner closed it and did not remove it."""
+    if sys.platform != "linux":
+        pytest.skip("elsewhere asyncio's own readers are used")
+    old, new = anyio.Event(), anyio.Event()
+    first, second = socket.socketpair()
+    event_loop.add_reader(first, old.set)
+    number = first.fileno()
+    first.close()
+    second.close()
+    reader, writer = socket.socketpair()  # of the lowest numbers that are free
+    with reader, writer:
+        assert number in (reader.fileno(), writer.fileno())
+        if number == writer.fileno():
+            reader, writer = writer, reader
+        event_loop.add_reader(number, new.set)
+        writer.send(b"x")
+        with anyio.fail_after(10):
+            await new.wait()
+        event_loop.remove_reader(number)
+    assert not old.is_set()
+
+
+@pytest.mark.anyio
+async def test_a_reader_that_another_one_removed_is_not_called() -> None:
+    called: list[int] = []
+    first = anyio.Event()
+    pairs = [socket.socketpair() for _ in range(2)]
+
+    def take(number: int) -> None:
+        called.append(number)
+        first.set()
+        for reader, _ in pairs:
+            event_loop.remove_reader(reader)
+
+    for number, (reader, writer) in enumerate(pairs):
+        writer.send(b"x")
+        event_loop.add_reader(reader, take, number)
+    with anyio.fail_after(10):
+        await first.wait()
+    for _ in range(5):
+        await anyio.lowlevel.checkpoint()
+    for pair in pairs:
+        for end in pair:
+            end.close()
+    assert len(called) == 1
+
+
+@pytest.mark.anyio
+async def test_a_reader_that_fails_does_not_stop_others() -> None:
+    failed: list[str] = []
+    told, called = anyio.Event(), anyio.Event()
+
+    def note(loop: object, context: dict[str, Any]) -> None:
+        failed.append(str(context["exception"]))
+        told.set()
+
+    event_loop.running_loop().set_exception_handler(note)
+    (bad, bad_end), (good, good_end) = socket.socketpair(), socket.socketpair()
+
+    def fail() -> None:
+        event_loop.remove_reader(bad)
+        raise ValueError("broken")
+
+    event_loop.add_reader(bad, fail)
+    event_loop.add_reader(good, called.set)
+    bad_end.send(b"x")
+    good_end.send(b"x")
+    with anyio.fail_after(10):
+        await called.wait()
+        await told.wait()
+    event_loop.remove_reader(good)
+    for end in (bad, bad_end, good, good_end):
+        end.close()
+    assert failed == ["broken"]

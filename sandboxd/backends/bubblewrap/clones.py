@@ -38,7 +38,7 @@ SWEEP_MOST_S: Final = 0.01  # of one sweep: the table of mounts may be long, and
 END_S: Final = 2.0
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=48)
 def can_clone(spec: SandboxSpec, layout: MountPlan) -> bool:
     """Not where a gate serves the network namespace, nor with a symlink in a private folder, nor
     with more mounts in such folders than a template moves."""

@@ -223,7 +223,7 @@ class LaunchPlans:
         return EtcRequest(*_ids(spec), network=network, mount_points=_inside_etc(places))
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=48)
 def _inside_etc(places: MountPlan) -> tuple[tuple[str, bool], ...]:
     return tuple(
         (place.path.removeprefix("/etc/"), place.is_dir)
@@ -232,7 +232,7 @@ def _inside_etc(places: MountPlan) -> tuple[tuple[str, bool], ...]:
     )
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=48)
 def _folders_of_base(places: MountPlan) -> list[str]:
     """Those that hold what bwrap binds by name: a rename in them leaves the old one bound. What it
     binds is not looked at, because a file system that is mounted there may hang."""

@@ -152,7 +152,7 @@ def _variable(name: str, value: str) -> bytes:
     return _string(f"{name}={value}")
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=48)
 def _environment(env: tuple[tuple[str, str], ...]) -> bytes:
     """Cached: the next command of the same plan has the same."""
     return _array(_variable(name, value) for name, value in env)
@@ -181,7 +181,7 @@ def _exec(request: wire.Exec) -> bytes:
     )  # fmt: skip
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=48)
 def _limits(
     rlimits: tuple[wire.Rlimit, ...], memory_bytes: int, cpu_us: int, processes: int, wall_ms: int
 ) -> bytes:

@@ -139,7 +139,7 @@ def folders_above(path: str) -> Iterator[str]:
         yield path
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=48)
 def mount_plan(spec: SandboxSpec, host: Host) -> MountPlan:
     places = [*_base_places(spec, host), *_name_places(spec, host), *_grant_places(spec)]
     places += [Mount(m.path, MountKind.MASK, m.is_dir) for m in spec.masks]

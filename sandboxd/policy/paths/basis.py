@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from sandboxd.platform.current import files
 from sandboxd.policy.data.system_dirs import SLOW
+from sandboxd.policy.paths.notices import FolderNotices, FolderWatch
 from sandboxd.policy.paths.recording import (
     Extract,
     Filter,
@@ -111,10 +112,14 @@ class _RecordedExtract(_Recorded):
         return self.extract(self.path) == self.value
 
 
+# A folder, what it was, and what of it counts.
+_Seen = tuple[str, tuple[int, ...], "_RecordedFolder | None"]
+
+
 class _Part:
     def __init__(self, notes: Recording) -> None:
         folders: dict[str, _RecordedFolder] = {}
-        seen: list[tuple[str, Name]] = []
+        seen: list[tuple[str, tuple[int, ...]]] = []
         for path, name in notes.names.items():
             above = posixpath.dirname(path)
             if name is not None and modes.S_ISDIR(name[2]):
@@ -129,30 +134,60 @@ class _Part:
         alone = [p for p, f in folders.items() if f.is_one_name]
         self._names = [one for path in alone for one in folders.pop(path).names]
         # Each with its record, if there is one: so it is looked at once.
-        self._folders_seen = [(path, name, folders.pop(path, None)) for path, name in seen]
+        self._folders_seen: dict[str, _Seen] = {
+            path: (path, name, folders.pop(path, None)) for path, name in seen
+        }
+        self._watch: FolderWatch | None = None
         self._folders = list(folders.values())
         self._contents = list(notes.contents.items())
         self._extracts = [_RecordedExtract(p, e, v) for (p, e), v in notes.extracts.items()]
         self._looks = len(notes.names) + len(self._contents) + len(self._extracts)
 
-    def holds(self, *, briefly: bool) -> bool:
+    def holds(self, *, briefly: bool, notices: FolderNotices | None = None) -> bool:
+        """`notices`: only folders that changed since the last time are looked at."""
+        holds = False
+        try:
+            holds = self._compare(briefly=briefly, notices=notices)
+        finally:
+            if not holds and notices is not None:
+                self.close()  # next time all of them are looked at
+        return holds
+
+    def _compare(self, *, briefly: bool, notices: FolderNotices | None) -> bool:
         if briefly and self._looks > MANY_LOOKS:
             raise TakesLong
         if not all(stamp_of(path) == stamp for path, stamp in self._contents):
             return False
         return (
-            self._folders_hold(briefly=briefly)
+            self._folders_hold(self._to_look_at(notices), briefly=briefly)
             and all(name_of(path) == name for path, name in self._names)
             and all(folder.holds(briefly=briefly) for folder in self._folders)
             and all(one.holds(briefly=briefly) for one in self._extracts)
         )
 
-    def _folders_hold(self, *, briefly: bool) -> bool:
+    def _to_look_at(self, notices: FolderNotices | None) -> Iterable[_Seen]:
+        if notices is None:
+            return self._folders_seen.values()
+        changed = self._watch.changes() if self._watch is not None else None
+        if changed is not None:
+            return [self._folders_seen[path] for path in changed]
+        seen, before = self._folders_seen.values(), self._watch
+        self._watch = notices.watch({path: (name[0], bool(record)) for path, name, record in seen})
+        if before is not None:
+            before.close()
+        return seen
+
+    def close(self) -> None:
+        if self._watch is not None:
+            self._watch.close()
+            self._watch = None
+
+    def _folders_hold(self, seen: Iterable[_Seen], *, briefly: bool) -> bool:
         """`name_from` and `stamp_from` in place: a plan looks at up to thousands of folders for
         each request."""
         lstat = files.lstat
         try:
-            for path, name, folder in self._folders_seen:
+            for path, name, folder in seen:
                 found = lstat(path)
                 mode = found.st_mode
                 if (found.st_dev, found.st_ino, mode, found.st_uid, found.st_gid) != name:
@@ -191,15 +226,20 @@ class Basis:
         self._slow_from = -math.inf
         self._until = notes.until
 
-    def holds(self, *, briefly: bool = False) -> bool:
-        """`briefly`: TakesLong where there is much to compare."""
+    def holds(self, *, briefly: bool = False, notices: FolderNotices | None = None) -> bool:
+        """`briefly`: TakesLong where there is much to compare. `notices`: for the event loop's
+        thread only."""
         now = time.monotonic()
-        if now > self._until or not self._quick.holds(briefly=briefly):
+        if now > self._until or not self._quick.holds(briefly=briefly, notices=notices):
             return False
         if now - self._slow_from < SYSTEM_S:
             return True
         self._slow_from = now
         return self._slow.holds(briefly=False)
+
+    def close(self) -> None:
+        """It is not compared any more. For the event loop's thread."""
+        self._quick.close()
 
     def holds_now(self) -> bool:
         """Compares everything, and leaves the time of the last comparison as it is."""

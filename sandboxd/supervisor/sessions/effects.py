@@ -45,7 +45,7 @@ def effect_of(plan: Plan, *, bare: bool, given: Given = _NOTHING) -> Effect:
     return _effect(plan.sandbox, plan.workspace, given)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=48)
 def _known_effect(spec: SandboxSpec, workspace: str | None) -> Effect:
     return _effect(spec, workspace, _NOTHING)
 

@@ -73,7 +73,7 @@ class Turns:
 
 def stub_service() -> Any:
     return SimpleNamespace(
-        supervisor=SimpleNamespace(abandon=lambda owner: None),
+        supervisor=SimpleNamespace(abandon=lambda owner: None, catch_up=lambda: None),
         left=lambda connection: None,
         half_frames=half_frames.HalfFrames(),
         subscriptions=0,

@@ -7,6 +7,7 @@ import os
 import random
 import shutil
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -22,7 +23,7 @@ import sandboxd.policy
 from sandboxd.policy import plan_cache
 from sandboxd.policy.paths import basis, recording_fs
 from sandboxd.policy.paths.recording import is_past
-from sandboxd.policy.plan import RunAs
+from sandboxd.policy.plan import Plan, RunAs
 from sandboxd.policy.plan_cache import MAX_PLANS, PlanCache
 from sandboxd.policy.request import Machine, PolicyRequest
 from sandboxd.policy.resolve import plan_for
@@ -95,13 +96,26 @@ def wishes(home: Path, workspace: Path) -> list[PolicyRequest]:
     ]
 
 
-@pytest.mark.parametrize("seed", range(25))
+def plan_on_loop(cache: PlanCache, wish: PolicyRequest) -> Plan:
+    """As a request is planned."""
+    if cache.takes_long(wish):
+        return cache.keep(wish, cache.attempt(wish))
+    return cache.plan_for(wish)
+
+
+@pytest.mark.parametrize("seed", range(26))
 def test_a_kept_plan_is_the_plan_of_now(
     machine: Machine, home: Path, repository: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """With and without notices of changed folders."""
     monkeypatch.setattr(basis, "SYSTEM_S", 0.0)
     rng = random.Random(seed)
-    cache = PlanCache(machine)
+    notices = None
+    if seed % 2 and sys.platform == "linux":
+        from sandboxd.linux.folder_notices import InotifyNotices
+
+        notices = InotifyNotices()
+    cache = PlanCache(machine, notices)
     asked = wishes(home, repository)
     for step in range(40):
         for _ in range(rng.choice([0, 0, 1, 1, 3])):
@@ -109,7 +123,7 @@ def test_a_kept_plan_is_the_plan_of_now(
         if step % 10 == 0:
             time.sleep(0.06)  # what just changed is not trusted; later it is
         wish = rng.choice(asked)
-        assert outcome(lambda w=wish: cache.plan_for(w)) == outcome(
+        assert outcome(lambda w=wish: plan_on_loop(cache, w)) == outcome(
             lambda w=wish: plan_for(w, machine)
         ), step
 
@@ -337,7 +351,7 @@ def test_a_kept_plan_is_compared_where_that_is_little(
     compared: list[int] = []
     plainly = basis.Basis.holds
 
-    def holds(self: basis.Basis, *, briefly: bool = False) -> bool:
+    def holds(self: basis.Basis, *, briefly: bool = False, notices: object = None) -> bool:
         found = plainly(self, briefly=briefly)
         compared.append(threading.get_ident())
         return found
