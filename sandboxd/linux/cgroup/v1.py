@@ -8,6 +8,7 @@ v1 is not used: it ends single processes of a tree, and it is often such a manag
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import secrets
 from collections.abc import Iterable
@@ -86,13 +87,31 @@ def make_base(folder: str) -> str | NotDelegated:
     return base
 
 
+def hold(base: str) -> int:
+    """A descriptor that shows as long as it is open that the daemon of this base runs: its pid does
+    not, in another pid namespace."""
+    fd = os.open(base, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    return fd
+
+
 def _remove_stale(folder: str) -> None:
     """Remove cgroups of killed daemons; a cgroup with a process in it stays."""
     with contextlib.suppress(OSError):
         for name in os.listdir(folder):
             number = name.removeprefix(PREFIX).partition("-")[0]
             if name.startswith(PREFIX) and number.isdigit() and not _runs(int(number)):
-                remove_tree(os.path.join(folder, name))
+                _remove_unheld(os.path.join(folder, name))
+
+
+def _remove_unheld(base: str) -> None:
+    with contextlib.suppress(OSError):
+        fd = os.open(base, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            remove_tree(base)
+        finally:
+            os.close(fd)
 
 
 def remove_tree(base: str) -> None:
