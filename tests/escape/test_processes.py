@@ -135,7 +135,7 @@ def test_sockets_of_the_init_are_not_taken(box: Box, host_process: Bystander) ->
     attack = python("""
         def parent(pid):
             return int(open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[1])
-        pids = [int(args[0])] if args else [os.getppid(), parent(os.getppid())]
+        pids = [int(args[0])] if args else [os.getppid(), parent(os.getppid()) or 1]
         refused = []
         for pid in pids:
             handle = call("pidfd_open", pid, 0)

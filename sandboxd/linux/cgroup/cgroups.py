@@ -36,9 +36,9 @@ class Cgroups:
 
     def __init__(self, folder: str, controllers: frozenset[str], *, v2: bool = True) -> None:
         self._folder = folder
+        self._held = -1 if v2 else cgroup_v1.hold(folder)
         self.controllers = controllers
         self.v2 = v2
-        self._lock = None if v2 else cgroup_v1.lock(folder)
         self.left_out = "" if v2 else cgroup_v1.why_no_memory()
         self._numbers = itertools.count(1)
         self._leftover: list[CommandCgroup] = []
@@ -101,9 +101,7 @@ class Cgroups:
             cgroup.remove()
         if not self.v2:
             cgroup_v1.remove_tree(self._folder)
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+            os.close(self._held)
 
     def _tidy(self) -> None:
         self._leftover = [cgroup for cgroup in self._leftover if not cgroup.remove()]

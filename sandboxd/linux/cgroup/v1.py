@@ -87,6 +87,14 @@ def make_base(folder: str) -> str | NotDelegated:
     return base
 
 
+def hold(base: str) -> int:
+    """A descriptor that shows as long as it is open that the daemon of this base runs: its pid does
+    not, in another pid namespace."""
+    fd = os.open(base, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    return fd
+
+
 def _remove_stale(folder: str) -> None:
     """Remove cgroups of killed daemons; a cgroup with a process in it stays. Daemons in another pid
     namespace have no pid here: theirs are locked."""
@@ -94,26 +102,17 @@ def _remove_stale(folder: str) -> None:
         for name in os.listdir(folder):
             number = name.removeprefix(PREFIX).partition("-")[0]
             if name.startswith(PREFIX) and number.isdigit() and not _runs(int(number)):
-                _remove_unlocked(os.path.join(folder, name))
+                _remove_unheld(os.path.join(folder, name))
 
 
-def lock(base: str) -> int:
-    """While the descriptor is open, no other daemon removes the base."""
-    descriptor = os.open(base, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+def _remove_unheld(base: str) -> None:
     with contextlib.suppress(OSError):
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    return descriptor
-
-
-def _remove_unlocked(base: str) -> None:
-    descriptor = os.open(base, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return
-    finally:
-        os.close(descriptor)
-    remove_tree(base)
+        fd = os.open(base, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            remove_tree(base)
+        finally:
+            os.close(fd)
 
 
 def remove_tree(base: str) -> None:

@@ -3,8 +3,9 @@
  *
  * Three kinds of processes run this program. The init holds the control socket and outlives every
  * command. It forks a reaper for each command: the subreaper of that command's tree. The reaper
- * forks the child that becomes the command. None of them is dumpable, so the command (same uid)
- * can take neither their memory nor their descriptors.
+ * forks the child that becomes the command; in a pid namespace the init does it itself for a command
+ * that is alone. None of them is dumpable, so the command (same uid) can take neither their memory nor
+ * their descriptors.
  */
 #ifndef SANDBOXD_INIT_H
 #define SANDBOXD_INIT_H
@@ -194,6 +195,8 @@ bool mount_check_begin(int mountinfo, void (*on_lost)(const char *what));
 bool mount_check_add(const struct inode_check *check);
 /* The path at which a planned mount is missing or replaced, or a new one appeared; else NULL. */
 const char *mount_check_hole(void);
+/* The same for what the table of mounts shows, right after each path was added. */
+const char *mount_check_table(void);
 /* Before an exit is reported. Does not return with a hole: a reaper ends, and the init then ends
  * the sandbox. */
 void mount_check_demand(void);

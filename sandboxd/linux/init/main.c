@@ -344,6 +344,7 @@ int main(int argc, char **argv)
     if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
         prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0)
         return INIT_SETUP_FAILED;
+    default_dispositions();
     bool is_template = argc > 2 && strcmp(argv[1], "--template") == 0;
     int control = is_template ? template_serve(argc, argv) : control_open(argc, argv);
     self = (struct init){.control = control, .mountinfo = -1, .listener = -1};
@@ -355,7 +356,6 @@ int main(int argc, char **argv)
     setsid();
     prctl(PR_SET_NAME, "sandboxd-init", 0, 0, 0);
     self.parent = getppid();
-    default_dispositions();
     self.signals = open_signals();
     if (self.signals < 0)
         return INIT_SETUP_FAILED;

@@ -151,6 +151,11 @@ static const char *compare_table(void)
     return what;
 }
 
+const char *mount_check_table(void)
+{
+    return same_list() ? NULL : compare_table();
+}
+
 const char *mount_check_hole(void)
 {
     struct extended_stat status;

@@ -128,7 +128,7 @@ bool setup_apply(const struct setup_request *request, struct setup_failure *fail
     for (uint32_t i = 0; i < request->check_count; i++)
         if (!(mounts ? check_mount : check_inode)(&request->checks[i], failure))
             return false;
-    const char *hole = mounts ? mount_check_hole() : NULL;
+    const char *hole = mounts ? mount_check_table() : NULL;
     if (hole != NULL)
         return fail(failure, SETUP_STAGE_CHECK, ESTALE, hole);
     return check_proc(failure);

@@ -51,7 +51,6 @@ enum {
     CLONE_INTO_PIDFD = 0x1000,
     CLONE_OWN_CGROUP = 0x02000000,
     MOVED_MAX = 512,
-    LAST_CAPABILITY = 63,
 };
 
 /* As clone(2) has it since Linux 5.5. */
@@ -317,9 +316,11 @@ static void drop_capabilities(int socket)
 {
     struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
     struct __user_cap_data_struct none[2] = {{0}};
-    for (int number = 0; number <= LAST_CAPABILITY; number++)
-        if (prctl(PR_CAPBSET_DROP, number, 0, 0, 0) != 0 && errno != EINVAL)
-            fail(socket, "capability bounding set");
+    int number = 0;
+    while (prctl(PR_CAPBSET_DROP, number, 0, 0, 0) == 0)
+        number++;
+    if (errno != EINVAL || number == 0) /* the first that this kernel does not have */
+        fail(socket, "capability bounding set");
     if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) != 0 ||
         syscall(SYS_capset, &header, none) != 0)
         fail(socket, "capabilities");
@@ -329,6 +330,7 @@ static void become_init(const struct template *template, int socket)
 {
     int keep[] = {socket};
     close_all_but(keep, 1);
+    signal(SIGCHLD, SIG_DFL);
     mount_private(template, socket);
     mount_ptys(socket);
     int limits = mount_proc(template, socket);

@@ -6,6 +6,7 @@ import math
 import posixpath
 import stat as modes
 import time
+from collections import deque
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 
@@ -222,7 +223,7 @@ class Basis:
             part = slow if _is_system(path, mine) else quick
             part.selections[path, wanted] = listing
         quick.extracts = notes.extracts
-        self._quick, self._slow = _Part(quick), _Part(slow)
+        self._quick, self._slow = _Part(quick), _shared_part(slow)
         self._slow_from = -math.inf
         self._until = notes.until
 
@@ -246,6 +247,19 @@ class Basis:
         if time.monotonic() > self._until:
             return False
         return self._quick.holds(briefly=False) and self._slow.holds(briefly=False)
+
+
+_shared: deque[tuple[Recording, _Part]] = deque(maxlen=4)
+
+
+def _shared_part(notes: Recording) -> _Part:
+    """One for all plans that have seen the same: most plans look at the same system folders."""
+    for known, part in list(_shared):
+        if known == notes:
+            return part
+    part = _Part(notes)
+    _shared.appendleft((notes, part))
+    return part
 
 
 def _is_system(path: str, own: tuple[str, ...]) -> bool:

@@ -30,7 +30,7 @@ from sandboxd.types import Sandbox
 from sandboxd_proto.errors import SandboxdError, ShuttingDown
 
 log = logging.getLogger(__name__)
-MAX_KEYS = 256
+MAX_KEYS = 64
 SWEEP_S = 1.0
 MOST_OPENING = 2 * (os.cpu_count() or 1) + 8  # at once; the others queue
 MOST_OPENING_REMOTE = 512  # it takes seconds, and hardly any time of this machine
