@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 FATAL = 128
-_SIGNS = {"tag": ("-s", "--sign", "-u", "--local-user")}
+_SIGNS: dict[str, tuple[str, ...]] = {"tag": ("-s", "--sign", "-u", "--local-user")}
 _SIGNS |= dict.fromkeys(("commit", "merge", "rebase", "cherry-pick", "revert", "am"),
                         ("-S", "--gpg-sign"))  # fmt: skip
 _COMMITS = ("pre-commit", "prepare-commit-msg", "commit-msg", "post-commit")
