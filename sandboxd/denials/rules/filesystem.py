@@ -52,7 +52,7 @@ def judge(
         # Without a message of its own a name is judged as what was to be written.
         did = operation(line, name) if line else Operation("write", "write")
         if did.direction != "write" and command.writes(name):
-            did = Operation("create", "write")
+            did = Operation("write" if command.changes(name) else "create", "write")
         if did.direction == "write" and command.replaces(name):
             did = replace(did, in_folder=True)
         shell = _from_shell(line)

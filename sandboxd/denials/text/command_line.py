@@ -122,13 +122,17 @@ class CommandLine:
     def merges_stderr(self) -> bool:
         return self.script is not None and ("2>&1" in self.script or "&>" in self.script)
 
+    def changes(self, name: str) -> bool:
+        """Whether a program of it writes `name`, by its operands and options."""
+        return name in self._outputs
+
     def replaces(self, name: str) -> bool:
         """Whether a program of it replaces or removes `name` in its folder."""
         return self._outputs.get(name, False)
 
     def writes(self, name: str) -> bool:
         """Whether the command line itself opens `name` for writing."""
-        if name in self._redirected or name in self._outputs:
+        if name in self._redirected or self.changes(name):
             return True
         at = self.text.find(name) if name else -1
         for _ in range(_MOST_MENTIONS):

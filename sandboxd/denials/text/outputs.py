@@ -11,7 +11,7 @@ from posixpath import dirname
 
 
 @dataclass(frozen=True, slots=True)
-class ChangedFile:
+class WrittenFile:
     """`in_folder`: it is replaced or removed, so its folder has to be writable."""
 
     path: str
@@ -52,9 +52,9 @@ _TAR_WRITES = frozenset("cru")
 _TAR_LONG = frozenset({"--create", "--append", "--update", "--concatenate", "--delete"})
 
 
-def outputs(program: str, words: Sequence[str]) -> tuple[ChangedFile, ...]:
+def outputs(program: str, words: Sequence[str]) -> tuple[WrittenFile, ...]:
     """What the program changes, when the options in between take no values of their own."""
-    return tuple(ChangedFile(path, in_folder) for path, in_folder in _found(program, words) if path)
+    return tuple(WrittenFile(path, in_folder) for path, in_folder in _found(program, words) if path)
 
 
 def _found(program: str, words: Sequence[str]) -> Iterator[tuple[str, bool]]:
