@@ -413,7 +413,6 @@ def test_doctor_shows_only_what_matters_here(ctl, fake):
         (["docker", "ps"], "engine's socket"),
         (["sh", "-c", "docker ps"], "engine's socket"),
         (["/usr/bin/chromium", "--headless"], "--no-sandbox"),
-        (["git", "commit", "-S", "-m", "x"], "without -S"),
         (["chromium", "--no-sandbox"], "--user-data-dir=/tmp/profile"),
         (["chromium", "--no-sandbox", "--user-data-dir=/tmp/x"], None),
         (["git", "commit"], None),

@@ -29,7 +29,7 @@ from support.requirements import is_promised
 
 PROGRAM = "SANDBOXD_TEST_OPENSANDBOX_SERVER"
 KEY = "the-key-of-the-real-server"
-START_S = 60.0
+START_S = 100.0
 BOOTSTRAP = '#!/bin/sh\npython3 /opt/opensandbox/execd &\nexec "$@"\n'
 CONFIG = """
 [server]

@@ -17,7 +17,6 @@ _SSH = ("ssh", "scp", "sftp")
 _SSH_FAILED = (255, 128)  # its own exit code, and git's
 _SYSTEM_PACKAGES = ("apt", "apt-get", "aptitude", "dpkg", "dnf", "yum", "zypper", "pacman", "apk",
                     "snap", "flatpak")  # fmt: skip
-_SIGNS = ("-S", "--gpg-sign")
 _MAVEN = ("mvn", "mvnw")
 _OFFLINE = {"-o", "--offline", "-qo", "-oq"}
 
@@ -29,7 +28,7 @@ def advise(options: Options, result: dict[str, Any]) -> list[str]:
     if code:
         found = found or _unasked(options, result) or _ssh(options, result, code)
         found = found or (hint(argv) if code != NOT_FOUND else None)
-        found = found or _foreign_folder(options, result)
+        found = found or _unfound(options, result, code) or _foreign_folder(options, result)
     elif not options.has("--sandbox"):
         found = found or background(argv) or _installed(options)
     return [f"hint: {found}"] if found else []
@@ -59,24 +58,18 @@ def _git(options: Options, result: dict[str, Any], code: int) -> str | None:
     words, folder = _git_words(options)
     if not words:
         return None
-    from sandboxd_client.cli.git_hints import git_hint, half_shown, recorded_deletion
-
-    def protected() -> list[str]:
-        import os
-
-        from sandboxd_client.cli.connect import connect
-        from sandboxd_client.cli.request import policy
-
-        with connect(options) as client:
-            return client.check(**policy(options, os.environ)).plan.protected
+    from sandboxd_client.cli.git_hints import SWITCHES, git_hint, half_shown, recorded_deletion
 
     denials = result.get("denials") or []
-    found = git_hint(words, code, denials, folder, protected) or recorded_deletion(options.missing)
-    if found is None and code and not any(denial.get("remedy") for denial in denials):
-        from sandboxd_client.cli.place import resolve
+    found = git_hint(words, code, denials, folder) or recorded_deletion(options.missing)
+    if found is None and code and not denials and words[0] in SWITCHES:
+        from sandboxd_client.cli.git_in_the_way import left_in_the_way
 
-        shown = [resolve(path) for path in (*options.all("--read"), *options.all("--write"))]
-        found = half_shown(words, [folder, *shown, "/usr"])
+        found = left_in_the_way(options, words, folder)
+    if found is None and code and not any(denial.get("remedy") for denial in denials):
+        from sandboxd_client.cli.place import shown_folders
+
+        found = half_shown(words, [*shown_folders(options), "/usr"])
     if not found:
         return None
     from sandboxd_client.cli.plain_text import one_line
@@ -109,6 +102,22 @@ def _ssh(options: Options, result: dict[str, Any], code: int) -> str | None:
         return "for the keys of your ssh agent, and your known hosts, add --ssh-agent"
     end = quoted(f"{host}:{port or 22}")
     return f"ssh needs its port and keys: in place of that add --net {end} --ssh-agent"
+
+
+def _unfound(options: Options, result: dict[str, Any], code: int) -> str | None:
+    """A script that a shell did not find: what is hidden may be its interpreter."""
+    words = _words(options.operands)
+    if code != NOT_FOUND or words is options.operands or "/" not in words[0]:
+        return None
+    if result.get("denials"):
+        return None
+    import os
+
+    from sandboxd_client.cli.hidden_program import where_it_lies
+    from sandboxd_client.cli.place import shown_folders
+
+    program = os.path.expanduser(words[0])
+    return where_it_lies(program, shown_folders(options)) if os.path.isfile(program) else None
 
 
 def _unasked(options: Options, result: dict[str, Any]) -> str | None:
@@ -168,11 +177,6 @@ def hint(argv: list[str]) -> str | None:
             "what ~/.m2 holds is not shown, each workspace has its own repository: add "
             "--read ~/.m2/repository to sandboxctl, and to Maven "
             '-Dmaven.repo.local="$HOME/.m2/repository"'
-        )
-    if program == "git" and any(word.startswith(_SIGNS) for word in words[1:]):
-        return (
-            "signing needs your keys, which no sandbox shows: commit without -S, "
-            "then sign outside with `git commit --amend --no-edit -S`"
         )
     from sandboxd_client.cli.root_hints import root_hint
 

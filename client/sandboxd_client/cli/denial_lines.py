@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _SHOWN = 8
 _OF_CREATE = ("--write", "--net HOST")
 _MOVED = " and was moved to "
+_UNPROPOSED = ". No change is proposed"
 _VERBS = {
     "filesystem_read": "reading",
     "filesystem_write": "writing",
@@ -37,9 +38,12 @@ _NAMED = {
 
 
 def after_the_end(
-    denials: list[dict[str, Any]], hosts: Collection[str], typed: Collection[str] | None = None
-) -> list[str]:
-    """What was denied, and what to do about files that were moved aside. `hosts`: of --net."""
+    denials: list[dict[str, Any]], hosts: Collection[str], hints: Collection[str] = (),
+    typed: Collection[str] | None = None,
+) -> list[str]:  # fmt: skip
+    """What was denied, and what to do about files that were moved aside. `hosts`: of --net.
+    `hints`: lines that follow, and that may have a flag for what the daemon proposes none for."""
+    denials = [_with_hint(denial, hints) for denial in denials]
     lines = denied(denials, {f"--net {quoted(host)}" for host in hosts}, typed)
     moved = [denial for denial in denials if _moved_aside(denial)]
     for root in dict.fromkeys(map(_kept_in, moved)):
@@ -51,6 +55,16 @@ def after_the_end(
             "do not commit that (git add -A and git commit -a would)"
         )
     return lines
+
+
+def _with_hint(denial: dict[str, Any], hints: Collection[str]) -> dict[str, Any]:
+    """A denial whose target a hint proposes does not say that nothing is proposed."""
+    path = quoted(str(denial.get("target")))
+    flags = (f"--read {path}", f"--write {path}")
+    if not any(f"{hint} ".find(f"{flag} ") >= 0 for hint in hints for flag in flags):
+        return denial
+    message = str(denial.get("message")).partition(_UNPROPOSED)[0]
+    return {**denial, "message": message, "hinted": True}
 
 
 def denied(
@@ -124,12 +138,14 @@ def _elsewhere(denial: dict[str, Any]) -> str:
     message = str(denial.get("message"))
     if denial.get("kind") == "filesystem_write" and message.endswith("is not in fs_write_allow"):
         return "; no flag is proposed for folders of the system: do that outside of the sandbox"
-    if "not visible in the sandbox" not in message:
+    if "not visible in the sandbox" not in message or denial.get("hinted"):
         return ""
+    reasoned = _UNPROPOSED in message
+    if denial.get("kind") == "filesystem_write" and reasoned:
+        return "; another folder can be named with --write"
     if denial.get("kind") == "filesystem_write":
         return "; to write beside the workspace, make a folder outside and name it with --write"
-    proposed = "No change is proposed" not in message
-    if denial.get("kind") == "filesystem_read" and proposed:
+    if denial.get("kind") == "filesystem_read" and not reasoned:
         return "; no flag is proposed for start-up files, secrets and what is not yours"
     return ""
 

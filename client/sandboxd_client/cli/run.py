@@ -14,7 +14,7 @@ from sandboxd_client.cli.live import RUN_S, LiveDenials  # noqa: E402
 from sandboxd_client.cli.output import TerminalOutput  # noqa: E402
 from sandboxd_client.cli.parse import Options, UsageError, no_command_error, parse  # noqa: E402
 from sandboxd_client.cli.relay import Left, Relay  # noqa: E402
-from sandboxd_client.cli.request import joined, policy  # noqa: E402
+from sandboxd_client.cli.request import in_sandbox, policy  # noqa: E402
 from sandboxd_client.cli.screen import REFUSED, fail, put, say, say_denial  # noqa: E402
 from sandboxd_client.cli.streams import Streams  # noqa: E402
 from sandboxd_client.cli.table import RUN, SANDBOX_RUN  # noqa: E402
@@ -193,7 +193,7 @@ def _take_id(options: Options) -> None:
 
 def request(options: Options, *, pty: bool, stdin_open: bool) -> dict[str, Any]:
     """The params of `execute`."""
-    params = joined(options) if options.has("--sandbox") else policy(options, os.environ)
+    params = in_sandbox(options) if options.has("--sandbox") else policy(options, os.environ)
     params = streaming(params, options.operands, pty=pty, stdin_open=stdin_open)
     if options.has("--json"):
         del params["stream"]
@@ -233,12 +233,14 @@ def report(result: dict[str, Any], options: Options, told: Collection[str] = ())
 
         put(printable(dumps(result)) + b"\n")
     elif not options.has("--quiet"):
-        for line in outcome.remarks(result, given=options.hosts, typed=options.typed_in_sandbox):
+        hints, typed = _advice(options, result), options.typed_in_sandbox
+        for line in outcome.remarks(result, given=options.hosts, hints=hints, typed=typed):
             if line not in told:
                 say_denial(line)
         if result.get("widening"):
             _offer(options, result)
-        _advise(options, result)
+        for line in hints:
+            say(line)
     return outcome.exit_code(result)
 
 
@@ -256,13 +258,12 @@ def _note_missing(options: Options) -> None:
     note_missing(options)
 
 
-def _advise(options: Options, result: dict[str, Any]) -> None:
+def _advice(options: Options, result: dict[str, Any]) -> list[str]:
     if not options.operands:
-        return
+        return []
     from sandboxd_client.cli.advice import advise
 
-    for advice in advise(options, result):
-        say(advice)
+    return advise(options, result)
 
 
 def wants_pty(options: Options, have_terminal: bool) -> bool:

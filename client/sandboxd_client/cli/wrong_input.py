@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 
-from sandboxd_client.cli.plain_text import one_line, quoted
+from sandboxd_client.cli.plain_text import quoted
 from sandboxd_client.cli.table import TOOL_GROUPS
 
 TYPE_CHECKING = False
@@ -119,8 +119,8 @@ def in_words_of_the_shell(remedy: str) -> str:
     return remedy
 
 
-def not_found(argv: list[str], caller_path: str) -> str | None:
-    """What to do about a program that is not in the sandbox."""
+def not_found(argv: list[str], caller_path: str, shown: list[str]) -> str | None:
+    """What to do about a program that is not in the sandbox. `shown`: folders of the request."""
     program = argv[0]
     if len(argv) == 1 and (" " in program or _SHELL_SYNTAX & set(program)):
         return f"for a line of shell: sandboxctl run -- sh -c {quoted(program)}"
@@ -136,23 +136,6 @@ def not_found(argv: list[str], caller_path: str) -> str | None:
     found = which(program, path=caller_path)
     if found is None:
         return None if os.sep in program else _NOWHERE
-    real = os.path.realpath(found)
-    interpreter = _interpreter(real)
-    if interpreter and not os.path.exists(interpreter):
-        return f"its first line names {interpreter}, which does not exist"
-    folder = os.path.dirname(real)
-    hint = f"add --read {quoted(folder)}"
-    return f"on this machine it is {real}, which the sandbox does not show; {hint}"
+    from sandboxd_client.cli.hidden_program import where_it_lies
 
-
-def _interpreter(path: str) -> str:
-    """What the first line of a script names; empty for another program."""
-    if not os.path.isfile(path):
-        return ""
-    try:
-        with open(path, "rb") as file:
-            line = file.readline(256)
-    except OSError:
-        return ""
-    words = line[2:].split() if line.startswith(b"#!") else []
-    return one_line(os.fsdecode(words[0])) if words else ""
+    return where_it_lies(found, shown)

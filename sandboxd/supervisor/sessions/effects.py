@@ -8,12 +8,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import msgspec
 
 from sandboxd.policy.data.system_dirs import READABLE
 from sandboxd.policy.paths.within import within, within_any
-from sandboxd.policy.plan import Grant, Plan
+from sandboxd.policy.plan import Grant, Plan, SandboxSpec
 from sandboxd_proto.manifest import Network
 from sandboxd_proto.messages.approval import Effect, Reach
 
@@ -39,13 +40,23 @@ def effect_of(plan: Plan, *, bare: bool, given: Given = _NOTHING) -> Effect:
     give it to every command here."""
     if bare or plan.backend == "none":
         return "bare"
-    spec = plan.sandbox
+    if given is _NOTHING:
+        return _known_effect(plan.sandbox, plan.workspace)
+    return _effect(plan.sandbox, plan.workspace, given)
+
+
+@lru_cache(maxsize=64)
+def _known_effect(spec: SandboxSpec, workspace: str | None) -> Effect:
+    return _effect(spec, workspace, _NOTHING)
+
+
+def _effect(spec: SandboxSpec, workspace: str | None, given: Given) -> Effect:
     network = spec.network
     named_hosts = network.kind == "allow_hosts" and all(map(given.has_host, network.hosts))
     if spec.image is not None or not (network.kind == "deny" or named_hosts):
         return "reach"
     named = [grant for grant in spec.grants if grant.origin == "caller"]
-    if not all(given.has(grant) or _is_at_home(grant, plan.workspace) for grant in named):
+    if not all(given.has(grant) or _is_at_home(grant, workspace) for grant in named):
         return "reach"
     return "edit" if any(grant.access == "write" for grant in named) else "read"
 
