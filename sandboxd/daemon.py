@@ -128,6 +128,7 @@ def _parts(start: Start, listener: Listener) -> Iterator[Parts]:
             own=own,
             home=home,
             uid=system.user_id(),
+            variable_home=os.environ.get("HOME", ""),
             caches_root=system.caches_root(home),
             forwards_folder=around.forwards_folder,
             limit_sandboxes=backends.limit_sandboxes(),

@@ -95,6 +95,7 @@ class PlanCache:
         manifest = request.manifest
         named = [request.workspace, request.cwd, *(manifest.fs_read_allow or ())]
         named += [*(manifest.fs_write_allow or ()), *(manifest.fs_deny or ())]
+        named.append(dict(manifest.env or ()).get("HOME"))
         return [files.internal(files.expanduser(path)) for path in named if path]
 
     def takes_long(self, request: PolicyRequest) -> bool:

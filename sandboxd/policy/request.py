@@ -36,3 +36,4 @@ class Machine:
     caches_root: str
     forwards_folder: str = "/nonexistent"
     limit_sandboxes: frozenset[str] = frozenset()
+    variable_home: str = ""  # HOME of its environment; `home` is of the user database

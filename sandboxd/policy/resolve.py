@@ -116,7 +116,7 @@ def _workspace(request: PolicyRequest, base: Preset, machine: Machine) -> Resolv
     if within(found.path, "/sys"):
         raise PathDenied(f"{found.path} cannot be the workspace", field="workspace")
     if base.named and not base.unsandboxed:
-        refuse_workspace(found.path, access, request.manifest.fs_write_allow, machine)
+        refuse_workspace(found.path, access, request.manifest, machine)
     return found
 
 

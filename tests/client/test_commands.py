@@ -401,7 +401,7 @@ def test_doctor_shows_only_what_matters_here(ctl, fake):
         (["install", "a", "b"], None),
         (["sh", "-c", "cd x && A=1 mount -t tmpfs x y"], "mount it outside"),
         (["useradd", "x"], "accounts"),
-        (["hostname", "x"], "run hostname outside"),
+        (["hostname", "x"], "outside"),
         (["python3", "-m", "http.server", "80"], "port 80: nothing"),
         (["python3", "-m", "http.server", "8000"], None),
         (["nc", "-l", "127.0.0.1:443"], "port 443: nothing"),

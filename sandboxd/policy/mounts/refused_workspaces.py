@@ -6,6 +6,7 @@ keys, or replace what the host runs at the next login.
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
@@ -17,24 +18,28 @@ from sandboxd.policy.paths.homes import home_of, homes
 from sandboxd.policy.paths.within import is_below, within
 from sandboxd.policy.plan import Access
 from sandboxd_proto.errors import PathDenied
+from sandboxd_proto.manifest import Manifest
 
 if TYPE_CHECKING:
     from sandboxd.policy.request import Machine
 
 # Agents keep checkouts of projects there, in the folder of their settings.
 _CHECKOUTS = frozenset(("worktree", "worktrees"))
+_SECRET = "it is hidden by default, because it holds secrets"
 
 
-def refuse_workspace(
-    path: str, access: Access, named: Iterable[str] | None, machine: Machine
-) -> None:
+def refuse_workspace(path: str, access: Access, manifest: Manifest, machine: Machine) -> None:
     """PathDenied for secrets, and for a writable folder from which the host runs programs.
 
-    `path` is canonical. `named`: what the caller allows to be written.
+    `path` is canonical. `manifest`: what the caller allows to be written, and its HOME, which need
+    not be the home of the user database.
     """
     owner = home_of(recording_fs.stat(path).st_uid) if machine.uid == 0 else None
-    own = {recording_fs.realpath(home) for home in (machine.home, owner) if home} - {"/"}
-    people = homes(*own, machine.home)
+    variable = dict(manifest.env or ()).get("HOME") or machine.variable_home
+    found = (machine.home, owner, variable if posixpath.isabs(variable) else None)
+    own = {recording_fs.realpath(home) for home in found if home} - {"/"}
+    people = homes(*own)
+    named = manifest.fs_write_allow
     for spelling in _spellings(path, own):
         why = _why_not(spelling, access, people)
         if why is not None and path not in _canonical(named or ()):
@@ -46,10 +51,16 @@ def refuse_workspace(
 
 
 def _why_not(path: str, access: Access, people: tuple[str, ...]) -> str | None:
-    home = next((home for home in people if is_below(path, home)), None)
-    parts = path[len(home) + 1 :].split("/") if home is not None else []
-    if is_secret(path, people) and not _CHECKOUTS.intersection(parts[:-1]):
-        return "it is hidden by default, because it holds secrets"
+    if is_secret(path, ()):
+        return _SECRET
+    above = (home for home in people if is_below(path, home))  # one can lie in another
+    return next(filter(None, (_why_not_in(home, path, access) for home in above)), None)
+
+
+def _why_not_in(home: str, path: str, access: Access) -> str | None:
+    parts = path[len(home) + 1 :].split("/")
+    if is_secret(path, [home]) and not _CHECKOUTS.intersection(parts[:-1]):
+        return _SECRET
     if access == "read":
         return None
     for count in range(1, len(parts) + 1):

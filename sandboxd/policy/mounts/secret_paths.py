@@ -22,8 +22,9 @@ def is_secret(path: str, people: Iterable[str]) -> bool:
     """`people`: home folders. By name only: a secret that a link leads to elsewhere is not seen."""
     if within_any(path, SYSTEM):
         return True
-    for home in people:
+    for home in people:  # one can lie in another
         if is_below(path, home):
             parts = path[len(home) + 1 :].split("/")
-            return any("/".join(parts[:count]) in _NAMES for count in range(1, len(parts) + 1))
+            if any("/".join(parts[:count]) in _NAMES for count in range(1, len(parts) + 1)):
+                return True
     return False

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from sandboxd.policy.plan import Plan
+from sandboxd.policy.request import Machine
 from sandboxd_proto.errors import PathDenied
 
 MakePlan = Callable[..., Plan]
@@ -70,3 +71,32 @@ def test_a_folder_that_a_dotfile_leads_to_is_the_same(
 def test_projects_are_workspaces(name: str, home: Path, plan: MakePlan) -> None:
     (home / name).mkdir(parents=True)
     assert plan(preset="workspace-write", workspace=home / name).workspace == str(home / name)
+
+
+@pytest.mark.parametrize("name", [".ssh", ".local/bin"])
+def test_home_of_the_caller_or_of_the_daemon_counts_as_well(
+    name: str, base: Path, plan: MakePlan, machine_with: Callable[..., Machine]
+) -> None:
+    """HOME need not be the folder that the user database names."""
+    other = base / "srv" / "me"
+    (other / name).mkdir(parents=True)
+    assert plan(preset="workspace-write", workspace=other / name)  # control: nobody's home
+    with pytest.raises(PathDenied):
+        plan(preset="workspace-write", workspace=other / name, env=[("HOME", str(other))])
+    machine = machine_with(variable_home=str(other))
+    with pytest.raises(PathDenied):
+        plan(preset="workspace-write", workspace=other / name, machine=machine)
+
+
+@pytest.mark.parametrize("name", [".ssh", ".local/bin"])
+def test_a_home_in_another_home_counts_as_well(
+    name: str, home: Path, plan: MakePlan, machine_with: Callable[..., Machine]
+) -> None:
+    inner = home / "inner"
+    (inner / name).mkdir(parents=True)
+    assert plan(preset="workspace-write", workspace=inner / name)  # control: an ordinary folder
+    with pytest.raises(PathDenied):
+        plan(
+            preset="workspace-write", workspace=inner / name,
+            machine=machine_with(variable_home=str(inner)),
+        )  # fmt: skip
