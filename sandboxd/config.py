@@ -81,7 +81,7 @@ class Pool(_Table, frozen=True, kw_only=True):
 
     enabled: bool = True
     """Keep sandboxes ready for plans that were used before. Off: every command opens its own."""
-    max_sandboxes: int = 32
+    max_sandboxes: int = 48
     """The most warm sandboxes at once; each holds a few idle processes."""
     template: bool = True
     """Clone sandboxes from one process for each plan (bubblewrap), where the kernel allows it. Off:

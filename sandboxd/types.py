@@ -125,6 +125,7 @@ class ExitReport:
     `protected`: protected paths that it changed, and where the changed version is now. `tiers`: how
     firmly limits were held for this very command, where that differs from what was foreseen.
     `start_failure`: what its exit code says if it printed nothing: the program never ran.
+    `whole`: no process of its tree is left, for certain.
     """
 
     exit_code: int | None
@@ -136,6 +137,7 @@ class ExitReport:
     tiers: tuple[tuple[str, Tier], ...] = ()
     evidence: Evidence = NO_EVIDENCE
     start_failure: str | None = None
+    whole: bool = False
 
 
 class Process(Protocol):

@@ -7,6 +7,7 @@ one request; everything else is in `start_daemon`, which is imported only when n
 
 from __future__ import annotations
 
+import os
 import time
 
 from sandboxd_client import __version__, handshake, transport
@@ -63,6 +64,12 @@ def _current(sock: socket, client: str, note: Callable[[str], None]) -> bool:
     answer = handshake.initialize(sock, client)
     for warning in answer.get("warnings") or ():
         note(f"warning: {warning}")
+    mine = [name for name in os.environ if name.startswith("SANDBOXD_")]
+    if mine:
+        from sandboxd_client.ignored_variables import ignored_variables
+
+        for warning in ignored_variables(os.environ, answer):
+            note(f"warning: {warning}")
     server = answer.get("server")
     return isinstance(server, dict) and server.get("version") == __version__
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from sandboxd_client import handshake, transport
 from sandboxd_client.errors import DaemonNotRunning, ServerNotTrusted
+from sandboxd_client.ignored_variables import is_none
 from sandboxd_proto.errors import SandboxdError
 
 if TYPE_CHECKING:
@@ -116,18 +117,9 @@ def environment(caller: Mapping[str, str]) -> dict[str, str]:
     }
     for name in _NEVER:
         kept.pop(name, None)
-    if _is_none(kept):
+    if is_none(kept):
         del kept["SANDBOXD_BACKEND"]
     return kept
-
-
-def names_no_sandbox(caller: Mapping[str, str]) -> bool:
-    """Whether the caller has one of the two keys, which the daemon is not given."""
-    return _is_none(caller) or "SANDBOXD_ALLOW_NO_SANDBOX" in caller
-
-
-def _is_none(variables: Mapping[str, str]) -> bool:
-    return variables.get("SANDBOXD_BACKEND", "").strip().lower() == "none"
 
 
 def _own_folder(folder: str) -> None:

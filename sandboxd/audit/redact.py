@@ -41,7 +41,7 @@ def secret_values(environment: Iterable[tuple[str, str]]) -> tuple[str, ...]:
     return _secret_values(tuple(environment))
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=64)
 def _secret_values(environment: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
     """Cached: the next command of the same plan has the same variables."""
     found = {

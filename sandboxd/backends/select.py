@@ -92,7 +92,8 @@ def refusal(failures: list[SandboxUnavailable]) -> SandboxUnavailable:
     return SandboxUnavailable(
         f"no sandbox works here, so nothing was run: {reasons}",
         remedy=remedies
-        or "install bubblewrap, or set SANDBOXD_BACKEND=docker; `sandboxctl doctor` says more",
+        or "install bubblewrap, or set SANDBOXD_BACKEND=docker and restart sandboxd; "
+        "`sandboxctl doctor` says more",
     )
 
 

@@ -63,7 +63,7 @@ def published(
     found = []
     looks = HostLooks(setting.host)
     for denial in islice(denials, MOST_DENIALS):
-        asked = named is not None and denial.target is not None and named(denial.target)
+        asked = named is not None and any(map(named, _paths_of(denial)))
         claimed = denial.claimed and not asked
         why = refusal(setting, denial.remedy, looks, claimed=claimed, target=denial.target)
         if why is not None:
@@ -71,6 +71,12 @@ def published(
             denial = msgspec.structs.replace(denial, remedy=None, message=message)
         found.append(told(denial))
     return found
+
+
+def _paths_of(denial: Denial) -> list[str]:
+    """What it is about, and what would be shown for that."""
+    more = (denial.remedy or {}).get("fs_read_allow", [])
+    return [path for path in (denial.target, *more) if path is not None]
 
 
 def told(denial: Denial) -> Denial:

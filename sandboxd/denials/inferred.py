@@ -105,7 +105,8 @@ def _named(classifier: LineClassifier, facts: RunEvidence, found: list[Denial]) 
                 mask = at.place.path
                 yield filesystem.masked_denial("filesystem_read", at.path, mask, "medium")
             elif at.hidden and facts.failed and name == word and _readable(setting, word, at):
-                yield filesystem.hidden_denial(setting, at.path, "medium")
+                output = classifier.command.writes(word)
+                yield filesystem.hidden_denial(setting, at.path, "medium", output=output)
 
 
 def _readable(setting: Setting, word: str, at: PathStatus) -> bool:
@@ -119,6 +120,22 @@ def _operands(classifier: LineClassifier) -> Iterator[tuple[str, str]]:
             for word in one.words:
                 for name in dict.fromkeys([word, *subjects.absolute_names(word[:65536])]):
                     yield word, name
+
+
+def _unmade(
+    classifier: LineClassifier, facts: RunEvidence, found: list[Denial]
+) -> Iterator[Denial]:
+    """`curl -so /hidden/new …`: it failed, and what it was to make could not be made."""
+    if not facts.failed or has_kind(found, "filesystem_read", "filesystem_write", "protected_path"):
+        return
+    setting, command = classifier.setting, classifier.command
+    reason = "ENOENT" if setting.mounts else "EACCES"
+    for one in command.simple[:_MOST_OPERANDS]:
+        for name in filter(posixpath.isabs, known_programs.written(one)[:_MOST_WRITTEN]):
+            denial = filesystem.judge(setting, command, reason, [name], "")
+            if denial is not None and denial.kind == "filesystem_write":
+                yield msgspec.structs.replace(denial, confidence="medium")
+                return
 
 
 def _silent_writes(
@@ -186,4 +203,4 @@ def _related(path: str, other: str | None) -> bool:
 
 
 FROM_TEXT = (_limit_text, _network_text, _nameless_text)
-FROM_COMMAND_LINE = (_named, _silent_writes, _unreached)
+FROM_COMMAND_LINE = (_named, _silent_writes, _unmade, _unreached)

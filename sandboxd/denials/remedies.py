@@ -39,7 +39,16 @@ def allow_read(setting: Setting, path: str) -> Remedy | None:
         return None
     if not setting.host.exists(path) or not setting.host.permits(path, "read"):
         return None
-    return {"fs_read_allow": [path]}
+    return {"fs_read_allow": [_usable_whole(setting.host, path)]}
+
+
+def _usable_whole(host: HostView, path: str) -> str:
+    """A program of a virtual environment needs all of it, a package more than its manifest."""
+    folder, name = posixpath.split(path)
+    prefix = posixpath.dirname(folder)
+    if posixpath.basename(folder) == "bin" and host.exists(posixpath.join(prefix, "pyvenv.cfg")):
+        return prefix
+    return folder if name == "package.json" and folder not in {"/", host.home} else path
 
 
 def allow_hosts(rule: NetworkRule, *ends: tuple[str, int | None]) -> Remedy | None:
@@ -59,7 +68,7 @@ def _entry(host: str, port: int | None) -> str:
     return literal if port is None or port in _USUAL_PORTS else f"{literal}:{port}"
 
 
-def twice(field: str, value: float | None) -> Remedy | None:
+def double(field: str, value: float | None) -> Remedy | None:
     """A doubled limit: what was needed is not known, only that this was too little."""
     return None if value is None else {field: math.ceil(value * 2)}
 

@@ -41,6 +41,14 @@ def home_of(uid: int) -> str | None:
         return None
 
 
+def name_of(uid: int) -> str | None:
+    """As the user database says."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return None
+
+
 def config_root(env: Mapping[str, str]) -> str | None:
     """Where configs lie that XDG_CONFIG_HOME does not name; None: by the home folder."""
     return None

@@ -45,6 +45,10 @@ def home_of(uid: int) -> str | None:
     return None
 
 
+def name_of(uid: int) -> str | None:
+    return None
+
+
 def local_folder(env: Mapping[str, str]) -> str:
     return locations.local_folder(env)
 

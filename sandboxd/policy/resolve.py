@@ -17,7 +17,8 @@ from sandboxd.policy.mounts.rename_pins import pins
 from sandboxd.policy.network.rules import network_rule
 from sandboxd.policy.paths import recording_fs
 from sandboxd.policy.paths.canonical import Resolved, check_spelling, resolve
-from sandboxd.policy.paths.planted_links import refuse_planted
+from sandboxd.policy.paths.homes import home_of, name_of
+from sandboxd.policy.paths.refused_links import refuse_planted
 from sandboxd.policy.paths.refused_places import refuse_place
 from sandboxd.policy.paths.within import within
 from sandboxd.policy.plan import (
@@ -70,7 +71,7 @@ def _plan_for(request: PolicyRequest, machine: Machine) -> Plan:
         syscall_policy=manifest.syscall_policy or base.syscall_policy,
         timeout_s=limits.timeout(manifest, default_s),
         limits=ceiling.lower_limits(limits.limits(manifest, base.max_processes), config.ceiling),
-        env=overlay(_retries(base, network), from_preset.env, env),
+        env=overlay(_retries(base, network), from_preset.env, _of_owner(env, spec, base, machine)),
         cwd="/",
         asked=_asked(manifest, base),
         backend="none" if base.unsandboxed else request.backend,
@@ -231,6 +232,22 @@ def _run_as(workspace: Resolved | None, grants: list[Grant], machine: Machine) -
         return None
     uid, gid = owners.pop()
     return None if uid == 0 else RunAs(uid, gid)
+
+
+def _of_owner(env: Pairs, spec: SandboxSpec, base: Preset, machine: Machine) -> Pairs:
+    """Clients send the variables of their own user. Where the command runs as another one, the home
+    folder and the name of the daemon's user are replaced by that one's, or left out."""
+    if spec.run_as is None or base.unsandboxed:
+        return env
+    uid = spec.run_as.uid
+    own_name, name = name_of(machine.uid), name_of(uid)
+    theirs = {
+        ("HOME", machine.home): home_of(uid),
+        ("USER", own_name): name,
+        ("LOGNAME", own_name): name,
+    }
+    pairs = ((variable, theirs.get((variable, value), value)) for variable, value in env)
+    return tuple((variable, value) for variable, value in pairs if value is not None)
 
 
 def _asked(manifest: Manifest, base: Preset) -> frozenset[str]:

@@ -13,7 +13,7 @@ import msgspec
 
 from sandboxd import event_loop
 from sandboxd.policy.plan_cache import Key, MadePlan
-from sandboxd.rpc.dispatch import Again, Later, Request, failure, read_request, readable_id
+from sandboxd.rpc.dispatch import Later, Request, RunAgain, failure, read_request, readable_id
 from sandboxd.rpc.fd_passing import PendingDescriptors
 from sandboxd.rpc.large_answers import with_escaped_output
 from sandboxd.rpc.notifications import Notice
@@ -54,8 +54,8 @@ HALF_CLOSED_POLL_S = 0.02
 SendAnswer = Callable[[Any, Callable[[], None]], None]
 # The error of a peer that is refused; called once, when the first bytes have arrived.
 CheckPeer = Callable[[], Unauthorized | None]
-# After a request. False: end the connection. Again: wait, then go on with the same request.
-Step = bool | Again
+# After a request. False: end the connection. RunAgain: wait, then go on with the same request.
+Step = bool | RunAgain
 
 
 class Connection:
@@ -156,7 +156,7 @@ class Connection:
             return
         try:
             for number, step in enumerate(self._steps, 1):
-                if isinstance(step, Again):
+                if isinstance(step, RunAgain):
                     self.channel.pause()
                     self._tasks.start_soon(self._continue_after, step)
                     return
@@ -177,7 +177,7 @@ class Connection:
         if not self._outbox.is_full:
             self.channel.listen(self._receive)
 
-    async def _continue_after(self, held: Again) -> None:
+    async def _continue_after(self, held: RunAgain) -> None:
         with suppress(SandboxdError):  # the handler runs again, and raises the same error
             await held.wait()
         self._handle_some()
@@ -318,7 +318,7 @@ class Connection:
 
     def _try_request(
         self, value: Any, offset: int, answer: SendAnswer, prepared: dict[Key, MadePlan | Exception]
-    ) -> Again | None:
+    ) -> RunAgain | None:
         """Start a request. After it returned None, later frames may refer to what it made."""
         try:
             request = read_request(value)
@@ -337,7 +337,7 @@ class Connection:
             return None
         call = RequestContext(self._service, self, offset, request.id, prepared)
         result = self._service.dispatcher.answer(request, call)
-        if isinstance(result, Again):
+        if isinstance(result, RunAgain):
             return result
         if isinstance(result, Later):
             self._in_flight += 1

@@ -55,7 +55,7 @@ class Later:
 
 
 @dataclass(frozen=True, slots=True)
-class Again:
+class RunAgain:
     """The request cannot be handled yet: its handler is called again after `wait`. Later requests
     of the connection wait for it."""
 
@@ -106,7 +106,7 @@ class _Call:
     """`rest`: the Later of a handler, which jsonrpcserver cannot return."""
 
     context: RequestContext
-    rest: Later | Again | None = None
+    rest: Later | RunAgain | None = None
 
 
 def _as_it_is(value: Any) -> Any:
@@ -135,7 +135,7 @@ class Dispatcher:
         self._methods = {name: _wrapped(methods.BY_NAME[name], h) for name, h in handlers.items()}
 
     def answer(self, request: Request, call: RequestContext) -> Any:
-        """The answer object, None for a notification; Later, to be given to `finish`; or Again."""
+        """The answer object, None for a notification; Later, for `finish`; or RunAgain."""
         is_notification = request.id is msgspec.UNSET
         try:
             self._check(request, call)
@@ -196,7 +196,7 @@ def _wrapped(method: methods.Method, handler: Handler) -> Callable[..., Any]:
     def call_handler(call: _Call, /, **params: Any) -> Any:
         try:
             result = handler(call.context, _typed(method, params))
-            if isinstance(result, Later | Again):
+            if isinstance(result, Later | RunAgain):
                 call.rest, result = result, None
             return Success(result)
         except SandboxdError as error:

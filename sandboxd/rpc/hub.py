@@ -8,39 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
+from sandboxd.rpc.approver_token import ApproverToken
 from sandboxd.supervisor.approvals.approval import Approval
 from sandboxd.supervisor.approvals.queue import Approvals
 from sandboxd.supervisor.sessions.session import Session
 from sandboxd_proto.messages.approval import ApprovalInfo, ApprovalPendingNotice
-from sandboxd_proto.secret import Secret
 
 if TYPE_CHECKING:
     from sandboxd.rpc.connection import Connection
 
-MOST_WRONG_TOKENS = 5
-WRONG_TOKENS_S = 60.0
-
 
 class Hub:
-    """`approver_token` proves the role of an approver; it is in a file that no sandbox can see."""
-
-    def __init__(self, approver_token: Secret) -> None:
+    def __init__(self, approver_token: ApproverToken) -> None:
+        self.approver_token = approver_token
         self.approvers: set[Connection] = set()
         self._next_record: anyio.Event | None = None
-        self._token = approver_token
-        self._wrong: list[float] = []
-
-    def accepts(self, token: Secret | None) -> bool:
-        return token is not None and self._token.matches(token)
-
-    def is_throttled(self) -> bool:
-        """After five wrong tokens in a minute every token is refused for the rest of it."""
-        now = time.monotonic()
-        self._wrong = [at for at in self._wrong if now - at < WRONG_TOKENS_S]
-        return len(self._wrong) >= MOST_WRONG_TOKENS
-
-    def note_wrong_token(self) -> None:
-        self._wrong.append(time.monotonic())
 
     def tell(self, connections: Iterable[Any], method: str, params: Any) -> None:
         for connection in list(connections):

@@ -54,6 +54,8 @@ class MountChecks:
     ) -> Wait | None:  # fmt: skip
         """What to await before the event loop may do `work`, which looks at the paths and into the
         folders; None if it may at once. Busy if one lies on a mount that is known not to answer."""
+        if self.none:
+            return None
         reached = self._mounts.reached(folders, below=True) | self._mounts.reached(paths)
         if not reached:
             return None

@@ -110,6 +110,7 @@ class Supervisor:
             result = await self._attempt(execution)
             reports = not result.denials or execution.request.on_denial == "report"
             if not reports and self.follow_up is not None:
+                execution.clean_up()  # the answer may have to wait for an approval
                 result = await self.follow_up(execution, result)
         except SandboxdError as error:
             execution.error = error
@@ -146,8 +147,7 @@ class Supervisor:
         finally:
             self.stop_clock(execution)
             if execution.recorded:
-                # After the answer was sent.
-                event_loop.call_soon(self._record_end, execution)
+                execution.after_answer(partial(self._record_end, execution))
 
     async def _run_in_sandbox(self, execution: Execution) -> ExecuteResult:
         lease = await self._wait_for_lease(execution)
@@ -376,7 +376,7 @@ async def running(
     async with anyio.create_task_group() as tasks:
         supervisor = Supervisor(machine, registry, traits, tasks, recorder)
         async with anyio.create_task_group() as reapers:
-            reapers.start_soon(kept_running, supervisor.pool.keep_filled)
+            reapers.start_soon(kept_running, supervisor.pool.keep_swept)
             reapers.start_soon(kept_running, supervisor.sandboxes.end_idle)
             try:
                 yield supervisor

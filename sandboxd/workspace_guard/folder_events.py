@@ -8,7 +8,6 @@ timer at which everything is checked.
 from __future__ import annotations
 
 import os
-import posixpath
 import select
 import sys
 from collections.abc import Iterable, Mapping
@@ -236,14 +235,17 @@ def _folders(watched: Iterable[Protected]) -> list[_Folder]:
     found: dict[tuple[str, str], _Folder] = {}
     for one in watched:
         is_folder = one.rule in FOLDER_RULES
-        path = one.path if is_folder else one.path.rpartition("/")[0]
-        folder = found.setdefault((one.root, path), _Folder(one.root, path, [], {}, []))
+        parent, _, name = one.path.rpartition("/")
+        path = one.path if is_folder else parent
+        folder = found.get((one.root, path))
+        if folder is None:
+            folder = found[one.root, path] = _Folder(one.root, path, [], {}, [])
         folder.members.append(one)
         if is_folder:
             folder.mask = _CHANGES
             folder.judged.append(one)
         else:
-            folder.named.setdefault(posixpath.basename(one.path).lower(), []).append(one)
+            folder.named.setdefault(name.lower(), []).append(one)
     return list(found.values())
 
 

@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 PathsMoved = tuple[tuple[str, str | None], ...]
 
 KEEP_S = 5.0  # a kept guard holds the workspace open, so its file system cannot be unmounted
-MOST_KEPT = 16  # a user has 128 inotify instances
+MOST_KEPT = 32  # a user has 128 inotify instances
 MOST_TIMES = 16  # how often a protected path may appear before the command is killed
 _MOST_READS = 64
 NO_REPOSITORIES = Repositories()
@@ -306,18 +306,18 @@ class Guards:
 
     def __init__(self, dispose: Callable[[Callable[[], None]], None]) -> None:
         self._dispose = dispose
-        self._kept: list[Guard] = []
+        self._kept: dict[SandboxSpec | None, list[Guard]] = {}
+        self._count = 0
         self._timer: event_loop.TimerHandle | None = None
 
     def take(self, spec: SandboxSpec, nested: Repositories = NO_REPOSITORIES) -> Guard:
-        for guard in self._kept:
-            if guard.spec is spec or guard.spec == spec:
-                self._kept.remove(guard)
-                if guard.calm:
-                    guard.renew(nested)
-                    return guard
-                self._dispose(guard.close)
-                break
+        if spec in self._kept:
+            guard = self._kept[spec][-1]
+            self._forget(guard)
+            if guard.calm:
+                guard.renew(nested)
+                return guard
+            self._dispose(guard.close)
         return Guard(spec, nested)
 
     def done(self, guard: Guard) -> None:
@@ -326,26 +326,36 @@ class Guards:
         guard.rest()
         if not guard.needed:
             return
-        if guard.unusable or len(self._kept) >= MOST_KEPT or not guard.calm:
+        if guard.unusable or self._count >= MOST_KEPT or not guard.calm:
             self._dispose(guard.close)
             return
         guard.kept_at = time.monotonic()
-        self._kept.append(guard)
+        self._kept.setdefault(guard.spec, []).append(guard)
+        self._count += 1
         if self._timer is None:
             self._timer = event_loop.call_later(KEEP_S, self._expire)
+
+    def _forget(self, guard: Guard) -> None:
+        same = self._kept[guard.spec]
+        same.remove(guard)
+        self._count -= 1
+        if not same:
+            del self._kept[guard.spec]
 
     def _expire(self) -> None:
         self._timer = None
         oldest = time.monotonic() - KEEP_S
-        for guard in [guard for guard in self._kept if guard.kept_at <= oldest]:
-            self._kept.remove(guard)
+        kept = [guard for same in self._kept.values() for guard in same]
+        for guard in [guard for guard in kept if guard.kept_at <= oldest]:
+            self._forget(guard)
             self._dispose(guard.close)
-        if self._kept:
-            wait_s = min(guard.kept_at for guard in self._kept) - oldest
-            self._timer = event_loop.call_later(wait_s, self._expire)
+        left = [guard.kept_at for guard in kept if guard.kept_at > oldest]
+        if left:
+            self._timer = event_loop.call_later(min(left) - oldest, self._expire)
 
     def close(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        while self._kept:
-            self._dispose(self._kept.pop().close)
+        for guard in [guard for same in self._kept.values() for guard in same]:
+            self._forget(guard)
+            self._dispose(guard.close)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -361,7 +362,17 @@ def test_doctor_shows_only_what_matters_here(ctl, fake):
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        (["sudo", "ls"], "become root"),
+        (["sudo", "ls"], "nothing in"),
+        (["chown", "1", "f"], "change owners outside"),
+        (["install", "-o", "nobody", "a", "b"], "change owners outside"),
+        (["install", "a", "b"], None),
+        (["sh", "-c", "cd x && A=1 mount -t tmpfs x y"], "mount it outside"),
+        (["useradd", "x"], "accounts"),
+        (["hostname", "x"], "run hostname outside"),
+        (["python3", "-m", "http.server", "80"], "port 80: nothing"),
+        (["python3", "-m", "http.server", "8000"], None),
+        (["nc", "-l", "127.0.0.1:443"], "port 443: nothing"),
+        (["mkdir", "-p", "80"], None),
         (["apt-get", "install", "x"], "outside of the sandbox"),
         (["mvn", "-o", "package"], "--read ~/.m2/repository"),
         (["mvn", "package"], None),
@@ -369,7 +380,6 @@ def test_doctor_shows_only_what_matters_here(ctl, fake):
         (["docker", "ps"], "engine's socket"),
         (["sh", "-c", "docker ps"], "engine's socket"),
         (["/usr/bin/chromium", "--headless"], "--no-sandbox"),
-        (["git", "commit", "-S", "-m", "x"], "without -S"),
         (["chromium", "--no-sandbox"], "--user-data-dir=/tmp/profile"),
         (["chromium", "--no-sandbox", "--user-data-dir=/tmp/x"], None),
         (["git", "commit"], None),
@@ -380,6 +390,17 @@ def test_well_known_commands_that_fail_get_the_right_hint(argv, said):
     found = hint(argv)
     assert (found is None) == (said is None)
     assert said is None or said in found
+
+
+def test_root_is_told_what_a_sandboxed_root_is(monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert "can become another" in hint(["su", "nobody"])
+    assert "--no-same-owner" in hint(["tar", "xf", "a.tar"])
+    assert hint(["tar", "--no-same-owner", "-xf", "a.tar"]) is None
+    assert hint(["tar", "cf", "a.tar", "."]) is None
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert "can become root" in hint(["su", "nobody"])
+    assert hint(["tar", "xf", "a.tar"]) is None
 
 
 def test_ask_without_a_mode_says_what_would_ask():

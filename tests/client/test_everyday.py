@@ -248,3 +248,55 @@ def test_a_script_that_cannot_be_executed_is_told_what_it_lacks(inside, mode, hi
     script.chmod(mode)
     done = inside("run", "--", "./tool")
     assert (done.returncode, hint in done.stderr) == (126, True)
+
+
+def test_owners_cannot_be_changed_and_the_hint_says_so(inside):
+    done = inside("run", "-c", "touch made && chown 12345 made")
+    assert done.returncode == 1
+    alone = inside("run", "--", "chown", "12345", "made")
+    assert b"hint: a sandbox has one user and one group" in alone.stderr
+
+
+@pytest.mark.requires("root")
+def test_root_is_told_whose_folder_keeps_it_out(inside, folder):
+    other = folder / "others"
+    other.mkdir()
+    os.chown(other, 12345, 12345)
+    done = inside("run", "--write", str(other), "--", "touch", str(other / "made"))
+    assert done.returncode == 1
+    assert f"{other} belongs to user 12345".encode() in done.stderr
+    assert f"-w {other} runs it as user 12345".encode() in done.stderr
+    folder.chmod(0o711)
+    assert inside("run", "-w", str(other), "--", "touch", str(other / "made")).returncode == 0
+    system = inside("run", "--", "touch", "/etc/made-by-a-test")
+    assert b"no flag is proposed for folders of the system" in system.stderr
+
+
+def test_where_an_installed_program_is(inside):
+    for name in ("go", "cargo"):
+        (inside.workspace / name).write_text("#!/bin/sh\nmkdir -p $GOPATH/bin $CARGO_HOME/bin\n")
+        (inside.workspace / name).chmod(0o755)
+    for words, flags in ((["./go", "install", "."], []), (["./cargo", "install", "x"], [])):
+        said = inside("run", *flags, "--", *words).stderr.decode()
+        folder = said.partition("what it installed is in ")[2].partition(":")[0]
+        assert os.path.isdir(folder), said
+    assert inside("run", "-e", "GOBIN=/tmp", "--", "./go", "install", ".").stderr == b""
+    assert inside("run", "--", "./cargo", "install", "--root", ".", "x").stderr == b""
+    assert inside("run", "--", "./go", "build", ".").stderr == b""
+
+
+def test_a_sandbox_that_exists_is_made_anew_with_the_flag(inside, folder):
+    (folder / "other").mkdir()
+    inside("sandbox create", "--name", "kept")
+    try:
+        done = inside("sandbox run", "kept", "--", "touch", str(folder / "other" / "made"))
+        assert done.returncode == 1
+        said = done.stderr.decode()
+        assert f"make a sandbox with: sandboxctl sandbox create --write {folder}/other" in said
+        assert " add: --write" not in said
+        flag = ("--write", str(folder / "other"))
+        assert inside("sandbox create", "--name", "wider", *flag).returncode == 0
+        made = str(folder / "other" / "made")
+        assert inside("sandbox run", "wider", "--", "touch", made).returncode == 0
+    finally:
+        inside("sandbox destroy", "kept", "wider")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from sandboxd_client.cli.group_settings import settings
 from sandboxd_client.cli.host_groups import expanded
 from sandboxd_client.cli.parse import UsageError, parse
 from sandboxd_client.cli.request import network
@@ -96,3 +97,57 @@ def test_without_a_network_package_managers_do_not_retry(inside):
     assert "npm_config_fetch_retry_maxtimeout=1000\n" in named
     assert "PIP_RETRIES=2\n" in named
     assert "RETR" not in inside("run", "--net", "all", "--", "env").stdout.decode().upper()
+
+
+NPMRC = """registry = https://npm.example/team/
+//npm.example/team/:_authToken = npm_0123456789abcdefghij
+@x:registry=https://x.example
+@y:registry=https://y.example/0123456789abcdefghij/
+"""
+PIP_CONF = """[global]
+index-url = https://me:secret@index.example/simple
+extra-index-url =
+    https://more.example/a
+    https://third.example/b
+find-links = https://files.example/?token=secret
+"""
+
+
+@pytest.fixture
+def configured(tmp_path: Path) -> dict[str, str]:
+    """The real tools, with settings in a home folder."""
+    (tmp_path / ".npmrc").write_text(NPMRC)
+    (tmp_path / ".config" / "pip").mkdir(parents=True)
+    (tmp_path / ".config" / "pip" / "pip.conf").write_text(PIP_CONF)
+    return {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(tmp_path)}
+
+
+@pytest.mark.requires("npm")
+def test_the_tools_of_a_group_have_their_addresses_without_secrets(configured, tmp_path):
+    groups = ["group:node", "group:python"]
+    found = settings(groups, configured, [])
+    assert found.get("npm_config_registry") == "https://npm.example/team/"
+    assert found.get("npm_config_@x:registry") == "https://x.example"
+    assert found.get("PIP_INDEX_URL") == "https://index.example/simple"
+    assert found.get("PIP_EXTRA_INDEX_URL") == "https://more.example/a https://third.example/b"
+    text = str(found)
+    assert "secret" not in text
+    assert "0123456789" not in text
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / ".npmrc").write_text("registry=https://project.example/\n")
+    assert "npm_config_registry" not in settings(groups, configured, [str(project)])
+    assert settings([], configured, []) == {}
+    (tmp_path / ".npmrc").unlink()
+    bare = {**configured, "LANG": "C"}
+    assert not [name for name in settings(groups, bare, []) if name.startswith("npm")]
+
+
+@pytest.mark.requires("npm")
+def test_a_tool_in_a_sandbox_asks_what_it_is_configured_for(inside, configured):
+    ask = ("npm", "config", "get", "registry")
+    done = inside("run", "--net", "group:node", "--", *ask, HOME=configured["HOME"])
+    assert done.stdout == b"https://npm.example/team/\n", done.stderr
+    mine = ("--env", "npm_config_registry=https://mine.example/")
+    done = inside("run", "--net", "group:node", *mine, "--", *ask, HOME=configured["HOME"])
+    assert done.stdout == b"https://mine.example/\n", done.stderr

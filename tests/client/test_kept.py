@@ -151,6 +151,13 @@ def test_a_remote_that_the_sandbox_does_not_show_is_named(project, folder):
     subprocess.run(["git", "init", "-q", "--bare", str(remote)], check=True)
     subprocess.run([*git, "remote", "add", "origin", str(remote)], check=True)
     assert f"add --write {remote}" in hint_after(project, "push", "origin", "main")
+    for url in (remote, "../up.git", f"file://{remote}"):
+        subprocess.run([*git, "remote", "set-url", "origin", str(url)], check=True)
+        said = project("run", "--", "git", "fetch", "-q", "origin").stderr.decode()
+        assert said.count(f"add --read {remote}") == 1, said
+        assert "No change is proposed" not in said
+    said = project("run", "--", "git", "fetch", "-q", str(remote)).stderr.decode()
+    assert said.count(f"--read {remote}") == 1, said
     assert (
         project(
             "run", "--write", str(remote), "--", "git", "push", "-q", "origin", "main"
@@ -159,11 +166,50 @@ def test_a_remote_that_the_sandbox_does_not_show_is_named(project, folder):
     )
 
 
+def test_a_commit_that_the_settings_sign_says_why_it_failed(project, tmp_path):
+    """The home folder has keys, which no sandbox shows."""
+    home = tmp_path / "home"
+    (home / ".gnupg").mkdir(parents=True)
+    (home / ".gitconfig").write_text("")
+    git = ["git", "-C", str(project.workspace)]
+    for setting in ("commit.gpgsign", "tag.gpgsign"):
+        subprocess.run([*git, "config", setting, "true"], check=True)
+    for name, value in (("name", "t"), ("email", "t@example.org"), ("signingkey", "AB")):
+        subprocess.run([*git, "config", f"user.{name}", value], check=True)
+
+    def said(*words: str) -> str:
+        return project("run", "--", "git", *words, HOME=str(home)).stderr.decode()
+
+    unsigned = said("commit", "-q", "--allow-empty", "-m", "x")
+    assert f"nothing could be signed: the keys in {home}/.gnupg are secret" in unsigned
+    assert "git commit --no-gpg-sign …; then sign outside: git commit --amend" in unsigned
+    assert "git -c tag.gpgsign=false tag" in said("tag", "-a", "v1", "-m", "v1")
+    assert "hint" not in said("commit", "-q", "-m", "nothing to commit")
+    assert "hint" not in said("merge", "-q", "nosuch")
+    assert "hint" not in said("commit", "-q", "--no-gpg-sign", "--allow-empty", "-m", "x")
+    assert "--no-gpg-sign" in said("commit", "-S", "-q", "--allow-empty", "-m", "x")
+
+
 def test_switching_beside_a_protected_file_says_what_is_in_the_way(project):
     git = ["git", "-C", str(project.workspace)]
     subprocess.run([*git, "checkout", "-q", "other"], check=True)
     assert "Remove it outside" in hint_after(project, "checkout", "main")
     assert "git cannot replace what is read-only" in hint_after(project, "checkout", "other")
+    for words in (["checkout", "nosuch"], ["merge", "nosuch"], ["pull"], ["reset", "nosuch"]):
+        assert hint_after(project, *words) == "", words
+
+
+def test_a_protected_file_that_git_cannot_replace_is_named(project):
+    folder = project.workspace
+    git = ["git", "-C", str(folder), "-c", "user.name=t", "-c", "user.email=t@example.org"]
+    subprocess.run([*git, "checkout", "-q", "-b", "third", "other"], check=True)
+    (folder / ".envrc").write_text("export A=2\n")
+    subprocess.run([*git, "commit", "-qam", "three"], check=True)
+    subprocess.run([*git, "checkout", "-q", "other"], check=True)
+    assert "read-only inside (.envrc): run" in hint_after(project, "merge", "third")
+    (folder / "a").write_text("changed\n")
+    for words in (["checkout", "main", "--", "nosuch"], ["checkout", "nosuch"], ["pull"]):
+        assert hint_after(project, *words) == "", words
 
 
 def test_recording_the_deletion_of_what_was_moved_aside_is_said(project):

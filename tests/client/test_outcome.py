@@ -104,6 +104,16 @@ def test_what_no_flag_allows_stands_apart_and_below_high_it_is_perhaps():
     ]
 
 
+def test_in_a_sandbox_that_exists_only_flags_that_were_typed_are_proposed():
+    both = {**refused("h", "h"), "remedy": {"fs_write_allow": ["/w"], "max_memory_bytes": 1 << 20}}
+    result = {"outcome": "exited", "exit_code": 1, "denials": [both]}
+    (line,) = remarks(result, typed=["--memory", "--sandbox"])
+    assert line.endswith(
+        "; to allow it add: --memory 1M; "
+        "to allow it make a sandbox with: sandboxctl sandbox create --write /w"
+    )
+
+
 def test_amounts_in_messages_have_units():
     full = {
         "kind": "file_size", "confidence": "high", "remedy": {"tmp_bytes": 2097152},

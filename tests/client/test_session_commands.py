@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -68,6 +68,16 @@ class Terminal:
 
     def press(self, keys: str) -> None:
         os.write(self.master, keys.encode())
+
+    def press_until_it_ends(self, key: str) -> int:
+        """Again and again: a key that comes right after the question is dropped."""
+        deadline = time.monotonic() + PATIENCE_S
+        while self.process.poll() is None:
+            assert time.monotonic() < deadline, self.shown
+            self.press(key)
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(0.3)
+        return self.process.returncode
 
 
 @contextmanager
@@ -166,6 +176,57 @@ def test_run_in_another_mode_asks_here_only_with_the_flag(daemon: Daemon, tmp_pa
         terminal.press("y")
         assert terminal.process.wait(PATIENCE_S) == 0
     assert (tmp_path / "asked").exists()
+
+
+def test_what_was_denied_is_allowed_by_the_command_that_is_shown(
+    daemon: Daemon, tmp_path: Path
+) -> None:
+    for name in ("workspace", "other"):
+        (tmp_path / name).mkdir()
+    workspace, made = tmp_path / "workspace", tmp_path / "other" / "made"
+    script = workspace / "agent.sh"
+    script.write_text(
+        f"""
+        said=$(sandboxctl run -- touch {made} 2>&1 </dev/null)
+        echo "$said"
+        line=$(echo "$said" | sed -n 's/.*allowed: sandboxctl \\(approve [^ ]* --once\\).*/\\1/p')
+        sandboxctl $line
+        sandboxctl run -- touch {made} 2>&1 </dev/null
+        """
+    )
+    tool = workspace / "sandboxctl"
+    tool.write_text(f'#!/bin/sh\nexec {sys.executable} -m sandboxd_client.cli "$@"\n')
+    tool.chmod(0o755)
+    agent = ("env", f"PATH={workspace}:/usr/bin:/bin", "sh", str(script))
+    done = ctl(daemon, "session", "open", "--mode", "auto_edit", "--", *agent, cwd=workspace)
+    assert done.returncode == 0, (done.stdout, done.stderr)
+    assert "then run the same command again" in done.stdout
+    assert made.exists()
+
+
+def test_ask_decides_about_a_denial_and_runs_again(daemon: Daemon, tmp_path: Path) -> None:
+    for name in ("workspace", "other"):
+        (tmp_path / name).mkdir()
+    workspace, made = tmp_path / "workspace", tmp_path / "other" / "made"
+    words = ("run", "--mode", "auto_edit")
+    told = ctl(daemon, *words, "--", "touch", str(made), cwd=workspace)
+    assert (told.returncode, "with --ask you can allow it here" in told.stderr) == (1, True)
+    asking = (*words, "--ask", "--", "touch", str(made))
+    with on_terminal(daemon, *asking, cwd=workspace) as terminal:
+        terminal.wait_for("quit")
+        assert terminal.press_until_it_ends("y") == 0
+    assert made.exists()
+
+
+def test_a_session_of_one_command_is_named_as_such(daemon: Daemon, tmp_path: Path) -> None:
+    words = ("run", "--mode", "default", "--", "touch", "made")
+    with on_terminal(daemon, *words, cwd=tmp_path) as terminal:
+        terminal.wait_for("--always, --deny")
+        (waiting,) = json.loads(ctl(daemon, "approve", "--list", "--json").stdout)
+        done = ctl(daemon, "approve", waiting["approval"], "--session")
+        assert "for this command only" in done.stdout
+        assert terminal.process.wait(PATIENCE_S) == 0
+    assert (tmp_path / "made").exists()
 
 
 def test_plan_mode_of_the_daemon(daemon: Daemon, tmp_path: Path) -> None:

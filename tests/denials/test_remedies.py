@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from denials.settings import denials, host, setting
+from denials.settings import WS, denials, host, setting
 
-from sandboxd.denials.context import HostFile
+from sandboxd.denials.context import HostFile, HostView
 from sandboxd_proto.manifest import manifest_from
 
 EROFS = ": Read-only file system\n"
@@ -47,6 +48,101 @@ def test_what_is_put_into_a_hidden_folder_needs_that_folder() -> None:
     packed = setting("tar", "cf", "a.tar", "-C", "/run/a/b", ".", view=view)
     (read,) = denials(packed, "tar: /run/a/b: Cannot open" + missing)
     assert read.kind == "filesystem_read"
+
+
+MISSING = ": No such file or directory\n"
+# Messages that do not say whether the file was read or written: the program and its words do.
+OUTPUTS: list[tuple[str, str, str]] = [
+    ("tee /h/u/d/new", "tee: /h/u/d/new" + MISSING, "/h/u/d"),
+    ("tee -a /h/u/d/old", "tee: /h/u/d/old" + MISSING, "/h/u/d/old"),
+    ("tar cf /h/u/d/x.tar a", "tar: /h/u/d/x.tar: Cannot open" + MISSING, "/h/u/d"),
+    ("tar -c -v -f /h/u/d/x.tar a", "tar: /h/u/d/x.tar: Cannot open" + MISSING, "/h/u/d"),
+    ("dd if=a of=/h/u/d/new", "dd: failed to open '/h/u/d/new'" + MISSING, "/h/u/d"),
+    ("dd if=a of=/h/u/d/old", "dd: failed to open '/h/u/d/old'" + MISSING, "/h/u/d/old"),
+    ("sort -o /h/u/d/new a", "sort: open failed: /h/u/d/new" + MISSING, "/h/u/d"),
+    ("sort --output=/h/u/d/old a", "sort: open failed: /h/u/d/old" + MISSING, "/h/u/d/old"),
+    ("curl -so /h/u/d/new file:///etc/hosts", "", "/h/u/d"),
+    ("wget -qO /h/u/d/new http://localhost/", "/h/u/d/new" + MISSING, "/h/u/d"),
+    ("zip /h/u/d/old a", "zip error: Could not create output file (/h/u/d/old)\n", "/h/u/d"),
+    ("sed -i s/a/b/ /h/u/d/old", "sed: can't read /h/u/d/old" + MISSING, "/h/u/d"),
+    ("sed -n -Ei.bak s/a/b/ /h/u/d/old", "sed: can't read /h/u/d/old" + MISSING, "/h/u/d"),
+    ("perl -pi -e s/a/b/ /h/u/d/old", "Can't open /h/u/d/old" + MISSING, "/h/u/d"),
+    ("gzip /h/u/d/old", "gzip: /h/u/d/old" + MISSING, "/h/u/d"),
+    ("chmod +x /h/u/d/old", "chmod: cannot access '/h/u/d/old'" + MISSING, "/h/u/d/old"),
+    ("mv /h/u/d/old .", "mv: cannot stat '/h/u/d/old'" + MISSING, "/h/u/d"),
+    ("javac -d /h/u/d A.java", "error while writing A: could not create parents\n", "/h/u/d"),
+    ("javac -d /h/u/d A.java", "error\n", "/h/u/d"),
+]  # fmt: skip
+INPUTS = [
+    ("tar xf /h/u/d/old", "tar: /h/u/d/old: Cannot open" + MISSING),
+    ("sed s/a/b/ /h/u/d/old", "sed: can't read /h/u/d/old" + MISSING),
+    ("gzip -c /h/u/d/old", "gzip: /h/u/d/old" + MISSING),
+    ("dd if=/h/u/d/old of=b", "dd: failed to open '/h/u/d/old'" + MISSING),
+    ("sort -o b /h/u/d/old", "sort: cannot read: /h/u/d/old" + MISSING),
+    ("java -jar /h/u/d/old", "Error: Unable to access jarfile /h/u/d/old\n"),
+]
+
+
+def _folder_of_mine() -> HostView:
+    return host(more={"/h/u/d/old": HostFile("")})
+
+
+@pytest.mark.parametrize(("line", "text", "needed"), OUTPUTS)
+def test_what_a_program_writes_needs_to_be_writable(line: str, text: str, needed: str) -> None:
+    (found,) = denials(setting(*line.split(), view=_folder_of_mine()), text)
+    assert (found.kind, found.remedy) == ("filesystem_write", {"fs_write_allow": [needed]})
+
+
+@pytest.mark.parametrize(("line", "text"), INPUTS)
+def test_what_it_reads_needs_to_be_readable(line: str, text: str) -> None:
+    (found,) = denials(setting(*line.split(), view=_folder_of_mine()), text)
+    assert found.remedy == {"fs_read_allow": ["/h/u/d/old"]}
+
+
+def test_what_is_missing_everywhere_and_only_read_has_no_remedy() -> None:
+    text = "Error: Unable to access jarfile /h/u/d/new.jar\n"
+    assert denials(setting("java", "-jar", "/h/u/d/new.jar", view=_folder_of_mine()), text) == []
+    assert (
+        denials(setting("tool", "/h/u/d/new", view=_folder_of_mine()), "cannot open /h/u/d/new\n")
+        == []
+    )
+
+
+@pytest.mark.parametrize("text", [
+    "Error: Cannot find module 'other'\n",
+    "Error [ERR_MODULE_NOT_FOUND]: Cannot find package 'other' imported from /w/ws/[eval]\n",
+])  # fmt: skip
+def test_a_package_that_a_link_leads_to_is_shown_as_a_folder(text: str) -> None:
+    files = {"/h/u/other/index.js": HostFile(""), f"{WS}/node_modules/other": HostFile("", "link")}
+    linked = {f"{WS}/node_modules/other": "/h/u/other"}
+    view = host(more=files)
+    view = replace(view, canonical=lambda path: linked.get(path, path))
+    (found,) = denials(setting("node", "app.js", view=view), text)
+    assert (found.target, found.remedy) == ("/h/u/other", {"fs_read_allow": ["/h/u/other"]})
+    assert denials(setting("node", "app.js", view=host()), text) == []
+
+
+def test_a_package_is_shown_with_its_manifest_and_a_virtual_environment_as_a_whole() -> None:
+    view = host(more={"/h/u/pkg/package.json": HostFile("")})
+    text = "ENOENT: no such file or directory, open '/h/u/pkg/package.json'\n"
+    (found,) = denials(setting("npm", "install", "/h/u/pkg", view=view), text)
+    assert found.remedy == {"fs_read_allow": ["/h/u/pkg"]}
+    files = {f"/h/u/v/{name}": HostFile("") for name in ("pyvenv.cfg", "bin/python", "bin/tool")}
+    text = "bash: ./tool: /h/u/v/bin/python: bad interpreter: No such file or directory\n"
+    (found,) = denials(setting("bash", "-c", "./tool", view=host(more=files)), text)
+    assert found.remedy == {"fs_read_allow": ["/h/u/v"]}
+
+
+@pytest.mark.parametrize("spelled", ["~/d/tool", "$HOME/d/tool", '"${HOME}/d/tool"'])
+def test_what_a_shell_calls_home_is_named_by_the_caller(spelled: str) -> None:
+    """A file that is no plain data is not proposed for the command's words alone."""
+    view = host(more={"/h/u/d/tool": HostFile("", program=True)})
+    text = "sh: 1: cannot create /h/u/d/tool: Directory nonexistent\n"
+    (asked,) = denials(setting("sh", "-c", f"echo x > {spelled}", view=view), text)
+    assert asked.remedy == {"fs_write_allow": ["/h/u/d/tool"]}
+    for script in ("./build", "echo a~/d/tool", "echo '~root/d/tool'"):
+        (said,) = denials(setting("sh", "-c", script, view=view), text)
+        assert said.remedy is None, script
 
 
 @pytest.mark.parametrize(("text", "remedy"), CASES)

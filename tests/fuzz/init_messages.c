@@ -80,7 +80,7 @@ static void read_message(int socket)
     }
     struct signal_request signal_request;
     const char *why;
-    int socket_inside;
+    int passed;
     switch (message.type) {
     case MESSAGE_SETUP:
         read_setup(&message);
@@ -93,9 +93,10 @@ static void read_message(int socket)
         printf("signal %s\n", why != NULL ? why : "ok");
         break;
     case MESSAGE_CLONE:
-        why = decode_clone(&message, &socket_inside);
-        printf("clone %s\n", why != NULL ? why : "ok");
-        close_if(socket_inside);
+    case MESSAGE_ENTER:
+        why = decode_for_template(&message, &passed);
+        printf("%s %s\n", message.type == MESSAGE_CLONE ? "clone" : "enter", why != NULL ? why : "ok");
+        close_if(passed);
         break;
     default:
         puts("other");

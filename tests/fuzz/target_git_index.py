@@ -12,7 +12,7 @@ from pathlib import Path
 
 from fuzz.driver import Target
 
-from sandboxd.policy.protected import git_index
+from sandboxd.policy.protected import git_index_parser
 
 
 @cache
@@ -46,11 +46,11 @@ def check(data: bytes) -> None:
     for candidate in (data, signed):
         for hash_bytes in (20, 32):
             try:
-                index = git_index.parse(candidate, hash_bytes)
-            except git_index.GitIndexError:
+                index = git_index_parser.parse(candidate, hash_bytes)
+            except git_index_parser.GitIndexError:
                 continue
             assert len(index.entries) * 40 <= len(candidate)
-            assert all(len(entry.path) <= git_index.MAX_PATH for entry in index.entries)
+            assert all(len(entry.path) <= git_index_parser.MAX_PATH for entry in index.entries)
 
 
 TARGET = Target("git_index", seeds, check, words=(b"DIRC", b"link", b"\xe0\0", b"../x\0", b"TREE"))

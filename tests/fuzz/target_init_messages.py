@@ -55,6 +55,7 @@ def known() -> list[tuple[int, int, bytes, str]]:
     made = codec.encode(command).message
     in_fd = made[:1] + bytes((codec.HeaderFlag.PAYLOAD_IN_FD,)) + made[2:]
     clone = codec.encode(wire.CloneRequest()).message
+    enter = codec.encode(wire.EnterRequest()).message
     return [
         (0, 0, codec.encode(wire.Setup()).message, "setup ok 0 0 0"),
         (1, 0, codec.encode(ruled).message, "setup ok 2 1 12"),
@@ -65,9 +66,12 @@ def known() -> list[tuple[int, int, bytes, str]]:
         (0, 0, codec.encode(wire.Signal(number=15)).message, "signal ok"),
         (0, 0, codec.encode(wire.Kill()).message, "other"),
         (1, 0, clone, "clone ok"),
-        (0, 0, clone, "clone no socket with CLONE"),
-        (2, 0, clone, "clone no socket with CLONE"),
-        (1, 0, clone[:4] + struct.pack("<I", 1) + b"x", "clone malformed CLONE"),
+        (0, 0, clone, "clone not one descriptor with CLONE or ENTER"),
+        (2, 0, clone, "clone not one descriptor with CLONE or ENTER"),
+        (1, 0, clone[:4] + struct.pack("<I", 1) + b"x", "clone malformed CLONE or ENTER"),
+        (1, 0, enter, "enter ok"),
+        (0, 0, enter, "enter not one descriptor with CLONE or ENTER"),
+        (1, 0, enter[:4] + struct.pack("<I", 1) + b"x", "enter malformed CLONE or ENTER"),
         (0, 0, QUERY, "malformed"),
     ]
 

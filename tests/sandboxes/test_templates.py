@@ -65,6 +65,32 @@ def test_commands_of_one_plan_are_cloned_from_one_process(start_daemon: StartDae
     assert len(one) >= 8
 
 
+def pids_cgroup(pid: int) -> str:
+    lines = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
+    of_v1 = [line for line in lines if ":pids:" in line]
+    return (of_v1 or lines)[-1]
+
+
+@pytest.mark.requires("root")
+def test_each_clone_starts_in_a_cgroup_of_its_own(start_daemon: StartDaemon) -> None:
+    """The template enters it ahead, and has left it before the next one is made."""
+    daemon = start_daemon(config=COLD)
+    made = {"manifest": {"network": "deny"}}
+    with daemon.connect() as connection:
+        for _ in range(3):
+            connection.call("sandbox/create", made)
+        (template,) = templates(daemon)
+        inits = children(template)
+        if "sandbox-" not in pids_cgroup(inits[0]):
+            pytest.skip("no cgroup bounds the processes of a sandbox here")
+        deadline = time.monotonic() + 60
+        while len({pids_cgroup(pid) for pid in (template, *inits)}) < 4:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        for init in inits:
+            assert {pids_cgroup(pid) for pid in children(init)} <= {pids_cgroup(init)}
+
+
 def test_the_command_line_of_the_init_says_nothing(start_daemon: StartDaemon) -> None:
     daemon = start_daemon(config=COLD)
     with daemon.connect() as connection:

@@ -20,8 +20,8 @@ from support.sessions import (
     types_of,
 )
 
-from sandboxd.audit.chain import verify
 from sandboxd.audit.trail import open_trail
+from sandboxd.audit.verify_chain import verify
 from sandboxd.config import AuditConfig
 
 pytestmark = pytest.mark.requires("bubblewrap")

@@ -76,6 +76,27 @@ def test_an_offer_comes_with_the_result_and_its_grant_is_there_for_the_next_requ
     assert (outside / "made").read_text() == "done\n"
 
 
+def test_naming_what_a_grant_gives_asks_nothing(
+    worker: Connection, approver: Connection, workspace: Path, outside: Path
+) -> None:
+    """The denial names the path as the remedy: who adds it after an allow is not asked again."""
+    worker.call("execute", _write(outside))
+    (shown,) = pending(approver)
+    decide(approver, shown, "session")
+    (outside / "below").mkdir()
+    preset = {"preset": "workspace-write", "workspace": str(workspace)}
+    named = {"manifest": {"fs_write_allow": [str(outside)]}, **preset}
+    assert worker.call("manifest/check", named)["decision"] == "run"
+    assert worker.call("execute", _write(outside, **named))["exit_code"] == 0
+    below = {**named, "manifest": {"fs_write_allow": [str(outside / "below")]}}
+    assert worker.call("manifest/check", below)["decision"] == "ask"
+    both = {**named, "manifest": {"fs_write_allow": [str(outside)], "network": "inherit"}}
+    assert worker.call("manifest/check", both)["decision"] == "ask"
+    (grant,) = approver.call("grant/list", {"session": shown["session"]})["grants"]
+    approver.call("grant/remove", {"grant": grant["grant"]})
+    assert worker.call("manifest/check", named)["decision"] == "ask"
+
+
 def test_once_holds_for_the_same_request_sent_again(
     worker: Connection, approver: Connection, outside: Path
 ) -> None:

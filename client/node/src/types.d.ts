@@ -707,10 +707,18 @@ export interface Party {
 name: string
 version?: string
 }
+/**
+ * `backend_setting`: the backend that the daemon's settings name, or `auto`. `environment`: the
+ * daemon's own SANDBOXD_* variables, without keys; those of a client have no effect on it.
+ */
 export interface InitializeResult {
 backend: (string | null)
+backend_setting: string
 capabilities: {
 [k: string]: number | undefined
+}
+environment: {
+[k: string]: string | undefined
 }
 presets: string[]
 protocol: number
@@ -955,6 +963,7 @@ export interface StatusResult {
 approvals: number
 approvers: number
 backend: (string | null)
+backend_setting: string
 backends: BackendStatus[]
 bwrap_available: boolean
 cgroup_version: number

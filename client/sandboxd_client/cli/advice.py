@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sandboxd_client.cli import outcome
+from sandboxd_client.cli.screen import NOT_FOUND
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -11,13 +12,11 @@ if TYPE_CHECKING:
     from sandboxd_client.cli.parse import Options
 
 _CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
-_ROOT = ("sudo", "su", "doas", "pkexec", "run0")
 _ENGINES = ("docker", "podman", "docker-compose", "nerdctl")
 _SSH = ("ssh", "scp", "sftp")
 _SSH_FAILED = (255, 128)  # its own exit code, and git's
 _SYSTEM_PACKAGES = ("apt", "apt-get", "aptitude", "dpkg", "dnf", "yum", "zypper", "pacman", "apk",
                     "snap", "flatpak")  # fmt: skip
-_SIGNS = ("-S", "--gpg-sign")
 _MAVEN = ("mvn", "mvnw")
 _OFFLINE = {"-o", "--offline", "-qo", "-oq"}
 
@@ -28,9 +27,10 @@ def advise(options: Options, result: dict[str, Any]) -> list[str]:
     found = _git(options, result, code)
     if code:
         found = found or _unasked(options, result) or _ssh(options, result, code)
-        found = found or hint(argv)
+        found = found or (hint(argv) if code != NOT_FOUND else None)
+        found = found or _unfound(options, result, code) or _foreign_folder(options, result)
     elif not options.has("--sandbox"):
-        found = found or background(argv)
+        found = found or background(argv) or _installed(options)
     return [f"hint: {found}"] if found else []
 
 
@@ -58,24 +58,18 @@ def _git(options: Options, result: dict[str, Any], code: int) -> str | None:
     words, folder = _git_words(options)
     if not words:
         return None
-    from sandboxd_client.cli.git_hints import git_hint, half_shown, recorded_deletion
-
-    def protected() -> list[str]:
-        import os
-
-        from sandboxd_client.cli.connect import connect
-        from sandboxd_client.cli.request import policy
-
-        with connect(options) as client:
-            return client.check(**policy(options, os.environ)).plan.protected
+    from sandboxd_client.cli.git_hints import SWITCHES, git_hint, half_shown, recorded_deletion
 
     denials = result.get("denials") or []
-    found = git_hint(words, code, denials, folder, protected) or recorded_deletion(options.missing)
-    if found is None and code and not any(denial.get("remedy") for denial in denials):
-        from sandboxd_client.cli.place import resolve
+    found = git_hint(words, code, denials, folder) or recorded_deletion(options.missing)
+    if found is None and code and not denials and words[0] in SWITCHES:
+        from sandboxd_client.cli.git_in_the_way import left_in_the_way
 
-        shown = [resolve(path) for path in (*options.all("--read"), *options.all("--write"))]
-        found = half_shown(words, [folder, *shown, "/usr"])
+        found = left_in_the_way(options, words, folder)
+    if found is None and code and not any(denial.get("remedy") for denial in denials):
+        from sandboxd_client.cli.place import shown_folders
+
+        found = half_shown(words, [*shown_folders(options), "/usr"])
     if not found:
         return None
     from sandboxd_client.cli.plain_text import one_line
@@ -110,6 +104,22 @@ def _ssh(options: Options, result: dict[str, Any], code: int) -> str | None:
     return f"ssh needs its port and keys: in place of that add --net {end} --ssh-agent"
 
 
+def _unfound(options: Options, result: dict[str, Any], code: int) -> str | None:
+    """A script that a shell did not find: what is hidden may be its interpreter."""
+    words = _words(options.operands)
+    if code != NOT_FOUND or words is options.operands or "/" not in words[0]:
+        return None
+    if result.get("denials"):
+        return None
+    import os
+
+    from sandboxd_client.cli.hidden_program import where_it_lies
+    from sandboxd_client.cli.place import shown_folders
+
+    program = os.path.expanduser(words[0])
+    return where_it_lies(program, shown_folders(options)) if os.path.isfile(program) else None
+
+
 def _unasked(options: Options, result: dict[str, Any]) -> str | None:
     """--ask alone decides nothing where the mode runs everything without a question."""
     if not options.has("--ask") or options.has("--mode") or result.get("approval"):
@@ -121,18 +131,36 @@ def _unasked(options: Options, result: dict[str, Any]) -> str | None:
 
 
 def _words(argv: list[str]) -> list[str]:
-    """Of the program, looking through `sh -c LINE`."""
-    if len(argv) == 3 and argv[0].rpartition("/")[2] in ("sh", "bash") and argv[1] == "-c":
-        return argv[2].split()
-    return argv
+    """Of the program, looking through `sh -c LINE`, there behind `cd DIR &&` and variables."""
+    if len(argv) != 3 or argv[0].rpartition("/")[2] not in ("sh", "bash") or argv[1] != "-c":
+        return argv
+    words = argv[2].split()
+    while words[:1] == ["cd"] and "&&" in words:
+        words = words[words.index("&&") + 1 :]
+    while words and words[0].partition("=")[0].isidentifier() and "=" in words[0]:
+        words = words[1:]
+    return words
+
+
+def _installed(options: Options) -> str | None:
+    words = _words(options.operands)
+    if "install" not in words:
+        return None
+    from sandboxd_client.cli.installed_programs import installed
+
+    return installed(options, words)
+
+
+def _foreign_folder(options: Options, result: dict[str, Any]) -> str | None:
+    from sandboxd_client.cli.root_hints import foreign_folder
+
+    return foreign_folder(options, result)
 
 
 def hint(argv: list[str]) -> str | None:
     """For the program of `argv`, looking through `sh -c LINE` for its first word."""
     words = _words(argv)
     program = words[0].rpartition("/")[2] if words else ""
-    if program in _ROOT:
-        return "nothing in a sandbox can become root; run what needs root outside of it"
     if program in _ENGINES:
         return (
             f"{program} needs the engine's socket, and who can use that is root on this machine: "
@@ -150,12 +178,9 @@ def hint(argv: list[str]) -> str | None:
             "--read ~/.m2/repository to sandboxctl, and to Maven "
             '-Dmaven.repo.local="$HOME/.m2/repository"'
         )
-    if program == "git" and any(word.startswith(_SIGNS) for word in words[1:]):
-        return (
-            "signing needs your keys, which no sandbox shows: commit without -S, "
-            "then sign outside with `git commit --amend --no-edit -S`"
-        )
-    return None
+    from sandboxd_client.cli.root_hints import root_hint
+
+    return root_hint(program, words)
 
 
 def _pyenv(program: str) -> str | None:

@@ -6,6 +6,7 @@ import time
 
 from sandboxd_client.cli.screen import say
 
+ONE_COMMAND = "sandboxctl run"  # the title of a session that ends with its command
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -18,9 +19,11 @@ def tell(approval: dict[str, Any], pending: dict[str, Any]) -> None:
     from sandboxd_client.cli.screen import printable
 
     say(f"waits for an approval: {printable(approval['question'])}")
+    ends_with_it = approval.get("title") == ONE_COMMAND
+    choices = f"{'' if ends_with_it else '--session, '}--always, --deny"
     say(
         f"decide in another terminal: sandboxctl approve {approval['approval']} --once "
-        "(or --deny); with --ask you decide here"
+        f"(or {choices}); with --ask you decide here"
     )
     if approval.get("effect") == "edit":
         say("without writing (--preset read-only) it would not be asked about")
@@ -29,8 +32,33 @@ def tell(approval: dict[str, Any], pending: dict[str, Any]) -> None:
         say(f"no approver is connected: it is refused in {left_s:.0f} s unless one comes by then")
 
 
-def decide_here(path: str, approval_id: str) -> None:
-    """Over a second connection, as approver. Quitting decides nothing: it goes on waiting."""
+def offer(result: dict[str, Any], *, own_session: bool) -> str | None:
+    """How an approver can allow what was denied, and what to do then."""
+    approval_id = _offered(result)
+    if approval_id is None:
+        return None
+    if own_session:
+        return "with --ask you can allow it here: once, or always in this workspace"
+    return (
+        f"or have it allowed: sandboxctl approve {approval_id} --once (or --session, --always); "
+        "then run the same command again"
+    )
+
+
+def _offered(result: dict[str, Any]) -> str | None:
+    widening = result.get("widening") or {}
+    return str(widening["approval"]) if widening.get("state") == "pending" else None
+
+
+def is_allowed_here(path: str, result: dict[str, Any]) -> bool:
+    """Ask on this terminal about what was denied."""
+    approval_id = _offered(result)
+    return approval_id is not None and decide_here(path, approval_id)
+
+
+def decide_here(path: str, approval_id: str) -> bool:
+    """Over a second connection, as approver. Quitting decides nothing: it goes on waiting. Whether
+    it was allowed."""
     from sandboxd_client.cli.approve import Queue
     from sandboxd_client.cli.approver_connection import ApproverConnection
 
@@ -38,4 +66,5 @@ def decide_here(path: str, approval_id: str) -> None:
         found = link.call("approval/list")["approvals"]
         for waiting in found:
             if waiting["approval"] == approval_id:
-                Queue(link).ask(waiting)
+                return Queue(link).ask(waiting)
+    return False

@@ -11,6 +11,7 @@ import sys
 import time
 from typing import Any
 
+from sandboxd_client.cli.approval import ONE_COMMAND
 from sandboxd_client.cli.approver_connection import ApproverConnection, approver
 from sandboxd_client.cli.connect import print_json
 from sandboxd_client.cli.parse import Options, UsageError
@@ -75,8 +76,14 @@ def _decide_one(options: Options) -> int:
     if options.has("--json"):
         print_json(decided)
     else:
-        print(f"{decided['approval']}: {decided['state']}")
+        print(f"{decided['approval']}: {decided['state']}{_held_by(found, chosen[0])}")
     return 0
+
+
+def _held_by(approval: Message, choice: str) -> str:
+    if choice != "session" or approval.get("title") != ONE_COMMAND:
+        return ""
+    return ", for this command only: its session ends with it (--always: in the workspace)"
 
 
 def _find(link: ApproverConnection, approval_id: str) -> Message:
@@ -100,6 +107,7 @@ class Queue:
     def __init__(self, link: ApproverConnection) -> None:
         self._link = link
         self._seen: set[str] = set()
+        self.allowed = False  # the one that was decided last
         self._ended = ""  # why the one that was shown is no longer pending
 
     def run(self) -> int:
@@ -131,8 +139,9 @@ class Queue:
             return not is_typed or keys.read(64) not in ("q", *ENDS)
 
     def ask(self, approval: Message) -> bool:
-        """One alone, for `run --ask`."""
-        return self._prompt(approval)
+        """One alone, for `run --ask`; whether it was allowed."""
+        self._prompt(approval)
+        return self.allowed
 
     def _prompt(self, approval: Message) -> bool:
         """Show one and wait for its key; False if the user ends the queue."""
@@ -195,7 +204,8 @@ class Queue:
         self._seen.add(approval["approval"])
         try:
             decided = self._link.call("approval/decide", _decision(approval, choice, message))
-            print(f"  {decided['state']}")
+            print(f"  {decided['state']}{_held_by(approval, choice)}")
+            self.allowed = decided["state"] == "allowed"
         except (Conflict, NotFound) as error:
             print(f"  not decided: {error}")
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
-from sandboxd_client import start_daemon
+from sandboxd_client import autostart
 from sandboxd_client.cli.parse import Options
 from sandboxd_client.cli.screen import put, say
 from sandboxd_client.client import Client
@@ -19,15 +20,20 @@ def socket_path(options: Options) -> str:
     return options.one("--socket") or default_socket()
 
 
-def connect(options: Options, *, may_start: bool = False) -> Client:
-    """`may_start`: only for commands that make sense on a daemon that has just been started."""
-    start = may_start and not options.has("--no-autostart")
-    named = named_socket(options)
-    starts = start and named is not None and not start_daemon.is_listening(named)
-    client = Client(socket_path(options), autostart=start)
-    if starts:
-        say_started(options)
-    return client
+def connect(
+    options: Options, *, may_start: bool = False, note: Callable[[str], None] | None = None
+) -> Client:
+    """`may_start`: only for commands that make sense on a daemon that has just been started.
+    `note`: gets the daemon's warnings; by default they are said."""
+    path = socket_path(options)
+    if may_start:
+        quiet = options.has("--quiet")
+        autostart.open_connection(
+            path, client="sandboxctl", may_start=not options.has("--no-autostart"),
+            note=note or ((lambda text: None) if quiet else say),
+            started=lambda: say_started(options),
+        ).close()  # fmt: skip
+    return Client(path, autostart=False)
 
 
 def named_socket(options: Options) -> str | None:

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from typing import Any
 
 _SHOWN = 8
+_OF_CREATE = ("--write", "--net HOST")
 _MOVED = " and was moved to "
+_UNPROPOSED = ". No change is proposed"
 _VERBS = {
     "filesystem_read": "reading",
     "filesystem_write": "writing",
@@ -35,9 +37,14 @@ _NAMED = {
 }
 
 
-def after_the_end(denials: list[dict[str, Any]], hosts: Collection[str]) -> list[str]:
-    """What was denied, and what to do about files that were moved aside. `hosts`: of --net."""
-    lines = denied(denials, {f"--net {quoted(host)}" for host in hosts})
+def after_the_end(
+    denials: list[dict[str, Any]], hosts: Collection[str], hints: Collection[str] = (),
+    typed: Collection[str] | None = None,
+) -> list[str]:  # fmt: skip
+    """What was denied, and what to do about files that were moved aside. `hosts`: of --net.
+    `hints`: lines that follow, and that may have a flag for what the daemon proposes none for."""
+    denials = [_with_hint(denial, hints) for denial in denials]
+    lines = denied(denials, {f"--net {quoted(host)}" for host in hosts}, typed)
     moved = [denial for denial in denials if _moved_aside(denial)]
     for root in dict.fromkeys(map(_kept_in, moved)):
         where = "" if root == (workspace(None) or here()) else f" (with -w {quoted(root)})"
@@ -50,20 +57,45 @@ def after_the_end(denials: list[dict[str, Any]], hosts: Collection[str]) -> list
     return lines
 
 
-def denied(denials: list[dict[str, Any]], given: set[str]) -> list[str]:
-    """One line each: what a flag allows, with the flags; then what no flag allows."""
+def _with_hint(denial: dict[str, Any], hints: Collection[str]) -> dict[str, Any]:
+    """A denial whose target a hint proposes does not say that nothing is proposed."""
+    path = quoted(str(denial.get("target")))
+    flags = (f"--read {path}", f"--write {path}")
+    if not any(f"{hint} ".find(f"{flag} ") >= 0 for hint in hints for flag in flags):
+        return denial
+    message = str(denial.get("message")).partition(_UNPROPOSED)[0]
+    return {**denial, "message": message, "hinted": True}
+
+
+def denied(
+    denials: list[dict[str, Any]], given: set[str], typed: Collection[str] | None = None
+) -> list[str]:
+    """One line each: what a flag allows, with the flags; then what no flag allows. `typed`: the
+    flags of a command in a sandbox that exists, which takes no others."""
     allowable = [d for d in denials if _new_flags([d], given)]
     never = [d for d in denials if d not in allowable]
     lines = [*_shown(allowable, remark)]
     certain = [d for d in allowable if not d.get("claimed")]
     claimed = [d for d in allowable if d.get("claimed")]
-    for words, group in (("to allow it add", certain), ("if that is so, add", claimed)):
-        flags = " ".join(_new_flags(group, given))
-        if flags and len(lines) == 1:
-            lines = [f"{lines[0]}; {words}: {flags}"]
-        elif flags:
-            lines.append(f"{words}: {flags}")
-    return lines + _shown(never, _never)
+    advice = [
+        *_advice("to allow it", _new_flags(certain, given), typed),
+        *_advice("if that is so,", _new_flags(claimed, given), typed),
+    ]
+    lines = ["; ".join([*lines, *advice])] if len(lines) == 1 else lines + advice
+    last = _shown(never, _never)
+    if typed is not None:
+        last = [f"{x} of sandbox create" if x.endswith(_OF_CREATE) else x for x in last]
+    return lines + last
+
+
+def _advice(words: str, flags: list[str], typed: Collection[str] | None) -> list[str]:
+    """What to type: here, or where a sandbox was made that has too little."""
+    here = [flag for flag in flags if typed is None or flag.partition(" ")[0] in typed]
+    made = [flag for flag in flags if flag not in here]
+    lines = [f"{words} add: {' '.join(here)}"] if here else []
+    if made:
+        lines.append(f"{words} make a sandbox with: sandboxctl sandbox create {' '.join(made)}")
+    return lines
 
 
 def _shown(denials: list[dict[str, Any]], text: Callable[[dict[str, Any]], str]) -> list[str]:
@@ -103,12 +135,17 @@ def _never(denial: dict[str, Any]) -> str:
 def _elsewhere(denial: dict[str, Any]) -> str:
     """What can be done about a hidden place for which no flag is proposed. It names no path: the
     command chose that."""
-    if "not visible in the sandbox" not in str(denial.get("message")):
+    message = str(denial.get("message"))
+    if denial.get("kind") == "filesystem_write" and message.endswith("is not in fs_write_allow"):
+        return "; no flag is proposed for folders of the system: do that outside of the sandbox"
+    if "not visible in the sandbox" not in message or denial.get("hinted"):
         return ""
+    reasoned = _UNPROPOSED in message
+    if denial.get("kind") == "filesystem_write" and reasoned:
+        return "; another folder can be named with --write"
     if denial.get("kind") == "filesystem_write":
         return "; to write beside the workspace, make a folder outside and name it with --write"
-    proposed = "No change is proposed" not in str(denial.get("message"))
-    if denial.get("kind") == "filesystem_read" and proposed:
+    if denial.get("kind") == "filesystem_read" and not reasoned:
         return "; no flag is proposed for start-up files, secrets and what is not yours"
     return ""
 

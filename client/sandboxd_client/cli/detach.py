@@ -7,7 +7,7 @@ import os
 from sandboxd_client.cli.join_session import join_session
 from sandboxd_client.cli.parse import Options, UsageError
 from sandboxd_client.cli.prefix import find_sandbox
-from sandboxd_client.cli.request import joined, policy
+from sandboxd_client.cli.request import in_sandbox, policy
 from sandboxd_client.cli.screen import put, say
 from sandboxd_client.handshake import lost_error, unwrap
 from sandboxd_client.jsontext import dumps, loads
@@ -28,7 +28,7 @@ def detach(options: Options, connection: Callable[[Options], socket]) -> int:
     for flag in ("--mode", "--plan", "--ask"):
         if options.has(flag):
             raise UsageError(f"{flag} does not go with --detach", "leave one of them out")
-    params = joined(options) if options.has("--sandbox") else policy(options, os.environ)
+    params = in_sandbox(options) if options.has("--sandbox") else policy(options, os.environ)
     params |= {"argv": options.operands, "detach": True, "capture": False, "stream": True}
     if options.has("--pty"):
         from sandboxd_client.cli.terminal import size

@@ -15,11 +15,14 @@ from sandboxd_client import __version__
 from sandboxd_client.cli import git_advice
 from sandboxd_client.cli.connect import connect, print_json, socket_path
 from sandboxd_client.cli.parse import Options
+from sandboxd_client.cli.status import with_warnings
+from sandboxd_client.cli.wrong_input import in_words_of_the_shell
 from sandboxd_proto.errors import SandboxdError
 from sandboxd_proto.messages.server import BackendStatus, StatusResult
 
 NOTHING_WORKS = 1
 _WIDTH = 80
+_SETTING = "the setting backend (SANDBOXD_BACKEND, or in config.toml)"
 
 
 class Finding:
@@ -60,8 +63,9 @@ def main(options: Options) -> int:
 def examine(options: Options) -> list[Finding]:
     path = socket_path(options)
     try:
-        with connect(options, may_start=True) as client:
-            status = client.status()
+        heard: list[str] = []
+        with connect(options, may_start=True, note=heard.append) as client:
+            status = with_warnings(client.status(), heard)
     except SandboxdError as error:
         cause = error.facts.get("cause")
         problem = f"{error.message} ({cause})" if cause else error.message
@@ -69,7 +73,7 @@ def examine(options: Options) -> list[Finding]:
     return [
         *_socket(path),
         _version(status),
-        *(_backend(backend) for backend in status.backends if _matters(backend, status)),
+        *(_backend(backend, status) for backend in status.backends if _matters(backend, status)),
         _verdict(status),
         *(Finding(warning, ok=True, warns=True) for warning in status.warnings),
         *_git(),
@@ -117,27 +121,40 @@ def _version(status: StatusResult) -> Finding:
 
 def _matters(backend: BackendStatus, status: StatusResult) -> bool:
     """What works, what was chosen, and what could work here if nothing does."""
-    if backend.available or backend.name == status.backend:
+    if backend.available or backend.name in (status.backend, status.backend_setting):
         return True
-    if backend.use == "elsewhere":
+    if backend.use == "elsewhere" or status.backend_setting != "auto":
         return False
     # With a sandbox that works, one that needs a server or the keys to none is no problem.
     return status.backend is None or backend.use == "automatic"
 
 
-def _backend(backend: BackendStatus) -> Finding:
+def _backend(backend: BackendStatus, status: StatusResult) -> Finding:
     if backend.available:
         # Which server, where there is one: its sandboxes are not this machine's.
         where = f" with {backend.layers[0]}" if backend.remote else ""
-        return Finding(f"backend {backend.name}", f"works{where}", ok=True)
+        unused = status.backend_setting not in ("auto", backend.name)
+        return Finding(
+            f"backend {backend.name}", f"works{where}{', not used' if unused else ''}", ok=True
+        )
     return Finding(
-        f"backend {backend.name}", backend.reason or "not available", backend.remedy or "", ok=False
-    )
+        f"backend {backend.name}", backend.reason or "not available",
+        in_words_of_the_shell(backend.remedy or ""), ok=False,
+    )  # fmt: skip
 
 
 def _verdict(status: StatusResult) -> Finding:
+    setting = status.backend_setting
     if status.backend is not None:
-        return Finding(f"commands run with {status.backend}", ok=True, matters=True)
+        why = f", which {_SETTING} names" if setting != "auto" else ""
+        return Finding(f"commands run with {status.backend}{why}", ok=True, matters=True)
+    if setting != "auto":
+        others = [b.name for b in status.backends if b.available and b.use == "automatic"]
+        instead = f"; or leave the setting out and restart: {others[0]} works" if others else ""
+        return Finding(
+            f"every command is refused: {_SETTING} names {setting}, which does not work",
+            ok=False, matters=True, fix=f"as for {setting} above{instead}",
+        )  # fmt: skip
     return Finding(
         "no backend works here, so every command is refused", ok=False, matters=True,
         fix="any one of the fixes above is enough",

@@ -8,22 +8,26 @@ from __future__ import annotations
 import os
 import stat
 
+from sandboxd_client.cli.denial_lines import allowing
 from sandboxd_client.cli.plain_text import quoted
 from sandboxd_proto.locations import KEPT_FOLDER
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from typing import Any
 
 _VALUED = ("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path")
-_SWITCHES = ("checkout", "switch", "merge", "pull", "reset", "cherry-pick")
+SWITCHES = ("checkout", "switch", "merge", "pull", "reset", "cherry-pick")
 _RECORDS = ("add", "commit", "stash")
 _SEQUENCES = ("rebase-merge", "rebase-apply", "sequencer")
 _MOST_BYTES = 1 << 26
 _READING = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
 _FATAL = 128
 _AUTHORED = ("commit", "merge", "rebase", "cherry-pick", "revert", "am", "tag", "stash", "pull")
+_SIGNS: dict[str, tuple[str, ...]] = {"tag": ("-s", "--sign", "-u", "--local-user")}
+_SIGNS |= dict.fromkeys(("commit", "merge", "rebase", "cherry-pick", "revert", "am"),
+                        ("-S", "--gpg-sign"))  # fmt: skip
 _OUTSIDE = "run this git command outside of the sandbox"
 # Subcommand, one of its words (empty: any), and the way round. The first that matches counts.
 _CONFIG: tuple[tuple[str, tuple[str, ...], str], ...] = (
@@ -59,9 +63,8 @@ def git_hint(
     code: int,
     denials: Sequence[dict[str, Any]],
     workspace: str,
-    protected: Callable[[], Sequence[str]],
 ) -> str | None:
-    """`words`: from the subcommand on. `protected`: the paths that cannot be changed inside."""
+    """`words`: from the subcommand on."""
     name, rest = words[0], words[1:]
     targets = [str(denial.get("target")) for denial in denials]
     if name == "worktree" and rest[:1] == ["add"]:
@@ -73,22 +76,56 @@ def git_hint(
         return _settings(name, rest)
     if any("/.git/worktrees/" in target for target in targets):
         return f"what other worktrees need cannot be changed inside: {_OUTSIDE}"
+    if _unsigned(words, code, denials):
+        return _signing(name)
     if name == "rebase" and code and not denials:
         aside = _kept_sequence(workspace)
         return _sequence(name, aside) if aside else None
     if code == _FATAL and name in _AUTHORED and not denials:
         return missing_identity(workspace)
-    remote = hidden_remote(words, targets, workspace) if code else None
+    remote = hidden_remote(words, denials, workspace) if code else None
     if remote is not None:
         return remote
     if name == "submodule" and code:
         return f"{_OUTSIDE}; submodules that are checked out can be used inside"
-    left = [t for d, t in zip(denials, targets, strict=True) if d.get("operation") == "remove"]
-    if name in _SWITCHES and left:
-        return _left_behind(os.path.relpath(left[0], workspace))
-    if name in _SWITCHES and code and not denials:
-        return _in_the_way(protected(), workspace)
-    return None
+    left = _read_only(denials, workspace)
+    if left and code:
+        return _not_replaced(left)
+    return _left_behind(left[0]) if left and name in SWITCHES else None
+
+
+def _unsigned(words: list[str], code: int, denials: Sequence[dict[str, Any]]) -> bool:
+    """Whether a signature was asked for, by a word or by the settings, and its key is hidden."""
+    if words[0] not in _SIGNS:
+        return False
+    asked = any(word.startswith(_SIGNS[words[0]]) for word in words[1:])
+    keys = os.path.join(os.path.expanduser("~"), ".ssh", "")
+    return (asked and code == _FATAL) or any(
+        denial.get("operation") == "sign" or str(denial.get("target")).startswith(keys)
+        for denial in denials
+    )
+
+
+def _signing(name: str) -> str:
+    without, later = "git commit --no-gpg-sign …", "git commit --amend --no-edit -S"
+    if name == "tag":
+        without, later = "git -c tag.gpgsign=false tag -a …", "git tag -f -s TAG TAG^{}"
+    elif name != "commit":
+        without = f"git -c commit.gpgsign=false {name} …"
+    return (
+        f"signing needs your keys, which no sandbox shows. Without a signature: {without}; then "
+        f"sign outside: {later}"
+    )
+
+
+def _read_only(denials: Sequence[dict[str, Any]], workspace: str) -> list[str]:
+    """Protected files of the work tree that git could not remove or replace."""
+    kept = [
+        os.path.relpath(str(denial.get("target")), workspace)
+        for denial in denials
+        if denial.get("kind") == "protected_path" and denial.get("operation") == "remove"
+    ]
+    return [path for path in kept if not path.startswith((".git/", ".."))]
 
 
 def _settings(name: str, rest: list[str]) -> str:
@@ -145,16 +182,10 @@ def _left_behind(path: str) -> str:
     )
 
 
-def _in_the_way(protected: Sequence[str], workspace: str) -> str | None:
-    inside = [os.path.relpath(path, workspace) for path in protected if os.path.lexists(path)]
-    there = [
-        path for path in inside if path != "." and not path.startswith((".git/", ".git", ".."))
-    ]
-    if not there:
-        return None
-    shown = ", ".join(there[:3])
+def _not_replaced(paths: Sequence[str]) -> str:
     return (
-        f"git cannot replace what is read-only inside ({shown}): if it failed for that, {_OUTSIDE}"
+        f"git cannot replace what is read-only inside ({', '.join(paths[:3])}): {_OUTSIDE}, after "
+        "a look at git status: it may have changed other files before it failed"
     )
 
 
@@ -166,14 +197,14 @@ def taken_for_deleted(words: list[str], workspace: str) -> list[str]:
         return []
     from sandboxd_client.cli.kept import entries
 
-    index = _index(os.path.join(workspace, ".git", "index"))
+    index = index_of(os.path.join(workspace, ".git", "index"))
     missing = dict.fromkeys(entry.origin for entry in entries(workspace))
     return [
         origin
         for origin in missing
         if not origin.startswith(".git/")
         and not os.path.lexists(os.path.join(workspace, origin))
-        and (index is None or _lists(index, os.fsencode(origin.rstrip("/"))))
+        and (index is None or lists(index, os.fsencode(origin.rstrip("/"))))
     ]
 
 
@@ -187,14 +218,21 @@ def recorded_deletion(missing: Sequence[str]) -> str | None:
     )
 
 
-def hidden_remote(words: list[str], targets: list[str], workspace: str) -> str | None:
+def hidden_remote(
+    words: list[str], denials: Sequence[dict[str, Any]], workspace: str
+) -> str | None:
     """A remote that is a folder which the sandbox does not show, named by the user's own config."""
-    settings = _read(os.path.join(workspace, ".git", "config")).decode(errors="replace").split()
-    found = next((t for t in targets if t.startswith("/") and t in settings), None)
-    if found is None or words[0] not in ("push", "fetch", "pull", "ls-remote"):
+    if words[0] not in ("push", "fetch", "pull", "ls-remote"):
         return None
-    flag = "--write" if words[0] == "push" else "--read"
-    return f"the remote is a folder that the sandbox does not show: add {flag} {quoted(found)}"
+    lines = _read(os.path.join(workspace, ".git", "config")).decode(errors="replace").splitlines()
+    values = (line.partition("=")[2].strip().strip('"') for line in lines)
+    places = {os.path.normpath(os.path.join(workspace, v.removeprefix("file://"))) for v in values}
+    for denial in denials:
+        target = str(denial.get("target"))
+        flag = f"{'--write' if words[0] == 'push' else '--read'} {quoted(target)}"
+        if target in places and flag not in allowing(denial.get("remedy")):
+            return f"the remote is a folder that the sandbox does not show: add {flag}"
+    return None
 
 
 def missing_identity(workspace: str) -> str | None:
@@ -268,7 +306,7 @@ def _ssh_end(place: str, host: str) -> str | None:
     return f"{host}:{port if port.isdecimal() else 22}"
 
 
-def _index(path: str) -> bytes | None:
+def index_of(path: str) -> bytes | None:
     """Git's index; None: it cannot be read, or its paths are compressed (version 4)."""
     data = _read(path)
     return data if data[:4] == b"DIRC" and data[7:8] in (b"\2", b"\3") else None
@@ -286,7 +324,7 @@ def _read(path: str) -> bytes:
     return b""
 
 
-def _lists(index: bytes, path: bytes) -> bool:
+def lists(index: bytes, path: bytes) -> bool:
     """Whether an entry has this path, or one below it: its length, the path, and a zero byte."""
     at = index.find(path)
     while at >= 0:

@@ -14,6 +14,7 @@ import subprocess
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import lru_cache
 from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import urlsplit
@@ -68,31 +69,54 @@ def _configured(name: str, environment: Mapping[str, str]) -> bool:
 
 
 def _python(environment: Mapping[str, str]) -> Iterator[str]:
-    has_index = False
-    for program in _PYTHONS:
-        listed = _ask(environment, program, "-m", "pip", "config", "list")
-        if listed is None:
-            continue
-        for line in listed.splitlines():
-            key, _, value = line.partition("=")
-            if key.rpartition(".")[2] in _INDEX_KEYS:
-                has_index = has_index or key.endswith(".index-url")
-                yield from value.strip("'\"").replace("\\n", " ").split()
-        if not has_index:
-            yield from (_ask(environment, program, "-c", _PIP_DEFAULTS) or "").split()
-        return
+    found = pip_settings(environment)
+    for key, value in found:
+        if key in _INDEX_KEYS:
+            yield from value.split()
+    if not any(key == "index-url" for key, _ in found):
+        asked = (_ask(environment, program, "-c", _PIP_DEFAULTS) for program in _PYTHONS)
+        yield from next(filter(None, asked), "").split()
+
+
+def pip_settings(environment: Mapping[str, str]) -> list[tuple[str, str]]:
+    """(key, value) of all that is configured."""
+    return _pip_settings(tuple(environment.items()))
+
+
+@lru_cache(maxsize=1)
+def _pip_settings(variables: tuple[tuple[str, str], ...]) -> list[tuple[str, str]]:
+    environment = dict(variables)
+    asked = (_ask(environment, program, "-m", "pip", "config", "list") for program in _PYTHONS)
+    listed = next((text for text in asked if text is not None), "")
+    pairs = (line.partition("=")[::2] for line in listed.splitlines())
+    return [
+        (key.rpartition(".")[2], value.strip("'\"").replace("\\n", " ")) for key, value in pairs
+    ]
 
 
 def _node(environment: Mapping[str, str]) -> Iterator[str]:
+    return (value for _, value in npm_settings(environment))
+
+
+def npm_settings(environment: Mapping[str, str]) -> list[tuple[str, str]]:
+    """(key, address) of the registries."""
+    return _npm_settings(tuple(environment.items()))
+
+
+@lru_cache(maxsize=1)
+def _npm_settings(variables: tuple[tuple[str, str], ...]) -> list[tuple[str, str]]:
+    environment = dict(variables)
     with TemporaryDirectory() as folder:  # npm writes a log of each call into its cache
         quiet = {**environment, "npm_config_cache": folder, "npm_config_update_notifier": "false"}
         listed = _ask(quiet, "npm", "config", "list", "--json")
     settings: Any = {}
     with suppress(ValueError):
         settings = json.loads(listed or "{}")
-    for key, value in settings.items() if isinstance(settings, dict) else ():
-        if (key == "registry" or key.endswith(":registry")) and isinstance(value, str):
-            yield value
+    return [
+        (key, value)
+        for key, value in (settings.items() if isinstance(settings, dict) else ())
+        if (key == "registry" or key.endswith(":registry")) and isinstance(value, str)
+    ]
 
 
 def _go(environment: Mapping[str, str]) -> Iterator[str]:

@@ -4,6 +4,7 @@ of its own with another mode."""
 from __future__ import annotations
 
 from sandboxd_client import handshake, session_variable
+from sandboxd_client.cli.approval import ONE_COMMAND
 from sandboxd_client.cli.parse import Options
 
 TYPE_CHECKING = False
@@ -22,7 +23,7 @@ def join_session(sock: socket, options: Options, workspace: str | None) -> None:
     mode, plan = options.one("--mode"), options.has("--plan")
     if mode is None and not plan:
         return
-    params: dict[str, object] = {"linger_secs": 0, "title": "sandboxctl run"}
+    params: dict[str, object] = {"linger_secs": 0, "title": ONE_COMMAND}
     if mode is not None:
         params["mode"] = mode
     if plan:

@@ -58,10 +58,14 @@ def sight(*, ended: bool, raw: bool, takes_input: bool) -> str:
     return f"attached: what it prints is shown here; {reads}; Ctrl-C leaves it running"
 
 
-def remarks(result: dict[str, Any], *, given: Collection[str] = ()) -> list[str]:
+def remarks(
+    result: dict[str, Any], *, given: Collection[str] = (), hints: Collection[str] = (),
+    typed: Collection[str] | None = None,
+) -> list[str]:  # fmt: skip
     """The lines to print after the command: how it was ended, and what was denied.
 
     `given`: hosts of --net, which a remedy repeats and which need not be added again.
+    `hints`: lines that will follow these. `typed`: the flags of a command in a sandbox that exists.
     """
     outcome, denials = str(result.get("outcome")), result.get("denials") or []
     lines = []
@@ -71,7 +75,7 @@ def remarks(result: dict[str, Any], *, given: Collection[str] = ()) -> list[str]
     if denials:
         from sandboxd_client.cli.denial_lines import after_the_end
 
-        lines += after_the_end(denials, given)
+        lines += after_the_end(denials, given, hints, typed)
     if warnings := result.get("warnings"):
         from sandboxd_client.cli.plain_text import one_line
 

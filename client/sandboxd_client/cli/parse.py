@@ -43,6 +43,11 @@ class Options:
             self._values.setdefault(name, []).extend(values)
         self.help, self.operands = more.help, more.operands
 
+    @property
+    def typed_in_sandbox(self) -> list[str] | None:
+        """The flags that were given, for a command in a sandbox that exists; None for another."""
+        return list(self._values) if self.has("--sandbox") else None
+
     def has(self, name: str) -> bool:
         return name in self._values
 

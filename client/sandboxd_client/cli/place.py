@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 
-from sandboxd_client.cli.parse import UsageError
+from sandboxd_client.cli.parse import Options, UsageError
 
 
 def resolve(path: str, base: str | None = None) -> str:
@@ -46,6 +46,12 @@ def workspace(named: str | None) -> str | None:
     root = _git_root(current, homes)
     folder = root or current
     return None if _too_wide(folder, homes) else folder
+
+
+def shown_folders(options: Options) -> list[str]:
+    """The workspace, and what --read and --write name."""
+    folder = workspace(options.one("--workspace")) or here()
+    return [folder, *map(resolve, (*options.all("--read"), *options.all("--write")))]
 
 
 def _git_root(folder: str, homes: set[str]) -> str | None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 DEFAULT_PRESET = "workspace-write"
 _NETWORKS = {"none": "deny", "off": "deny", "all": "inherit", "deny": "deny", "inherit": "inherit"}
-_MEANT = {
+_MISTAKEN_NETWORKS = {
     "allow": "all", "any": "all", "yes": "all", "true": "all", "on": "all", "host": "all",
     "full": "all", "no": "none", "false": "none", "never": "none",
 }  # fmt: skip
@@ -42,7 +42,8 @@ def policy(options: Options, caller: Mapping[str, str]) -> dict[str, Any]:
         manifest["fs_read_allow"] = _merged(manifest["fs_read_allow"], [folder])
     _limits(options, manifest)
     env = manifest.get("env")
-    manifest["env"] = _environment(options, caller, dict(env) if env is not None else usual(caller))
+    before = dict(env) if env is not None else usual(caller)
+    manifest["env"] = _environment(options, caller, _of_groups(options, caller, folder) | before)
     if options.has("--ssh-agent"):
         _lend_agent(manifest, caller)
     params["manifest"] = {key: value for key, value in manifest.items() if value not in (None, [])}
@@ -54,7 +55,17 @@ def policy(options: Options, caller: Mapping[str, str]) -> dict[str, Any]:
     return params
 
 
-def joined(options: Options) -> dict[str, Any]:
+def _of_groups(options: Options, caller: Mapping[str, str], folder: str | None) -> dict[str, str]:
+    """The addresses that the tools of `--net group:…` are configured for."""
+    words = {word for item in options.all("--net") for word in item.split(",")}
+    if not any(word.startswith("group:") for word in words):
+        return {}
+    from sandboxd_client.cli.group_settings import settings
+
+    return settings(words, caller, [folder or here(), here()])
+
+
+def in_sandbox(options: Options) -> dict[str, Any]:
     """For a command in a sandbox that exists: what it may do was said when that was made. A command
     can have variables of its own, and less time and memory."""
     given = [flag.name for flag in POLICY if flag not in NARROWING and options.has(flag.name)]
@@ -174,7 +185,7 @@ def _host_of(word: str) -> str:
 def _check_misspelt(word: str) -> None:
     from difflib import get_close_matches
 
-    meant = _MEANT.get(word.lower()) or next(
+    meant = _MISTAKEN_NETWORKS.get(word.lower()) or next(
         iter(get_close_matches(word.lower(), ("none", "all"), n=1, cutoff=0.7)), None
     )
     if meant is not None:

@@ -10,6 +10,7 @@ from sandboxd_client.cli.parse import Options, UsageError
 from sandboxd_client.cli.screen import say
 from sandboxd_client.cli.shutdown import WAIT, in_the_way
 from sandboxd_client.errors import DaemonNotRunning
+from sandboxd_client.ignored_variables import ignored_keys
 from sandboxd_proto.errors import SandboxdError
 
 
@@ -35,10 +36,7 @@ def main(options: Options) -> int:
         if sock is not None:
             error.message = f"the old daemon has ended, and no new one runs: {error.message}"
         raise
-    if start_daemon.names_no_sandbox(os.environ):
-        say(
-            "SANDBOXD_BACKEND=none and SANDBOXD_ALLOW_NO_SANDBOX are not handed to a daemon that "
-            "sandboxctl starts: put both keys into the config"
-        )
+    if keys := ignored_keys(os.environ):
+        say(f"warning: {keys}")
     say(f"a new daemon listens on {path}")
     return 0

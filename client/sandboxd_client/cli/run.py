@@ -14,7 +14,7 @@ from sandboxd_client.cli.live import RUN_S, LiveDenials  # noqa: E402
 from sandboxd_client.cli.output import TerminalOutput  # noqa: E402
 from sandboxd_client.cli.parse import Options, UsageError, parse  # noqa: E402
 from sandboxd_client.cli.relay import Left, Relay  # noqa: E402
-from sandboxd_client.cli.request import joined, policy  # noqa: E402
+from sandboxd_client.cli.request import in_sandbox, policy  # noqa: E402
 from sandboxd_client.cli.screen import REFUSED, fail, put, say, say_denial  # noqa: E402
 from sandboxd_client.cli.streams import Streams  # noqa: E402
 from sandboxd_client.cli.table import RUN, SANDBOX_RUN  # noqa: E402
@@ -98,7 +98,10 @@ def run(options: Options) -> int:
     sock = connection(options)
     live = None
     if not options.has("--quiet"):
-        live = LiveDenials(after_s=RUN_S, claims=False, raw=streams.raw, given=options.hosts)
+        live = LiveDenials(
+            after_s=RUN_S, claims=False, raw=streams.raw, given=options.hosts,
+            typed=options.typed_in_sandbox,
+        )  # fmt: skip
     try:
         if "sandbox" in params:
             from sandboxd_client.cli.prefix import find_sandbox
@@ -110,7 +113,11 @@ def run(options: Options) -> int:
             join_session(sock, options, params.get("workspace"))
         if not options.has("--quiet") and not options.has("--json"):
             _note_missing(options)
-        result = attempt(sock, params, streams, live=live, ask=options.has("--ask"))
+        ask = options.has("--ask")
+        result = attempt(sock, params, streams, live=live, ask=ask)
+        while ask and streams.raw and result.get("widening") and _is_allowed_here(result, options):
+            params["execution_id"] = new_id()
+            result = attempt(sock, params, streams, live=live, ask=ask)
     except Left as left:
         return left.code
     finally:
@@ -186,7 +193,7 @@ def _take_id(options: Options) -> None:
 
 def request(options: Options, *, pty: bool, stdin_open: bool) -> dict[str, Any]:
     """The params of `execute`."""
-    params = joined(options) if options.has("--sandbox") else policy(options, os.environ)
+    params = in_sandbox(options) if options.has("--sandbox") else policy(options, os.environ)
     params = streaming(params, options.operands, pty=pty, stdin_open=stdin_open)
     if options.has("--json"):
         del params["stream"]
@@ -199,7 +206,7 @@ def streaming(
 ) -> dict[str, Any]:
     """The params of an `execute` that tells events and is connected to our own streams."""
     params["argv"] = argv
-    params["execution_id"] = f"ctl-{os.getpid()}-{os.urandom(6).hex()}"
+    params["execution_id"] = new_id()
     params["stream"] = True
     if stdin_open:
         params["stdin_open"] = True
@@ -209,6 +216,16 @@ def streaming(
     return params
 
 
+def new_id() -> str:
+    return f"ctl-{os.getpid()}-{os.urandom(6).hex()}"
+
+
+def _is_allowed_here(result: dict[str, Any], options: Options) -> bool:
+    from sandboxd_client.cli.approval import is_allowed_here
+
+    return is_allowed_here(options.one("--socket") or _default_socket(), result)
+
+
 def report(result: dict[str, Any], options: Options, told: Collection[str] = ()) -> int:
     """`told`: lines that were printed while it ran."""
     if options.has("--json"):
@@ -216,11 +233,23 @@ def report(result: dict[str, Any], options: Options, told: Collection[str] = ())
 
         put(printable(dumps(result)) + b"\n")
     elif not options.has("--quiet"):
-        for line in outcome.remarks(result, given=options.hosts):
+        hints, typed = _advice(options, result), options.typed_in_sandbox
+        for line in outcome.remarks(result, given=options.hosts, hints=hints, typed=typed):
             if line not in told:
                 say_denial(line)
-        _advise(options, result)
+        if result.get("widening"):
+            _offer(options, result)
+        for line in hints:
+            say(line)
     return outcome.exit_code(result)
+
+
+def _offer(options: Options, result: dict[str, Any]) -> None:
+    from sandboxd_client.cli.approval import offer
+
+    line = offer(result, own_session=options.has("--mode") or options.has("--plan"))
+    if line is not None:
+        say(line)
 
 
 def _note_missing(options: Options) -> None:
@@ -229,13 +258,12 @@ def _note_missing(options: Options) -> None:
     note_missing(options)
 
 
-def _advise(options: Options, result: dict[str, Any]) -> None:
+def _advice(options: Options, result: dict[str, Any]) -> list[str]:
     if not options.operands:
-        return
+        return []
     from sandboxd_client.cli.advice import advise
 
-    for advice in advise(options, result):
-        say(advice)
+    return advise(options, result)
 
 
 def wants_pty(options: Options, have_terminal: bool) -> bool:

@@ -17,7 +17,7 @@ from sandboxd_client.cli import approval, outcome
 from sandboxd_client.cli.join_session import join_session
 from sandboxd_client.cli.parse import Options, UsageError, parse
 from sandboxd_client.cli.prefix import find_sandbox
-from sandboxd_client.cli.request import joined, policy
+from sandboxd_client.cli.request import in_sandbox, policy
 from sandboxd_client.cli.screen import REFUSED, fail, put, say
 from sandboxd_client.cli.table import RUN, SANDBOX_RUN
 from sandboxd_client.handshake import lost_error, unwrap
@@ -76,7 +76,7 @@ def run(options: Options) -> int:
         return detach(options, connection)
     if options.has("--name"):
         raise UsageError("--name is for a detached command", "add --detach")
-    params = joined(options) if options.has("--sandbox") else policy(options, os.environ)
+    params = in_sandbox(options) if options.has("--sandbox") else policy(options, os.environ)
     params["argv"] = options.operands
     params["execution_id"] = f"ctl-{os.getpid()}-{os.urandom(6).hex()}"
     if options.has("--json"):
@@ -213,7 +213,7 @@ def report(result: dict[str, Any], options: Options) -> int:
         put(printable(dumps(result)) + b"\n")
     elif not options.has("--quiet"):
         given = ",".join(options.all("--net")).split(",")
-        for line in outcome.remarks(result, given=given):
+        for line in outcome.remarks(result, given=given, typed=options.typed_in_sandbox):
             say(line)
     if result.get("outcome") == "cancelled":
         return INTERRUPTED

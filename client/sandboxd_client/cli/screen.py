@@ -118,7 +118,10 @@ def _text(error: Exception, options: Options | None) -> str:
 
         cause, hint = f"the approver says: {one_line(str(facts['message']))}", None
     if exit_code(error) == NOT_FOUND and options is not None and options.operands:
-        hint = not_found(options.operands, os.environ.get("PATH", "")) or hint
+        from sandboxd_client.cli.place import shown_folders
+
+        shown = shown_folders(options)
+        hint = not_found(options.operands, os.environ.get("PATH", ""), shown) or hint
     return _lines(message, facts.get("cause") or cause, hint)
 
 

@@ -21,7 +21,7 @@ from sandboxd_client.cli.parse import Options  # noqa: E402
 from sandboxd_client.cli.plain_text import quoted  # noqa: E402
 from sandboxd_client.cli.prefix import find_sandbox  # noqa: E402
 from sandboxd_client.cli.relay import Left  # noqa: E402
-from sandboxd_client.cli.request import joined, policy  # noqa: E402
+from sandboxd_client.cli.request import in_sandbox, policy  # noqa: E402
 from sandboxd_client.cli.screen import say  # noqa: E402
 from sandboxd_client.cli.streams import Streams  # noqa: E402
 from sandboxd_client.cli.terminal import is_terminal  # noqa: E402
@@ -79,7 +79,7 @@ def main(options: Options) -> int:
 def _where(options: Options) -> tuple[dict[str, Any], dict[str, Any] | None]:
     """What `execute` is asked, and what `sandbox/create` is; None: it exists already."""
     if options.has("--sandbox"):
-        return joined(options), None
+        return in_sandbox(options), None
     asked = policy(options, os.environ)
     asked["manifest"].setdefault("env", []).append(["SANDBOXD", "1"])
     cwd = asked.pop("cwd", None)
@@ -92,7 +92,10 @@ def _shell(sock: socket, options: Options, params: dict[str, Any], streams: Stre
     try:
         live = None
         if not options.has("--quiet"):
-            live = LiveDenials(after_s=0.0, claims=True, raw=streams.raw, given=options.hosts)
+            live = LiveDenials(
+                after_s=0.0, claims=True, raw=streams.raw, given=options.hosts,
+                typed=options.typed_in_sandbox,
+            )  # fmt: skip
         result = run.attempt(sock, params, streams, keys_kill=False, live=live)
     except Left as left:
         return left.code

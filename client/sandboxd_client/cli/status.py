@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from textwrap import wrap
 
+import msgspec
+
 from sandboxd_client.cli.connect import connect, print_json, socket_path
 from sandboxd_client.cli.parse import Options
 from sandboxd_proto.messages.server import StatusResult
@@ -12,8 +14,9 @@ _WIDTH = 80
 
 
 def main(options: Options) -> int:
-    with connect(options, may_start=True) as client:
-        status = client.status()
+    heard: list[str] = []
+    with connect(options, may_start=True, note=heard.append) as client:
+        status = with_warnings(client.status(), heard)
     if options.has("--json"):
         print_json(status)
     else:
@@ -21,12 +24,26 @@ def main(options: Options) -> int:
     return 0
 
 
+def with_warnings(status: StatusResult, heard: list[str]) -> StatusResult:
+    """`heard`: while connecting; some of it is in the status, too."""
+    texts = [line.removeprefix("warning: ") for line in heard]
+    return msgspec.structs.replace(status, warnings=list(dict.fromkeys(status.warnings + texts)))
+
+
+def _backend(status: StatusResult) -> str:
+    pinned = status.backend_setting != "auto"
+    if status.backend is not None:
+        return f"{status.backend}, which the settings name" if pinned else status.backend
+    what = f"{status.backend_setting} does not work" if pinned else "none works"
+    return f"{what}: every command is refused (sandboxctl doctor)"
+
+
 def text(status: StatusResult, path: str) -> str:
     clients = counted(status.clients, "client")
     rows = [
         ("daemon", f"sandboxd {status.version}, pid {status.pid}, up {age(status.uptime_ms)}"),
         ("socket", path),
-        ("backend", status.backend or "none works: every command is refused (sandboxctl doctor)"),
+        ("backend", _backend(status)),
         ("running", f"{counted(status.executions, 'command')}, {clients}"),
         ("sandboxes", f"{status.sandboxes.warm} warm, {status.sandboxes.persistent} persistent"),
         ("kernel", f"Landlock ABI {status.landlock_abi}, cgroup v{status.cgroup_version}"),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 
-from sandboxd_client.cli.plain_text import one_line, quoted
+from sandboxd_client.cli.plain_text import quoted
 from sandboxd_client.cli.table import TOOL_GROUPS
 
 TYPE_CHECKING = False
@@ -57,7 +57,8 @@ _TYPED = (
     ("ask to leave plan mode", "end plan mode (sandboxctl plan off, or leave --plan out)"),
     ("a PATH in the manifest's env", "a PATH with --env"),
     ("that this connection may use", "that exist"),
-    ("change that line and restart sandboxd", "change that line, then sandboxctl restart"),
+    (" and restart sandboxd", ", then sandboxctl restart"),
+    ("send the request again", "run it again"),
     ("execution/list", "sandboxctl ps"),
     ("sandbox/list", "sandboxctl sandbox list"),
     ("sandbox/create", "sandboxctl sandbox create"),
@@ -71,8 +72,8 @@ _TYPED = (
 _SHELL_SYNTAX = set("|&;<>$*?`~(){}\"'\n")
 _BUILTINS = ("cd", "export", "source", ".", "alias", "set", "unset", "ulimit", "umask", "type",
              "eval", "exec", "read", "if", "for", "while")  # fmt: skip
+_NO_BACKEND = "leave --backend out"
 _NOWHERE = "no folder of your PATH has it either; aliases of your shell are not known here"
-_ROOT = ("sudo", "su", "doas", "pkexec", "run0")
 
 
 def worded(
@@ -88,6 +89,8 @@ def worded(
     typed = flag is not None and options is not None and options.has(flag)
     if typed:
         remedy = (remedy or "").replace("leave it out of the manifest", f"leave {flag} out") or None
+    if remedy and options is not None and options.has("--backend"):
+        remedy = remedy.replace("set SANDBOXD_BACKEND=auto and restart sandboxd", _NO_BACKEND)
     remedy = in_words_of_the_shell(remedy) if remedy else None
     if typed:
         if "no group" in message:
@@ -116,13 +119,15 @@ def in_words_of_the_shell(remedy: str) -> str:
     return remedy
 
 
-def not_found(argv: list[str], caller_path: str) -> str | None:
-    """What to do about a program that is not in the sandbox."""
+def not_found(argv: list[str], caller_path: str, shown: list[str]) -> str | None:
+    """What to do about a program that is not in the sandbox. `shown`: folders of the request."""
     program = argv[0]
     if len(argv) == 1 and (" " in program or _SHELL_SYNTAX & set(program)):
         return f"for a line of shell: sandboxctl run -- sh -c {quoted(program)}"
-    if program in _ROOT:
-        return "nothing in a sandbox can become root; run what needs root outside of it"
+    from sandboxd_client.cli.root_hints import BECOME, root_hint
+
+    if program in BECOME:
+        return root_hint(program, argv)
     if program in _BUILTINS:
         line = quoted(" ".join(argv))
         return f"{program} is a word of the shell: sandboxctl run -c {line}"
@@ -131,23 +136,6 @@ def not_found(argv: list[str], caller_path: str) -> str | None:
     found = which(program, path=caller_path)
     if found is None:
         return None if os.sep in program else _NOWHERE
-    real = os.path.realpath(found)
-    interpreter = _interpreter(real)
-    if interpreter and not os.path.exists(interpreter):
-        return f"its first line names {interpreter}, which does not exist"
-    folder = os.path.dirname(real)
-    hint = f"add --read {quoted(folder)}"
-    return f"on this machine it is {real}, which the sandbox does not show; {hint}"
+    from sandboxd_client.cli.hidden_program import where_it_lies
 
-
-def _interpreter(path: str) -> str:
-    """What the first line of a script names; empty for another program."""
-    if not os.path.isfile(path):
-        return ""
-    try:
-        with open(path, "rb") as file:
-            line = file.readline(256)
-    except OSError:
-        return ""
-    words = line[2:].split() if line.startswith(b"#!") else []
-    return one_line(os.fsdecode(words[0])) if words else ""
+    return where_it_lies(found, shown)

@@ -22,12 +22,17 @@ class InitializeParams(WireStruct, frozen=True, kw_only=True):
 
 
 class InitializeResult(Reported, frozen=True, kw_only=True):
+    """`backend_setting`: the backend that the daemon's settings name, or `auto`. `environment`: the
+    daemon's own SANDBOXD_* variables, without keys; those of a client have no effect on it."""
+
     server: Party
     protocol: int
     backend: str | None
     presets: list[str]
     capabilities: dict[str, int] = msgspec.field(default_factory=dict)
     warnings: list[str] = msgspec.field(default_factory=list)
+    backend_setting: str = "auto"
+    environment: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 BackendUse = Literal["automatic", "named", "elsewhere"]
@@ -67,6 +72,7 @@ class StatusResult(Reported, frozen=True, kw_only=True):
     sessions: int = 0
     approvals: int = 0
     approvers: int = 0
+    backend_setting: str = "auto"
 
 
 class CheckParams(WireStruct, frozen=True, kw_only=True):

@@ -167,6 +167,8 @@ class Bubblewrap:
                     yield sandbox
             except LaunchFailed as failed:
                 self._templates.drop(spec)
+                # Begun before this request, perhaps: what bwrap missed may be there by now.
+                failed.changed = failed.changed or plan.changed()
                 refusal = self._refusal(failed, sources, spec, program)
                 if clone and isinstance(refusal, SandboxUnavailable) and not failed.hung:
                     raise  # perhaps only clones are refused here

@@ -12,6 +12,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final
 
 import anyio
@@ -22,7 +23,7 @@ from sandboxd.linux.host_mounts import MountWatch
 from sandboxd.linux.init_client.messages import Setup
 from sandboxd.linux.init_client.template import Template
 from sandboxd.linux.openat import unchanged
-from sandboxd.policy.mounts.mount_plan import MountKind, MountPlan
+from sandboxd.policy.mounts.mount_plan import MountKind, MountPlan, folders_above
 from sandboxd.policy.paths.within import is_below
 from sandboxd.policy.plan import SandboxSpec
 
@@ -38,6 +39,7 @@ SWEEP_MOST_S: Final = 0.01  # of one sweep: the table of mounts may be long, and
 END_S: Final = 2.0
 
 
+@lru_cache(maxsize=64)
 def can_clone(spec: SandboxSpec, layout: MountPlan) -> bool:
     """Not where a gate serves the network namespace, nor with a symlink in a private folder, nor
     with more mounts in such folders than a template moves."""
@@ -79,14 +81,12 @@ def _fresh(layout: MountPlan, around: MountSources) -> list[tuple[str, str, str]
 
 def _moved(layout: MountPlan, fresh: list[str]) -> list[str]:
     """The outermost mounts inside a fresh one: what is mounted in them moves along."""
-    moved: list[str] = []
+    moved: dict[str, None] = {}
     for place in layout.places:  # sorted by depth
-        path = place.path
-        if path in fresh or not any(is_below(path, folder) for folder in fresh):
-            continue
-        if not any(is_below(path, outer) for outer in moved):
-            moved.append(path)
-    return moved
+        above = set(folders_above(place.path))
+        if place.path not in fresh and not above.isdisjoint(fresh) and above.isdisjoint(moved):
+            moved[place.path] = None
+    return list(moved)
 
 
 class CloneFailures:

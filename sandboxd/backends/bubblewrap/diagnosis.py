@@ -17,7 +17,7 @@ _SECCOMP_FILTER = "2"
 NOT_INSTALLED = Unavailable(
     "bwrap is not installed",
     "install bubblewrap: apt-get install bubblewrap, dnf install bubblewrap or "
-    "pacman -S bubblewrap; or set SANDBOXD_BACKEND=docker",
+    "pacman -S bubblewrap; or set SANDBOXD_BACKEND=docker and restart sandboxd",
 )
 
 HANGS = (

@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 
 from sandboxd.backends.bubblewrap.arguments import (
     KERNEL_FILES,
@@ -28,7 +28,8 @@ from sandboxd.linux.file_stamp import file_stamp
 from sandboxd.linux.host_mounts import HostMounts
 from sandboxd.linux.init_client import messages as wire
 from sandboxd.linux.init_client.binary import seal
-from sandboxd.linux.init_client.launch import Launch, start_template
+from sandboxd.linux.init_client.launch import Launch, bounding_processes, start_template
+from sandboxd.linux.init_client.rlimits import ProcessCount
 from sandboxd.linux.landlock import confinement, kernel_abi
 from sandboxd.linux.openat import changed_error, open_checked
 from sandboxd.linux.rootfs.curated_etc import EtcRequest
@@ -88,15 +89,8 @@ class LaunchPlans:
 
     def _facts(self, spec: SandboxSpec) -> object:
         etc = None if spec.base == "host" else self._support.etc.stamp()
-        folders = tuple(map(file_stamp, self._folders_of_base(spec)))
+        folders = tuple(map(file_stamp, _folders_of_base(self.layout(spec))))
         return os.uname().nodename, etc, account_stamp(spec.run_as), folders
-
-    def _folders_of_base(self, spec: SandboxSpec) -> list[str]:
-        """Those that hold what bwrap binds by name: a rename in them leaves the old one bound. What
-        it binds is not looked at, because a file system that is mounted there may hang."""
-        places = self.layout(spec).places
-        named = (p.path for p in places if p.kind is MountKind.SYSTEM and p.path != "/")
-        return sorted({os.path.dirname(path) for path in named})
 
     def launch(
         self,
@@ -122,9 +116,11 @@ class LaunchPlans:
         layout = self.layout(spec)
         with ExitStack() as mounted:
             mounted.enter_context(self.hold_etc(spec))
-            around = self._mount_sources(spec, layout, None)
-            own = template_arguments(spec, layout, around, root_inside=root_inside(spec))
-            template = start_template(line.argv, own, line.inherit, mounted.pop_all().close)
+            mount_sources = self._mount_sources(spec, layout, None)
+            own = template_arguments(spec, layout, mount_sources, root_inside=root_inside(spec))
+            counted = bounding_processes(self._support.cgroups, _counts(spec))
+            release = mounted.pop_all().close
+            template = start_template(line.argv, own, line.inherit, release, counted)
         setup = self._setup(spec, layout, line.checks)
         return SpecTemplate(template, setup, verify)
 
@@ -179,7 +175,7 @@ class LaunchPlans:
             setup=setup,
             ruleset=ruleset.fileno() if ruleset else None,
             filter_for=lambda command: filter_for(spec, command),
-            counts="root" if root_inside(spec) else "namespace",
+            counts=_counts(spec),
             verify=verify,
             changed=verify.changed,
             cgroups=self._support.cgroups,
@@ -196,10 +192,10 @@ class LaunchPlans:
         self, spec: SandboxSpec, places: MountPlan, program: Bwrap | None, *,
         template: bool = False,
     ) -> list[Token]:  # fmt: skip
-        around = self._mount_sources(spec, places, program)
+        mount_sources = self._mount_sources(spec, places, program)
         if template:  # each clone covers them in a /proc of its own
-            around = replace(around, kernel_files=())
-        return arguments(spec, places, around, template=template)
+            mount_sources = replace(mount_sources, kernel_files=())
+        return arguments(spec, places, mount_sources, template=template)
 
     def _mount_sources(
         self, spec: SandboxSpec, places: MountPlan, program: Bwrap | None
@@ -222,15 +218,28 @@ class LaunchPlans:
         )
 
     def _etc_request(self, spec: SandboxSpec, places: MountPlan) -> EtcRequest:
-        inner = tuple(
-            (place.path.removeprefix("/etc/"), place.is_dir)
-            for place in places.places
-            if place.path.startswith("/etc/")
-        )
         uid, gid = os.getuid(), os.getgid()
         if spec.run_as:
             uid, gid = spec.run_as.uid, spec.run_as.gid
-        return EtcRequest(uid, gid, network=spec.network.kind == "inherit", mount_points=inner)
+        network = spec.network.kind == "inherit"
+        return EtcRequest(uid, gid, network=network, mount_points=_inside_etc(places))
+
+
+@lru_cache(maxsize=64)
+def _inside_etc(places: MountPlan) -> tuple[tuple[str, bool], ...]:
+    return tuple(
+        (place.path.removeprefix("/etc/"), place.is_dir)
+        for place in places.places
+        if place.path.startswith("/etc/")
+    )
+
+
+@lru_cache(maxsize=64)
+def _folders_of_base(places: MountPlan) -> list[str]:
+    """Those that hold what bwrap binds by name: a rename in them leaves the old one bound. What it
+    binds is not looked at, because a file system that is mounted there may hang."""
+    named = (p.path for p in places.places if p.kind is MountKind.SYSTEM and p.path != "/")
+    return sorted({os.path.dirname(path) for path in named})
 
 
 def _refuse_links_in_tmp(spec: SandboxSpec, layout: MountPlan) -> None:
@@ -247,6 +256,10 @@ def _refuse_links_in_tmp(spec: SandboxSpec, layout: MountPlan) -> None:
                 field="manifest",
                 remedy=f"remove it with a command of this session: rm /tmp/{name}",
             )
+
+
+def _counts(spec: SandboxSpec) -> ProcessCount:
+    return "root" if root_inside(spec) else "namespace"
 
 
 def root_inside(spec: SandboxSpec) -> bool:

@@ -7,6 +7,7 @@ aiodocker's default of a hundred connections a hundred runs would deadlock.
 from __future__ import annotations
 
 import logging
+import shutil
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -26,6 +27,7 @@ log = logging.getLogger(__name__)
 CALL_S = 60.0  # create and start, on a busy engine
 # runc's words when its first process in a container ended without an error of its own.
 _LOST_INIT = ("error during container init: %!w(<nil>)", "cannot start a stopped process")
+_PROGRAMS = "/usr/bin:/usr/sbin:/usr/local/bin:/usr/local/sbin"
 SHORT_S = 10.0  # the calls that end a container
 NO_CONNECTION = 900  # aiodocker's number for it; not HTTP's
 T = TypeVar("T")
@@ -251,8 +253,25 @@ class Engine:
     def unreachable(self, why: str) -> SandboxUnavailable:
         return SandboxUnavailable(
             f"the Docker engine at {self.endpoint.url} does not answer: {why}",
-            remedy="start the engine (systemctl start docker), or set DOCKER_HOST; "
-            "or set SANDBOXD_BACKEND=auto for the local sandbox",
+            remedy=f"{self._first_step(why)}; another engine: "
+            '[docker] host = "unix:///path" in the config and restart sandboxd; '
+            "or for the local sandbox set SANDBOXD_BACKEND=auto and restart sandboxd",
+        )
+
+    def _first_step(self, why: str) -> str:
+        """What to do about the engine, by what the connection failed with."""
+        if self.endpoint.socket is None:
+            return "check the address, and that the engine listens there"
+        if "Permission denied" in why:
+            return (
+                "let your account use the engine (sudo usermod -aG docker $USER; it makes the "
+                "account as powerful as root), log in again and restart sandboxd"
+            )
+        if not any(shutil.which(program, path=_PROGRAMS) for program in ("dockerd", "podman")):
+            return "install Docker or Podman, and start it"
+        return (
+            "start the engine (sudo systemctl start docker, or for Podman "
+            "systemctl --user start podman.socket)"
         )
 
 

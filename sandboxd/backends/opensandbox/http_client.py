@@ -28,7 +28,7 @@ ANSWER_MAX = 1 << 20
 SAID_MAX = 300
 SECRET_MIN = 4  # a shorter one would be found in every text
 MOST_SECRETS = 512
-LOCAL_URL = "or set SANDBOXD_BACKEND=auto for the local sandbox"
+LOCAL_URL = "or for the local sandbox set SANDBOXD_BACKEND=auto and restart sandboxd"
 
 
 class ApiError(Exception):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -49,9 +49,12 @@ def judge(
     quoted = subjects.quoted_names(line)
     for name in names:
         sure = not line or name in quoted or _looks_like_a_file(command, name, line)
-        did = operation(line, name)
+        # Without a message of its own a name is judged as what was to be written.
+        did = operation(line, name) if line else Operation("write", "write")
         if did.direction != "write" and command.writes(name):
             did = Operation("create", "write")
+        if did.direction == "write" and command.replaces(name):
+            did = replace(did, in_folder=True)
         shell = _from_shell(line)
         for path in resolve(setting, name, command.folders):
             for at in path_statuses(setting, path):
@@ -206,7 +209,7 @@ def _unopened(setting: Setting, s: Subject) -> Denial | None:
     """No errno: hidden from us, or new and not creatable; an existing visible file says nothing."""
     if s.at.hidden:
         return _read(setting, s, "mount", "medium")
-    if s.did.direction == "read" or s.at.on_host or not posixpath.isabs(s.name):
+    if s.did.direction != "write" or s.at.on_host or not posixpath.isabs(s.name):
         return None
     return _unwritable(setting, s)
 
@@ -274,7 +277,8 @@ def _why_not(setting: Setting, s: Subject) -> str:
         state = "is not visible in the sandbox"
     else:
         state = "is not in fs_write_allow"
-    how = f" ({s.did.name})" if s.did.direction == "write" and s.did.name != "write" else ""
+    plain = s.did.direction != "write" or s.did.name in {"write", "create"}
+    how = "" if plain else f" ({s.did.name})"
     text = f"{named(path)} could not be written{how}: it {state}"
     if not setting.host.permits(path, "write"):
         return text + "; this user could not write it outside either"
@@ -322,9 +326,14 @@ def masked_denial(kind: DenialKind, path: str, mask: str, confidence: Confidence
     return _denial(kind, name, path, "mount", confidence, text, None)
 
 
-def hidden_denial(setting: Setting, path: str, confidence: Confidence) -> Denial:
+def hidden_denial(
+    setting: Setting, path: str, confidence: Confidence, *, output: bool = False
+) -> Denial:
     there = "which exists on the host and is not visible in the sandbox"
     text = f"the command names {named(path)}, {there}"
+    if output:
+        remedy = remedies.allow_write(setting, path, in_folder=False)
+        return _denial("filesystem_write", "write", path, "mount", confidence, text, remedy)
     remedy = remedies.allow_read(setting, path)
     return _denial("filesystem_read", "read", path, "mount", confidence, text, remedy)
 

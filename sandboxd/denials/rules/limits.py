@@ -73,7 +73,7 @@ def no_space(setting: Setting, facts: RunEvidence) -> list[Denial]:
         found.append(
             Denial(
                 kind="file_size", operation="write", target=path, layer="limit",
-                evidence="kernel", confidence="high", remedy=remedies.twice(field, size),
+                evidence="kernel", confidence="high", remedy=remedies.double(field, size),
                 message=f"the sandbox's private {path} is full: {field} allows {size} bytes",
             )
         )  # fmt: skip
@@ -101,4 +101,4 @@ def denial(setting: Setting, limit: LimitHit, evidence: Evidence, confidence: Co
 
 
 def _remedy(setting: Setting, limit: LimitHit) -> Remedy | None:
-    return remedies.twice(_FIELDS[limit], value(setting, limit))
+    return remedies.double(_FIELDS[limit], value(setting, limit))

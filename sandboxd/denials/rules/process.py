@@ -64,6 +64,22 @@ def judge_privileges(line: str) -> Denial | None:
     return _process("exec", name, "supervisor", text)
 
 
+def judge_signing(setting: Setting) -> Denial | None:
+    """Git's own message names no key: those of the user are hidden, where there are some."""
+    home = dict(setting.plan.env).get("HOME", "")
+    if not posixpath.isabs(home):
+        return None
+    for at in path_statuses(setting, posixpath.join(posixpath.normpath(home), ".gnupg")):
+        if at.hidden or (at.masked and at.on_host):
+            return Denial(
+                kind="filesystem_read", operation="sign", target=at.path, layer="mount",
+                evidence="policy", confidence="high", remedy=None,
+                message=f"nothing could be signed: the keys in {named(at.path)} are secret, and no "
+                "sandbox shows them",
+            )  # fmt: skip
+    return None
+
+
 def judge_command(setting: Setting, line: str) -> Denial | None:
     """`command not found` about a program that PATH leads to on the host, where it is hidden."""
     name = next((m.group(1) for p in _COMMAND if (m := p.search(line)) is not None), None)

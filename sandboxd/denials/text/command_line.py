@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from posixpath import basename
 
+from sandboxd.denials.text.outputs import outputs
+
 MAX_TEXT = 16384
 SHELLS = frozenset({"sh", "bash", "dash", "zsh", "fish", "ksh", "ash"})
 # Prefixes before the real program.
@@ -43,6 +45,8 @@ _OPENED_BEFORE = re.compile(
     r"(?:[\"'`](?:>|>>|\+<|w|a)[\"'`]\s{0,8},\s{0,8}"
     r"|(?:write|append|mkdir|create)\w{0,16}\s{0,8}\(\s{0,8})[\"'`]\Z"
 )
+# A single quote before it may keep it as it is: then no message names such a path.
+_HOME = re.compile(r"(?:(?<![^\s=:'\"<>])~|\$HOME|\$\{HOME\})/")
 _AROUND = 64
 _MOST_MENTIONS = 16  # of one name on one command line
 _MOST_FOLDERS = 8
@@ -59,9 +63,12 @@ class Simple:
 
 
 class CommandLine:
-    def __init__(self, argv: tuple[str, ...]) -> None:
+    def __init__(self, argv: tuple[str, ...], home: str = "") -> None:
+        """`home`: what a shell puts in the place of `~` and `$HOME`."""
         self.argv = argv
         self.script = _script(argv)
+        if home and self.script is not None:
+            self.script = _HOME.sub(lambda _: f"{home}/", self.script[:MAX_TEXT])
         self.text = (self.script if self.script is not None else " ".join(argv))[:MAX_TEXT]
 
     @cached_property
@@ -115,9 +122,13 @@ class CommandLine:
     def merges_stderr(self) -> bool:
         return self.script is not None and ("2>&1" in self.script or "&>" in self.script)
 
+    def replaces(self, name: str) -> bool:
+        """Whether a program of it replaces or removes `name` in its folder."""
+        return self._outputs.get(name, False)
+
     def writes(self, name: str) -> bool:
         """Whether the command line itself opens `name` for writing."""
-        if name in self._redirected or name in self._unpacked:
+        if name in self._redirected or name in self._outputs:
             return True
         at = self.text.find(name) if name else -1
         for _ in range(_MOST_MENTIONS):
@@ -140,15 +151,10 @@ class CommandLine:
         return frozenset(path for one in self.simple for path in one.writes_to)
 
     @cached_property
-    def _unpacked(self) -> frozenset[str]:
-        """Folders that an archive is unpacked into: `tar xf a -C d`, `unzip a -d d`."""
-        found: list[str] = []
-        for one in self.simple:
-            if one.program == "tar" and _extracts(one.words):
-                found += _option_folders(one.words)
-            elif one.program == "unzip":
-                found += [b for a, b in zip(one.words, one.words[1:], strict=False) if a == "-d"]
-        return frozenset(found)
+    def _outputs(self) -> dict[str, bool]:
+        """What its programs change → whether in its folder."""
+        found = (each for one in self.simple for each in outputs(one.program, one.words))
+        return {each.path: each.in_folder for each in found}
 
     @cached_property
     def _words(self) -> frozenset[str]:
@@ -216,13 +222,6 @@ def _simple(words: list[str]) -> Simple:
         operands.pop(0)
     program = basename(operands[0]) if operands else ""
     return Simple(program, tuple(operands[1:]), tuple(writes), silent)
-
-
-def _extracts(words: tuple[str, ...]) -> bool:
-    if any(word in {"--extract", "--get"} for word in words):
-        return True
-    flags = [word for word in words if word.startswith("-") and not word.startswith("--")]
-    return any("x" in flag for flag in [*flags, *words[:1]])
 
 
 def _ssh_port(one: Simple) -> int | None:

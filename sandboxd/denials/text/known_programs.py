@@ -1,7 +1,7 @@
 """Facts about single programs, from their manuals, for commands that print nothing.
 
-Exit statuses that mean "the network" (curl -s, wget -q), the operands that a program writes
-(cp … 2>/dev/null), and the group of hosts that it asks when none is named (pip).
+Exit statuses that mean "the network" (curl -s, wget -q), what a program writes (cp … 2>/dev/null),
+and the group of hosts that it asks when none is named (pip).
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from sandboxd.denials.text.command_line import Simple
+from sandboxd.denials.text.outputs import outputs
 
 _NETWORK_STATUS: dict[str, frozenset[int]] = {
     "curl": frozenset({5, 6, 7}),  # proxy or host not resolved, connection failed
@@ -28,20 +29,13 @@ def says_network(command: Simple, exit_code: int | None) -> bool:
     return command.program != "getent" or bool(_HOST_DATABASES & set(command.words))
 
 
-_ALL, _LAST, _AFTER_FIRST = slice(0, None), slice(-1, None), slice(1, None)
-_WRITES: dict[str, slice] = {
-    "cp": _LAST, "install": _LAST, "ln": _LAST, "mv": _ALL, "tee": _ALL, "touch": _ALL,
-    "mkdir": _ALL, "truncate": _ALL, "rm": _ALL, "rmdir": _ALL, "unlink": _ALL,
-    "chmod": _AFTER_FIRST, "chown": _AFTER_FIRST, "chgrp": _AFTER_FIRST,
-}  # fmt: skip
 _NEEDS_EXISTING = frozenset({"rm", "rmdir", "unlink", "chmod", "chown", "chgrp", "mv"})
 _HARMLESS_IF_EXISTING = frozenset({"mkdir"})
 
 
 def written(command: Simple) -> tuple[str, ...]:
-    """The operands that the program changes, when its options take no values of their own."""
-    operands = [word for word in command.words if not word.startswith("-")]
-    chosen = operands[_WRITES[command.program]] if command.program in _WRITES else []
+    """What the program changes, and what its output is redirected to."""
+    chosen = [each.path for each in outputs(command.program, command.words)]
     return (*chosen, *(path for path in command.writes_to if path != "/dev/null"))
 
 

@@ -30,6 +30,7 @@ _ERRNO = ("EROFS", "EBUSY", "EACCES", "ENOENT", "EPERM")
 _PATH_STEPS = 500
 _MOST_ASKED = 128  # names of one command line
 _MAY_LACK_NAME = ("EROFS", "unwritable", "unopened")
+_NODE = re.compile(r"Cannot find (?:module|package) ")
 _SOCKET = re.compile(r"\bsocket\b|\bsend(?:to|msg)\b|\bconnect\b|\bping\b|cap_net_raw")
 
 
@@ -46,7 +47,7 @@ class LineNotes:
 class LineClassifier:
     def __init__(self, setting: Setting, finder: SignFinder) -> None:
         self.setting = setting
-        self.command = CommandLine(setting.argv)
+        self.command = CommandLine(setting.argv, dict(setting.plan.env).get("HOME", "").rstrip("/"))
         self.notes = LineNotes()
         self.steps = 0  # characters read and names looked up: what the work so far has cost
         self._finder = finder
@@ -102,6 +103,8 @@ class LineClassifier:
             return process.judge_pid(setting, self.command, line)
         if "no_new_privs" in matches:
             return process.judge_privileges(line)
+        if "unsigned" in matches:
+            return process.judge_signing(setting)
         if "ENOENT" in matches and "/proc/" in line:
             return process.judge_proc(setting, line)
         if "missing_command" in matches or "ENOENT" in matches:
@@ -122,6 +125,9 @@ class LineClassifier:
             names = subjects.names(line, matches[reason].start, matches[reason].end)
             if not reasons:
                 names = list(dict.fromkeys([*names, *subjects.absolute_names(line)]))
+            if reason == "ENOENT" and _NODE.search(line[:1024]):
+                # Beside the project's own packages there may be links to others.
+                names += [f"node_modules/{name}" for name in names if name[:1] not in "./"]
             names = names[: subjects.MAX_NAMES]
             self._spend(names, line)
             denial = filesystem.judge(setting, command, reason, names, line)

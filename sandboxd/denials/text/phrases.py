@@ -40,6 +40,7 @@ FILE_SIGNS = (
         (
             "Directory nonexistent",  # dash, redirecting
             "Cannot find module",  # node
+            "Cannot find package",
             "can't open file",  # python script.py
             "NoSuchFileException",  # java.nio
             "NoSuchFile",
@@ -129,6 +130,7 @@ PROCESS_SIGNS = (
         "missing_command",
         phrases=("command not found", "unknown command:", "executable file not found"),
     ),
+    Sign("unsigned", phrases=("failed to sign the data", "gpg: signing failed")),  # git, gpg
     Sign("SIGSYS", ("Bad system call",), codes=("SIGSYS",)),
 )  # fmt: skip
 

@@ -4,7 +4,8 @@ on the number of processes only.
 
 Each command gets a fresh cgroup: after cgroup.kill some kernels kill processes that enter it later.
 The daemon first moves itself into a leaf, because a cgroup with processes cannot enable controllers
-for its children.
+for its children. The cgroups of sandboxes are used again once they are empty: to make or remove one
+waits while any process of the machine enters one.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import itertools
 import logging
 import os
+from collections import deque
 
 from sandboxd.linux.cgroup import tree as cgroup_tree
 from sandboxd.linux.cgroup import v1 as cgroup_v1
@@ -22,6 +24,8 @@ from sandboxd.policy.plan import Limits
 
 log = logging.getLogger(__name__)
 LEAF = "supervisor"
+MOST_SPARE = 64
+MOST_TRIED = 4
 
 
 class Cgroups:
@@ -36,7 +40,8 @@ class Cgroups:
         self.v2 = v2
         self.left_out = "" if v2 else cgroup_v1.why_no_memory()
         self._numbers = itertools.count(1)
-        self._leftover: list[CommandCgroup | SandboxCgroup] = []
+        self._leftover: list[CommandCgroup] = []
+        self._spare: deque[SandboxCgroup] = deque()
 
     def hold(self, limits: Limits) -> bool:
         """Whether a command's own cgroup would enforce one of the limits that were asked for."""
@@ -61,7 +66,11 @@ class Cgroups:
 
     def make_for_sandbox(self) -> SandboxCgroup | None:
         """None, and a line in the log, if the kernel refuses."""
-        self._tidy()
+        for _ in range(min(len(self._spare), MOST_TRIED)):
+            spare = self._spare.popleft()
+            if spare.renew():
+                return spare
+            self._spare.append(spare)
         folder = os.path.join(self._folder, f"sandbox-{os.getpid()}-{next(self._numbers)}")
         try:
             return SandboxCgroup(folder)
@@ -71,6 +80,14 @@ class Cgroups:
 
     def let_go(self, cgroup: CommandCgroup | SandboxCgroup, *, kill: bool = True) -> None:
         """Kill the processes in it and remove it, now or when it is empty."""
+        if isinstance(cgroup, SandboxCgroup):
+            cgroup.close_entrance()
+            if not cgroup.is_empty():
+                cgroup.refuse_forks()
+            self._spare.append(cgroup)
+            while len(self._spare) > MOST_SPARE and self._spare[0].remove():
+                self._spare.popleft()
+            return
         if cgroup.remove():
             return
         if kill:
@@ -79,6 +96,8 @@ class Cgroups:
 
     def close(self) -> None:
         self._tidy()
+        for cgroup in self._spare:
+            cgroup.remove()
         if not self.v2:
             cgroup_v1.remove_tree(self._folder)
 

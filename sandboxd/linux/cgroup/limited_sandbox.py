@@ -10,8 +10,6 @@ import logging
 from dataclasses import replace
 from typing import Protocol
 
-import anyio
-
 from sandboxd import event_loop
 from sandboxd.linux.cgroup.cgroups import Cgroups
 from sandboxd.linux.cgroup.command_limits import CommandCgroup
@@ -174,24 +172,43 @@ class LimitedProcess(WrappedProcess):
         self._exceeded: LimitName | None = None
         self._killed = False
         self._tiers = tiers
+        self._timer: event_loop.TimerHandle | None = None
+        self._error: Exception | None = None
 
     async def wait(self, *, tree: bool = True) -> ExitReport:
-        report: ExitReport | None = None
         watched = self._share.explicit or (self._cgroup is not None and self._cgroup.held)
-        # The reaper inside counts the tree too; this finds forks that were refused to threads.
-        every = LOOK_EVERY_S if watched else LOOK_SELDOM_S if self._share.own else None
-        while report is None:
-            waiting = event_loop.Begun(self._inner.wait(tree=tree))
-            if waiting.done:
-                report = waiting.result()
-            else:
-                await event_loop.enter_task()
-                with anyio.move_on_after(every):
-                    report = await waiting
-            if watched or report is None or report.exit_code != 0:
-                self._look(ended=report is not None)
-        limit = self._exceeded or report.limit
-        return replace(report, limit=limit, tiers=self._tiers)
+        waiting = event_loop.Begun(self._inner.wait(tree=tree))
+        if waiting.done:
+            report = waiting.result()
+        else:
+            # The reaper inside counts the tree too; this finds forks that were refused to threads.
+            every = LOOK_EVERY_S if watched else LOOK_SELDOM_S if self._share.own else None
+            self._look_after(every)
+            try:
+                report = await waiting
+            finally:
+                if self._timer is not None:
+                    self._timer.cancel()
+        if self._error is not None:
+            raise self._error
+        if watched or report.exit_code != 0:
+            self._look(ended=True)
+        if self._exceeded is None and not self._tiers:
+            return report
+        return replace(report, limit=self._exceeded or report.limit, tiers=self._tiers)
+
+    def _look_after(self, seconds: float | None) -> None:
+        if seconds is not None:
+            self._timer = event_loop.call_later(seconds, self._look_again, seconds)
+
+    def _look_again(self, seconds: float) -> None:
+        """Ends a command that cannot be looked at."""
+        try:
+            self._look(ended=False)
+            self._look_after(seconds)
+        except Exception as error:
+            self._error = error
+            self.kill()
 
     def _look(self, *, ended: bool) -> None:
         """The kernel kills the tree for memory; the other limits only refuse or count.

@@ -2,6 +2,7 @@
 
 The init enters it during setup, before it forks: entering a cgroup takes the kernel ten
 milliseconds, forking in it costs nothing. So a warm sandbox has its limit when a command arrives.
+A template enters it before the init is cloned, and leaves it for the next one's.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from sandboxd.linux.cgroup.tree import CgroupFolder, parse_counts, read, write
 from sandboxd.policy.limits import DEFAULT_PROCESSES
 
 # The init, its watchdog, the processes that wait for the next command.
-OWN = 16
+OWN_PROCESSES = 16
 # The reaper of a command.
-EACH = 2
+PROCESSES_PER_COMMAND = 2
 
 
 class SandboxCgroup(CgroupFolder):
@@ -23,24 +24,47 @@ class SandboxCgroup(CgroupFolder):
     def __init__(self, folder: str) -> None:
         self._allowed: list[int | None] = []
         self._written = ""
+        self._refused_before = 0
         super().__init__(folder)
 
     def _set_limits(self) -> None:
-        self._write(OWN + EACH + DEFAULT_PROCESSES)
+        self._write(OWN_PROCESSES + PROCESSES_PER_COMMAND + DEFAULT_PROCESSES)
 
     def admit(self, processes: int | None) -> None:
         """A command with this limit starts; None: no limit. OSError if the kernel refuses."""
         allowed = [*self._allowed, processes]
         known = [number for number in allowed if number is not None]
         unlimited = len(known) < len(allowed)
-        self._write(None if unlimited else OWN + sum(known) + EACH * len(known))
+        self._write(
+            None if unlimited else OWN_PROCESSES + sum(known) + PROCESSES_PER_COMMAND * len(known)
+        )
         self._allowed = allowed
 
     def release(self, processes: int | None) -> None:
         """The command ended. The limit is lowered when the next one starts."""
         self._allowed.remove(processes)
 
+    def is_empty(self) -> bool:
+        """Whether no process is in it, nor one that has ended and is not reaped."""
+        return read(self.folder, "pids.current").strip() == "0"
+
+    def renew(self) -> bool:
+        """For another sandbox; False while a process of the last one is in it."""
+        if not self.is_empty():
+            return False
+        self._allowed = []
+        self._refused_before = self._refused()
+        try:
+            self._set_limits()
+            self.open_entrance()
+        except OSError:
+            return False
+        return True
+
     def forks_refused(self) -> int:
+        return self._refused() - self._refused_before
+
+    def _refused(self) -> int:
         return parse_counts(read(self.folder, "pids.events")).get("max", 0)
 
     def refuse_forks(self) -> None:
@@ -53,6 +77,3 @@ class SandboxCgroup(CgroupFolder):
         if text != self._written:
             write(self.folder, "pids.max", text)
             self._written = text
-
-    def kill(self) -> None:
-        self.refuse_forks()

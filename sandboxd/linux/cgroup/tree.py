@@ -26,14 +26,17 @@ class CgroupFolder:
         os.mkdir(folder)
         try:
             self._set_limits()
-            procs = os.path.join(folder, "cgroup.procs")
-            self.entrance = os.open(procs, os.O_WRONLY | os.O_CLOEXEC)
+            self.open_entrance()
         except BaseException:
             os.rmdir(folder)
             raise
 
     def _set_limits(self) -> None:
         raise NotImplementedError
+
+    def open_entrance(self) -> None:
+        procs = os.path.join(self.folder, "cgroup.procs")
+        self.entrance = os.open(procs, os.O_WRONLY | os.O_CLOEXEC)
 
     def close_entrance(self) -> None:
         if self.entrance >= 0:
@@ -124,15 +127,26 @@ def members(folder: str) -> list[int]:
 def read(folder: str, name: str) -> str:
     """Empty where the file is missing: a controller that is off, or an older kernel."""
     try:
-        with open(os.path.join(folder, name), encoding="ascii") as file:
-            return file.read()
+        fd = os.open(f"{folder}/{name}", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return ""
+    try:
+        pieces = []
+        while piece := os.read(fd, 1 << 16):
+            pieces.append(piece)
+        return b"".join(pieces).decode("ascii")
+    except OSError:
+        return ""
+    finally:
+        os.close(fd)
 
 
 def write(folder: str, name: str, text: str) -> None:
-    with open(os.path.join(folder, name), "w", encoding="ascii") as file:
-        file.write(text)
+    fd = os.open(f"{folder}/{name}", os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(fd, text.encode("ascii"))
+    finally:
+        os.close(fd)
 
 
 def parse_counts(text: str) -> dict[str, int]:

@@ -138,8 +138,8 @@ struct signal_request {
 const char *decode_setup(struct message *message, struct setup_request *request);
 const char *decode_exec(struct message *message, struct exec_request *request);
 const char *decode_signal(struct message *message, struct signal_request *request);
-/* `socket`: the control socket of the new sandbox. */
-const char *decode_clone(struct message *message, int *socket);
+/* `passed`: with CLONE the control socket of the new sandbox, with ENTER a cgroup.procs. */
+const char *decode_for_template(struct message *message, int *passed);
 void free_setup(struct setup_request *request);
 void free_exec(struct exec_request *request);
 

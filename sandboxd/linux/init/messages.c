@@ -215,13 +215,13 @@ const char *decode_signal(struct message *message, struct signal_request *reques
     return request->scope > SCOPE_TREE ? "unknown scope in SIGNAL" : NULL;
 }
 
-const char *decode_clone(struct message *message, int *socket)
+const char *decode_for_template(struct message *message, int *passed)
 {
-    *socket = -1;
-    if (message->type != MESSAGE_CLONE || message->length != 0)
-        return "malformed CLONE";
+    *passed = -1;
+    if ((message->type != MESSAGE_CLONE && message->type != MESSAGE_ENTER) || message->length != 0)
+        return "malformed CLONE or ENTER";
     if (message->fd_count != 1)
-        return "no socket with CLONE";
-    *socket = take_descriptor(message);
+        return "not one descriptor with CLONE or ENTER";
+    *passed = take_descriptor(message);
     return NULL;
 }

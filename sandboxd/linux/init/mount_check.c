@@ -43,7 +43,7 @@ struct extended_stat {
     uint32_t block_size;
     uint64_t attributes;
     uint32_t link_count, uid, gid;
-    uint16_t mode, prefork;
+    uint16_t mode, spare;
     uint64_t inode, size, blocks, attributes_mask;
     uint8_t times[64];
     uint32_t rdev_major, rdev_minor, dev_major, dev_minor;
@@ -90,7 +90,7 @@ static bool is_mount_root(const struct extended_stat *status, const char *path)
 static long list(uint64_t ids[LISTED_MAX])
 {
     struct {
-        uint32_t size, prefork;
+        uint32_t size, spare;
         uint64_t mount_id, last_id;
     } request = {sizeof request, 0, UINT64_MAX, 0};
     long count = syscall(CALL_LISTMOUNT, &request, ids, (size_t)LISTED_MAX, 0);

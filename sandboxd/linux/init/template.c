@@ -2,8 +2,9 @@
  * The template of a plan: one bwrap made its mounts, and each sandbox is a clone of it.
  *
  * PID 1 of that bwrap stays behind as the template. It keeps its capabilities in bwrap's user
- * namespace, runs no command and reads nothing but CLONE, a message without content, from the daemon
- * alone. A clone gets its own mount, pid, ipc, uts and cgroup namespace, and a network
+ * namespace, runs no command and reads nothing but CLONE and ENTER, messages without content, from
+ * the daemon alone. ENTER names the cgroup that the next clone starts in: to enter one takes the
+ * kernel ten milliseconds, so it is done ahead. A clone gets its own mount, pid, ipc, uts and cgroup namespace, and a network
  * namespace unless the plan shares the host's. What sandboxes of one plan must not share is mounted
  * afresh: /proc, /dev/pts and the private file systems. Then the clone enters a user namespace of its
  * own (keyrings and counts are for each user namespace), forbids further ones, drops every capability
@@ -112,9 +113,9 @@ static bool parse(int argc, char **argv, struct template *template)
            template->moved_count <= MOVED_MAX;
 }
 
-/* The control socket of the next sandbox; -1 at the end. Anything but a CLONE with one descriptor is
- * the end too: only the daemon holds the other side. */
-static int next_request(int control)
+/* The descriptor of the next request, and its type; -1 at the end. Anything but a CLONE or ENTER with
+ * one descriptor is the end too: only the daemon holds the other side. */
+static int next_request(int control, uint8_t *type)
 {
     struct message message;
     enum receipt receipt;
@@ -125,10 +126,11 @@ static int next_request(int control)
     } while (receipt == RECEIPT_NOTHING);
     if (receipt != RECEIPT_MESSAGE)
         return -1;
-    int socket;
-    decode_clone(&message, &socket);
+    int passed;
+    decode_for_template(&message, &passed);
     wire_release(&message);
-    return socket;
+    *type = message.type;
+    return passed;
 }
 
 /* The error of the clone, or 0 with the pidfd of the new init. */
@@ -140,41 +142,70 @@ static void answer(int control, int error, int pidfd)
     wire_send(control, MESSAGE_CLONED, writer.bytes, writer.length, error == 0 ? pidfd : -1, true);
 }
 
-static void make_parents(char *path)
+static void close_quietly(int fd)
 {
-    for (char *slash = strchr(path + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
+    int error = errno;
+    if (fd >= 0)
+        close(fd);
+    errno = error;
+}
+
+static int open_folder(int parent, const char *name)
+{
+    return openat(parent, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+}
+
+/* The folder of the last part of a path, which is *name. What is missing on the way is made. Each
+ * part is opened by itself: commands of a session write its /tmp, and a folder in it may have become
+ * a symlink. */
+static int open_parent(char *path, char **name)
+{
+    int folder = open_folder(AT_FDCWD, "/");
+    *name = path + 1;
+    for (char *slash; folder >= 0 && (slash = strchr(*name, '/')) != NULL; *name = slash + 1) {
         *slash = 0;
-        mkdir(path, 0755);
+        int next = open_folder(folder, *name);
+        if (next < 0 && errno == ENOENT && mkdirat(folder, *name, 0755) == 0)
+            next = open_folder(folder, *name);
         *slash = '/';
+        close_quietly(folder);
+        folder = next;
     }
+    return folder;
 }
 
 /* A folder or file to mount on, of the same type as the root of the mount. */
-static bool make_mount_point(int tree, char *path)
+static bool make_mount_point(int tree, int folder, const char *name)
 {
     struct stat status;
-    if (fstat(tree, &status) != 0)
+    if (folder < 0 || fstat(tree, &status) != 0)
         return false;
-    make_parents(path);
     if (S_ISDIR(status.st_mode))
-        return mkdir(path, 0755) == 0 || errno == EEXIST;
-    int fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC | O_NOFOLLOW, 0644);
-    if (fd < 0)
-        return false;
-    close(fd);
-    return true;
+        return mkdirat(folder, name, 0755) == 0 || errno == EEXIST;
+    int fd = openat(folder, name, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0644);
+    close_quietly(fd);
+    return fd >= 0;
 }
 
-/* A session's /tmp is written by its commands: a folder in it may have become a symlink. */
-static bool mount_tmpfs(const char *path, const char *options)
+static bool mount_tree(int tree, char *path)
 {
-    int folder = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    char *name;
+    int folder = open_parent(path, &name);
+    bool mounted =
+        make_mount_point(tree, folder, name) &&
+        syscall(SYS_move_mount, tree, "", folder, name, MOVE_FROM_DESCRIPTOR) == 0;
+    close_quietly(folder);
+    return mounted;
+}
+
+static bool mount_tmpfs(char *path, const char *options)
+{
+    char *name;
+    int parent = open_parent(path, &name), folder = parent < 0 ? -1 : open_folder(parent, name);
     bool mounted = folder >= 0 && fchdir(folder) == 0 &&
                    mount("tmpfs", ".", "tmpfs", MS_NOSUID | MS_NODEV, options) == 0;
-    int error = errno;
-    if (folder >= 0)
-        close(folder);
-    errno = error;
+    close_quietly(folder);
+    close_quietly(parent);
     return mounted;
 }
 
@@ -191,14 +222,11 @@ static void mount_private(const struct template *template, int socket)
         char options[96];
         snprintf(options, sizeof options, "size=%s,mode=%s", template->fresh[i],
                  template->fresh[i + 1]);
-        const char *path = template->fresh[i + 2];
-        if (!mount_tmpfs(path, options))
-            fail(socket, path);
+        if (!mount_tmpfs(template->fresh[i + 2], options))
+            fail(socket, template->fresh[i + 2]);
     }
     for (int i = 0; i < template->moved_count; i++) {
-        if (!make_mount_point(trees[i], template->moved[i]) ||
-            syscall(SYS_move_mount, trees[i], "", AT_FDCWD, template->moved[i],
-                    MOVE_FROM_DESCRIPTOR) != 0)
+        if (!mount_tree(trees[i], template->moved[i]))
             fail(socket, template->moved[i]);
         close(trees[i]);
     }
@@ -330,16 +358,20 @@ int template_run(int argc, char **argv)
                  CLONE_INTO_PIDFD | (template.own_network ? CLONE_NEWNET : 0),
         .exit_signal = SIGCHLD,
     };
-    for (;;) {
-        int pidfd = -1, socket = next_request(template.control);
-        if (socket < 0)
-            break;
+    int passed, not_entered = 0;
+    uint8_t type;
+    for (; (passed = next_request(template.control, &type)) >= 0; close(passed)) {
+        if (type == MESSAGE_ENTER) {
+            not_entered = write(passed, "0", 1) == 1 ? 0 : errno;
+            continue;
+        }
+        int pidfd = -1;
         request.pidfd = (uint64_t)(uintptr_t)&pidfd;
-        long pid = syscall(SYS_clone3, &request, sizeof request);
+        errno = not_entered;
+        long pid = not_entered == 0 ? syscall(SYS_clone3, &request, sizeof request) : -1;
         if (pid == 0)
-            become_init(&template, socket);
+            become_init(&template, passed);
         answer(template.control, pid < 0 ? errno : 0, pidfd);
-        close(socket);
         if (pid > 0)
             close(pidfd);
     }

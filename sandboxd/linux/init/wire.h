@@ -33,6 +33,7 @@ enum message_type {
     MESSAGE_KILL = 4,
     /* daemon to template */
     MESSAGE_CLONE = 5,
+    MESSAGE_ENTER = 6,
     /* init to daemon, on the control socket */
     MESSAGE_READY = 65,
     MESSAGE_SETUP_FAILED = 66,

@@ -52,6 +52,7 @@ class MessageType(IntEnum):
     SIGNAL = 3
     KILL = 4
     CLONE = 5
+    ENTER = 6
     READY = 65
     SETUP_FAILED = 66
     ISOLATION_LOST = 67
@@ -84,7 +85,9 @@ def encode(request: wire.Request) -> Encoded:
     """Raises ValueError for messages that the init would refuse."""
     match request:
         case wire.Setup():
-            return _framed(MessageType.SETUP, _setup(request))
+            if not request.encoded:
+                request.encoded.append(_setup(request))
+            return _framed(MessageType.SETUP, request.encoded[0])
         case wire.Exec():
             return _framed(MessageType.EXEC, _exec(request))
         case wire.Signal():
@@ -93,6 +96,8 @@ def encode(request: wire.Request) -> Encoded:
             return _framed(MessageType.KILL, b"")
         case wire.CloneRequest():
             return _framed(MessageType.CLONE, b"")
+        case wire.EnterRequest():
+            return _framed(MessageType.ENTER, b"")
 
 
 def _framed(kind: MessageType, payload: bytes) -> Encoded:
@@ -147,7 +152,7 @@ def _variable(name: str, value: str) -> bytes:
     return _string(f"{name}={value}")
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=64)
 def _environment(env: tuple[tuple[str, str], ...]) -> bytes:
     """Cached: the next command of the same plan has the same."""
     return _array(_variable(name, value) for name, value in env)
@@ -168,16 +173,20 @@ def _exec(request: wire.Exec) -> bytes:
             _string(request.cwd),
             _array(_string(argument) for argument in request.argv),
             _environment(tuple(request.env)),
-            _array(_rlimit(limit) for limit in request.rlimits),
-            _unsigned(
-                "QQIQ",
-                request.tree_memory_bytes,
-                request.tree_cpu_us,
-                request.tree_processes,
-                request.wall_ms,
+            _limits(
+                tuple(request.rlimits), request.tree_memory_bytes, request.tree_cpu_us,
+                request.tree_processes, request.wall_ms,
             ),
         )
-    )
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=64)
+def _limits(
+    rlimits: tuple[wire.Rlimit, ...], memory_bytes: int, cpu_us: int, processes: int, wall_ms: int
+) -> bytes:
+    tree = _unsigned("QQIQ", memory_bytes, cpu_us, processes, wall_ms)
+    return _array(_rlimit(limit) for limit in rlimits) + tree
 
 
 def _signal(signal: wire.Signal) -> bytes:

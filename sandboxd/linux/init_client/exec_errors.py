@@ -10,6 +10,8 @@ from functools import partial
 from sandboxd.busy import no_more_processes
 from sandboxd.linux.init_client.messages import ExecStage
 from sandboxd.patient_thread import run_within
+from sandboxd.policy.data.system_dirs import PROGRAMS
+from sandboxd.policy.paths.within import within_any
 from sandboxd.regular_file import open_regular, read_most
 from sandboxd.types import Command
 from sandboxd_proto.errors import ExecFailed, PathDenied, PolicyNotSupported, SandboxdError
@@ -75,15 +77,31 @@ def _not_executed(command: Command, number: int, remedy: str) -> ExecFailed:
 
 
 def _not_found(command: Command, path: str) -> ExecFailed:
-    missing = _interpreter(path)
-    if missing is not None:
-        return ExecFailed(
-            f"{path} cannot be executed: its interpreter {missing} is not in the sandbox",
-            field="argv[0]",
-            remedy=f'allow it: "fs_read_allow": ["{missing}"]',
-            errno=errno.ENOENT,
-        )
-    return _not_executed(command, errno.ENOENT, _where(command))
+    missing = _interpreter(os.path.join(command.cwd, path))
+    if missing is None:
+        return _not_executed(command, errno.ENOENT, _where(command))
+    which = f"its interpreter {missing} is not in the sandbox"
+    remedy = f"its first line names {missing}: check that path"
+    if within_any(missing, PROGRAMS):
+        # The kernel's answer is the same for both, and every sandbox with programs has this one.
+        which, remedy = f"it, or its interpreter {missing}, is not in the sandbox", _where(command)
+    elif _is_program(missing):
+        remedy = f'allow it: "fs_read_allow": ["{_whole(missing)}"]'
+    return ExecFailed(
+        f"{path} cannot be executed: {which}", field="argv[0]", remedy=remedy, errno=errno.ENOENT
+    )
+
+
+def _is_program(path: str) -> bool:
+    """A command may have written the first line that names it."""
+    in_programs = os.path.basename(os.path.dirname(path)) == "bin"
+    return in_programs and os.path.isfile(path) and os.access(path, os.X_OK)
+
+
+def _whole(program: str) -> str:
+    """A program of a virtual environment needs all of it."""
+    prefix = os.path.dirname(os.path.dirname(program))
+    return prefix if os.path.exists(os.path.join(prefix, "pyvenv.cfg")) else program
 
 
 def _where(command: Command) -> str:
@@ -91,8 +109,9 @@ def _where(command: Command) -> str:
     if "/" not in name:
         path = dict(command.env).get("PATH", "/usr/local/bin:/usr/bin:/bin (no PATH in env)")
         return f"it was searched in {path}; give PATH in env, or the absolute path"
+    name = os.path.normpath(os.path.join(command.cwd, name))
     if os.path.lexists(name):
-        return f'it exists on the host; allow it: "fs_read_allow": ["{name}"]'
+        return f'it exists on the host; allow it: "fs_read_allow": ["{_whole(name)}"]'
     return "check the path"
 
 

@@ -10,7 +10,7 @@ import os
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 import anyio
@@ -22,7 +22,7 @@ from sandboxd.linux.init_client import codec, seqpacket
 from sandboxd.linux.init_client import messages as wire
 from sandboxd.linux.init_client.rlimits import ProcessCount
 from sandboxd.linux.init_client.session import FilterFor, InitSandbox, SetupRefused
-from sandboxd.linux.init_client.template import Clone, Template
+from sandboxd.linux.init_client.template import Clone, NoCgroup, Template
 from sandboxd.linux.spawn import Helper, spawn
 
 READY_TIMEOUT_S = 15.0
@@ -81,11 +81,15 @@ class LaunchFailed(Exception):
 async def launch(plan: Launch, release: Callable[[], None]) -> AsyncIterator[Spawner]:
     """`release` closes the daemon's copies of what was inherited, right after the start."""
     control, theirs = seqpacket.pair()
-    cgroup = _sandbox_cgroup(plan)
+    cgroup: SandboxCgroup | None = None
     errors = -1
     try:
         try:
+            if plan.template is None:
+                cgroup = _sandbox_cgroup(plan)
             helper, errors = _start(plan, theirs)
+            if isinstance(helper, Clone):
+                cgroup = helper.cgroup
         finally:
             theirs.close()
         try:
@@ -119,6 +123,9 @@ def _start(plan: Launch, theirs: socket.socket) -> tuple[Helper | Clone, int]:
         except BlockingIOError:
             os.close(errors)
             raise LaunchFailed("the template does not read") from None
+        except NoCgroup:
+            os.close(errors)
+            raise LaunchFailed("no cgroup for a clone") from None
     errors, stderr = os.pipe()
     os.set_blocking(errors, False)
     try:
@@ -133,25 +140,27 @@ def _start(plan: Launch, theirs: socket.socket) -> tuple[Helper | Clone, int]:
 
 
 def start_template(
-    argv: list[str], own: list[str], inherit: Sequence[int], release: Callable[[], None]
-) -> Template:
+    argv: list[str], own: list[str], inherit: Sequence[int], release: Callable[[], None],
+    cgroups: Cgroups | None = None,
+) -> Template:  # fmt: skip
     """`argv` starts the init; `own`: the arguments of the template. `release` is called when its
-    process and so its last sandbox has ended."""
-    control, theirs = seqpacket.pair()
-    errors, stderr = os.pipe()
-    os.set_blocking(errors, False)
-    try:
-        line = [*argv, "--template", str(theirs.fileno()), *own]
-        helper = spawn(line, {}, [*inherit, theirs.fileno()], stderr=stderr)
-    except OSError as error:
-        control.close()
-        os.close(errors)
-        release()
-        raise not_started(argv[0], error) from None
-    finally:
-        theirs.close()
-        os.close(stderr)
-    return Template(helper, control, errors, release)
+    process and so its last sandbox has ended; at once when it cannot be started."""
+    with ExitStack() as failed, ExitStack() as passed:
+        failed.callback(release)
+        try:
+            control, theirs = seqpacket.pair()
+            failed.callback(control.close)
+            passed.callback(theirs.close)
+            errors, stderr = os.pipe()
+            failed.callback(os.close, errors)
+            passed.callback(os.close, stderr)
+            os.set_blocking(errors, False)
+            line = [*argv, "--template", str(theirs.fileno()), *own]
+            helper = spawn(line, {}, [*inherit, theirs.fileno()], stderr=stderr)
+        except OSError as error:
+            raise not_started(argv[0], error) from None
+        failed.pop_all()
+    return Template(helper, control, errors, release, cgroups)
 
 
 def not_started(program: str, error: OSError) -> LaunchFailed:
@@ -159,12 +168,15 @@ def not_started(program: str, error: OSError) -> LaunchFailed:
     return LaunchFailed(reason, no_more_processes=error.errno == errno.EAGAIN)
 
 
-def _sandbox_cgroup(plan: Launch) -> SandboxCgroup | None:
+def bounding_processes(cgroups: Cgroups | None, counts: ProcessCount) -> Cgroups | None:
     """Where nothing else bounds the number of processes of each command."""
-    cgroups = plan.cgroups
-    if cgroups is None or plan.counts == "namespace" or "pids" not in cgroups.controllers:
-        return None
-    if cgroups.v2 and plan.always_cgroup:
+    useful = cgroups is not None and counts != "namespace" and "pids" in cgroups.controllers
+    return cgroups if useful else None
+
+
+def _sandbox_cgroup(plan: Launch) -> SandboxCgroup | None:
+    cgroups = bounding_processes(plan.cgroups, plan.counts)
+    if cgroups is None or (cgroups.v2 and plan.always_cgroup):
         return None
     return cgroups.make_for_sandbox()
 
@@ -178,7 +190,8 @@ async def _ready(
     )
     try:
         with anyio.fail_after(plan.ready_s):
-            entrance = cgroup.entrance if cgroup is not None else None
+            outside = None if isinstance(helper, Clone) else cgroup
+            entrance = outside.entrance if outside is not None else None
             await sandbox.set_up(plan.setup, plan.ruleset, cgroup=entrance)
             if isinstance(helper, Clone) and (number := await helper.came_up()):
                 raise _no_clone(number)

@@ -7,7 +7,7 @@ bytes and back.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import IntEnum, IntFlag
 
 
@@ -136,13 +136,24 @@ class Setup:
     will most likely have, if HAS_FILTER; cgroup.procs of the sandbox's cgroup, if HAS_CGROUP.
 
     `scratch`: the file systems in memory that are the sandbox's own.
-    `sockets`: with UNIX_PEERS, the socket files of the host that commands may connect to."""
+    `sockets`: with UNIX_PEERS, the socket files of the host that commands may connect to.
+    `encoded`: kept by the codec, because a template sends one setup to all its clones."""
 
     flags: SetupFlag = _NO_SETUP_FLAGS
     checks: Sequence[Check] = ()
     rules: Sequence[LandlockRule] = ()
     scratch: Sequence[str] = ()
     sockets: Sequence[Check] = ()
+    encoded: list[bytes] = field(default_factory=list, init=False, repr=False, compare=False)
+    _flagged: dict[SetupFlag, Setup] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    def with_flags(self, flags: SetupFlag) -> Setup:
+        """With these too; the same object whenever it is asked for."""
+        if flags not in self._flagged:
+            self._flagged[flags] = replace(self, flags=self.flags | flags)
+        return self._flagged[flags]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -180,7 +191,12 @@ class CloneRequest:
     """To a template, with the control socket of the new init."""
 
 
-Request = Setup | Exec | Signal | Kill | CloneRequest
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EnterRequest:
+    """To a template, with cgroup.procs of the cgroup that its next clones start in."""
+
+
+Request = Setup | Exec | Signal | Kill | CloneRequest | EnterRequest
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,6 +78,9 @@ class InitProcess:
 
     def _read(self) -> None:
         before = self._stage
+        if before is Stage.OVER:  # here, so that the waiting task is woken first
+            self._stop_reading()
+            return
         try:
             if self._stage is Stage.SENT:
                 message = seqpacket.take_with_descriptor(self._channel)
@@ -163,8 +166,6 @@ class InitProcess:
         self._stage = stage
         while self._early_signals:
             seqpacket.send_now(self._channel, self._early_signals.pop(0))
-        if stage is Stage.OVER:
-            self._stop_reading()
         if self._waiter is not None and stage >= self._waits_for and not self._waiter.done():
             self._waiter.set_result(None)
 
@@ -224,6 +225,7 @@ class InitProcess:
             limit=self._limit,
             lost=why,
             evidence=self._evidence.so_far(),
+            whole=self._gone is not None,
         )
 
     # control

@@ -85,7 +85,7 @@ class InitSandbox:
         `cgroup`: where to write in order to enter the sandbox's cgroup.
         """
         descriptors = [] if ruleset is None else [ruleset]
-        flags = setup.flags | (wire.SetupFlag.PREFORK if prefork else wire.SetupFlag(0))
+        flags = wire.SetupFlag.PREFORK if prefork else wire.SetupFlag(0)
         expected = self._expected_filter() if prefork else None
         if expected is not None:
             flags |= wire.SetupFlag.HAS_FILTER
@@ -93,8 +93,7 @@ class InitSandbox:
         if cgroup is not None:
             flags |= wire.SetupFlag.HAS_CGROUP
             descriptors.append(cgroup)
-        setup = replace(setup, flags=flags)
-        await seqpacket.send(self._control, setup, descriptors)
+        await seqpacket.send(self._control, setup.with_flags(flags), descriptors)
         data = await seqpacket.receive(self._control)
         if not data:
             raise SetupRefused("")

@@ -2,6 +2,9 @@
 
 A request carries the control socket of the new init. It can be sent before the template is
 up: the socket queues it. The answer brings the pidfd of the init, in the order of the requests.
+
+Where a sandbox needs a cgroup the template enters it, and the clone starts in it. It enters the one
+for the next clone right after a clone, because the kernel takes ten milliseconds for it.
 """
 
 from __future__ import annotations
@@ -17,16 +20,24 @@ from contextlib import suppress
 import anyio
 
 from sandboxd import event_loop
+from sandboxd.linux.cgroup.cgroups import Cgroups
+from sandboxd.linux.cgroup.sandbox_process_limit import SandboxCgroup
 from sandboxd.linux.init_client import codec, seqpacket
 from sandboxd.linux.init_client import messages as wire
 from sandboxd.linux.spawn import Helper
 
 
-class Clone:
-    """The init of one sandbox, as `Helper` is for a program that the daemon started itself."""
+class NoCgroup(Exception):
+    """The kernel made none for the next clone."""
 
-    def __init__(self, template: Template) -> None:
+
+class Clone:
+    """The init of one sandbox, as `Helper` is for a program that the daemon started itself.
+    `cgroup`: the one that it starts in."""
+
+    def __init__(self, template: Template, cgroup: SandboxCgroup | None) -> None:
         self._template = template
+        self.cgroup = cgroup
         self.error = 0
         self._pidfd: int | None = None
         self._answered = anyio.Event()
@@ -75,11 +86,15 @@ class Clone:
 
 
 class Template:
-    """`helper`: the bwrap around it. `errors`: what bwrap wrote, for reading without blocking."""
+    """`helper`: the bwrap around it. `errors`: what bwrap wrote, for reading without blocking.
+    `cgroups`: where each clone gets a cgroup; None where it needs none."""
 
     def __init__(
-        self, helper: Helper, control: socket.socket, errors: int, release: Callable[[], None]
-    ) -> None:
+        self, helper: Helper, control: socket.socket, errors: int, release: Callable[[], None],
+        cgroups: Cgroups | None = None,
+    ) -> None:  # fmt: skip
+        self._cgroups = cgroups
+        self._next_cgroup: SandboxCgroup | None = None
         self._helper = helper
         self._release = release
         self._ended = anyio.Event()
@@ -91,9 +106,12 @@ class Template:
         event_loop.add_reader(control, self._receive)
 
     def clone(self, theirs: socket.socket) -> Clone:
-        """BlockingIOError where the template does not read. Whoever waits for the clone finds out
-        that the template is gone."""
-        clone = Clone(self)
+        """BlockingIOError where the template does not read, NoCgroup where a clone would be in
+        another one's. Whoever waits for the clone finds out that the template is gone."""
+        self._enter_cgroup()
+        if self._cgroups is not None and self._next_cgroup is None and self.is_alive:
+            raise NoCgroup
+        clone = Clone(self, self._next_cgroup)
         self._waiting.append(clone)
         try:
             seqpacket.send_at_once(self._control, wire.CloneRequest(), [theirs.fileno()])
@@ -102,7 +120,26 @@ class Template:
             raise
         except OSError:
             self.close()
+        self._next_cgroup = None
+        self._enter_cgroup()
         return clone
+
+    def _enter_cgroup(self) -> None:
+        """Let it enter the cgroup of the next clone, unless it has."""
+        if self._cgroups is None or self._next_cgroup is not None or not self.is_alive:
+            return
+        cgroup = self._cgroups.make_for_sandbox()
+        if cgroup is None:
+            return
+        try:
+            seqpacket.send_at_once(self._control, wire.EnterRequest(), [cgroup.entrance])
+        except OSError as error:
+            self._cgroups.let_go(cgroup)
+            if not isinstance(error, BlockingIOError):
+                self.close()
+            return
+        cgroup.close_entrance()
+        self._next_cgroup = cgroup
 
     def take_answers(self) -> None:
         """What has arrived, for a caller that cannot wait for the event loop."""
@@ -162,6 +199,8 @@ class Template:
         self._helper.kill()
 
     def _end(self) -> None:
+        if self._cgroups is not None and self._next_cgroup is not None:
+            self._cgroups.let_go(self._next_cgroup)
         self._release()
         self._ended.set()
 

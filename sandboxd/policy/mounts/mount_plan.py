@@ -101,7 +101,7 @@ class MountPlan:
             chosen[place.path] = place
         self.places = tuple(sorted(chosen.values(), key=lambda p: (_depth(p.path), p.path)))
         self._by_path = {place.path: place for place in self.places}
-        self._above = frozenset(folder for path in self._by_path for folder in _folders_above(path))
+        self._above = frozenset(folder for path in self._by_path for folder in folders_above(path))
 
     def at(self, path: str) -> Mount:
         """The place that rules `path` (canonical, as seen inside)."""
@@ -133,7 +133,7 @@ class MountPlan:
         return path in self._above
 
 
-def _folders_above(path: str) -> Iterator[str]:
+def folders_above(path: str) -> Iterator[str]:
     while path != "/":
         path = path[: path.rfind("/")] or "/"
         yield path

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 
 from sandboxd.platform.current import files
 from sandboxd.policy.paths import recording_fs
-from sandboxd.policy.paths.planted_links import could_be_planted
-from sandboxd.policy.paths.symlinks import Walk
+from sandboxd.policy.paths.refused_links import could_be_planted
+from sandboxd.policy.paths.symlink_walk import Walk
 from sandboxd.policy.plan import Identity, Link
 from sandboxd_proto.errors import PathDenied
 

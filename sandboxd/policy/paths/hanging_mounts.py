@@ -14,7 +14,7 @@ from collections.abc import Iterable
 
 from sandboxd.platform.current import files
 from sandboxd.platform.mountinfo import parse
-from sandboxd.policy.paths.symlinks import Walk
+from sandboxd.policy.paths.symlink_walk import Walk
 from sandboxd.policy.paths.within import within
 
 _POLLPRI = 2

@@ -32,6 +32,11 @@ def home_of(uid: int) -> str | None:
     return home if home is not None and recording_fs.isdir(home) and home != "/" else None
 
 
+def name_of(uid: int) -> str | None:
+    recording_fs.rests_on("/etc/passwd")
+    return system.name_of(uid)
+
+
 def reachable(path: str, uid: int, gid: int) -> bool:
     """Whether every folder above `path` lets this user through.
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from sandboxd.platform.current import files
-from sandboxd.policy.paths.symlinks import Walk
+from sandboxd.policy.paths.symlink_walk import Walk
 
 _COARSE_NS = 50_000_000
 _WHOLE_NS = 2_100_000_000  # file systems that count in seconds, or in two

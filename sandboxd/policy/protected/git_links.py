@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from sandboxd.policy.paths import recording_fs
 from sandboxd.policy.paths.within import is_below, within
-from sandboxd.policy.protected import git_config, git_index
+from sandboxd.policy.protected import git_config, git_index_parser
 from sandboxd.policy.shown_names import named
 from sandboxd.regular_file import read_regular
 
@@ -92,13 +92,15 @@ def links_of(index: str) -> Links | None:
     folder = posixpath.dirname(index)
     if len(data) > _MOST_SEARCHED:
         return None
-    if git_index.LINK_MODE not in data and not git_index.may_be_split(data):
+    if git_index_parser.LINK_MODE not in data and not git_index_parser.may_be_split(data):
         return ()
     if len(data) > _MOST_PARSED:
         return None
     try:
-        found = git_index.gitlinks(data, _hash_bytes(folder), lambda name: _shared(folder, name))
-    except git_index.GitIndexError:
+        found = git_index_parser.gitlinks(
+            data, _hash_bytes(folder), lambda name: _shared(folder, name)
+        )
+    except git_index_parser.GitIndexError:
         return None
     return tuple(dict.fromkeys(map(os.fsdecode, found)))
 

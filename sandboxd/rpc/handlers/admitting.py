@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import replace
+from typing import NamedTuple
 
 import anyio
 import msgspec
@@ -32,10 +32,11 @@ from sandboxd_proto.messages.execute import Detached, ExecuteResult
 
 
 def judged(
-    call: RequestContext, session: Session, plan: Plan, creator: Session | None = None
-) -> Judged:
+    call: RequestContext, session: Session, plan: Plan, creator: Session | None = None,
+    *, is_widened: bool = False,
+) -> Judged:  # fmt: skip
     """Refuses in plan mode; otherwise says whether an approval is needed."""
-    found = call.service.admission.judge(session, plan, creator=creator)
+    found = call.service.admission.judge(session, plan, creator=creator, is_widened=is_widened)
     if found.decision == "refuse":
         raise plan_mode_error()
     return found
@@ -87,40 +88,34 @@ def with_session_defaults(
     return replace(policy, preset=session.preset, workspace=policy.workspace or session.workspace)
 
 
+class Widened(NamedTuple):
+    """A plan with what grants add to it, and the ids of the grants that were used."""
+
+    plan: Plan
+    policy: PolicyRequest
+    grants: tuple[str, ...] = ()
+
+
 def widened(
     call: RequestContext, session: Session, policy: PolicyRequest, sent: Plan
-) -> tuple[Plan, PolicyRequest, tuple[str, ...]]:
-    """The plan with what grants add to it, and the ids of the grants that were used. A grant that
-    no longer fits (its path is gone, the ceiling forbids it) is left out."""
+) -> Widened | Wait:
+    """Or what to await before it can be planned on the event loop. A grant that no longer fits (its
+    path is gone, the ceiling forbids it) is left out."""
     plan, used = sent, []
     for grant in _additions(call, session, sent):
         wider = _wider(policy, grant, sent)
         if wider is None:
             continue
         try:
+            wait = wait_for_plan(call, wider)
+            if wait is not None:
+                return wait
             plan = call.plan_for(wider)
         except SandboxdError:
             continue
         policy = wider
         used.append(grant.id)
-    return plan, policy, tuple(used)
-
-
-def wait_for_wider(call: RequestContext, session: Session, policy: PolicyRequest) -> Wait | None:
-    """What to await before `widened` may plan on the event loop; None if it may at once."""
-    with suppress(SandboxdError):  # the handler gets the same error
-        sent = call.plan_for(policy)
-        for grant in _additions(call, session, sent):
-            wider = _wider(policy, grant, sent)
-            if wider is None:
-                continue
-            wait = wait_for_plan(call, wider)
-            if wait is not None:
-                return wait
-            with suppress(SandboxdError):
-                call.plan_for(wider)
-                policy = wider
-    return None
+    return Widened(plan, policy, tuple(used))
 
 
 def _additions(call: RequestContext, session: Session, sent: Plan) -> list[ApprovedGrant]:

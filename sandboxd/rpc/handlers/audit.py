@@ -7,8 +7,8 @@ from fnmatch import fnmatchcase
 
 import anyio
 
-from sandboxd.audit.chain import verify
 from sandboxd.audit.query import MOST_RECORDS, matches_type, page
+from sandboxd.audit.verify_chain import verify
 from sandboxd.rpc.dispatch import later
 from sandboxd.rpc.handlers.event import check_types, cursor, trail_of
 from sandboxd.rpc.request_context import RequestContext

@@ -40,20 +40,13 @@ def subscribe(call: RequestContext, params: SubscribeParams) -> Subscribed:
 
 
 def _become_approver(call: RequestContext, params: SubscribeParams) -> None:
-    connection, hub = call.connection, call.service.hub
+    connection = call.connection
     if connection.role == "worker":
         raise Unauthorized(
             "a connection that runs commands cannot decide about them", reason="role",
             remedy="use a second connection to approve",
         )  # fmt: skip
-    if hub.is_throttled():
-        raise Unauthorized("too many wrong tokens: wait a minute", reason="token", field="token")
-    if not hub.accepts(params.token):
-        hub.note_wrong_token()
-        raise Unauthorized(
-            "this is not the approver's token", reason="token", field="token",
-            remedy="read it from the file beside the socket: <socket>.approver",
-        )  # fmt: skip
+    call.service.hub.approver_token.require(params.token)
     if connection.role != "approver":
         connection.become_approver()
 

@@ -13,15 +13,15 @@ from sandboxd.policy.narrowing import narrow
 from sandboxd.policy.plan import Plan
 from sandboxd.policy.request import PolicyRequest
 from sandboxd.policy.resolve import change_cwd
-from sandboxd.rpc.dispatch import Again, Later
+from sandboxd.rpc.dispatch import Later, RunAgain
 from sandboxd.rpc.fd_passing import check_passed
 from sandboxd.rpc.following import follow
 from sandboxd.rpc.handlers.admitting import (
+    Widened,
     find_sandbox,
     hold_and_run,
     hold_detached,
     judged,
-    wait_for_wider,
     widened,
     with_session_defaults,
     within_budget,
@@ -58,14 +58,14 @@ from sandboxd_proto.messages.session import OnDenial
 RECORDED = (ApprovalDenied, BudgetExceeded, CeilingExceeded, PathDenied, PolicyNotSupported)
 
 
-def execute(call: RequestContext, params: ExecuteParams) -> Later | Detached | Again:
+def execute(call: RequestContext, params: ExecuteParams) -> Later | Detached | RunAgain:
     """Returns when the execution has its id: the client's next message may use it."""
     supervisor = call.service.supervisor
-    wait = _wait_for_plan(call, params)
-    if wait is not None:
-        return Again(wait)
+    planned = _planned(call, params)
+    if callable(planned):
+        return RunAgain(planned)
     try:
-        request, found = _request(call, params)
+        request, found = _request(call, params, planned)
     except RECORDED as error:
         _record_refusal(call, params, error)
         raise
@@ -110,34 +110,42 @@ def _hold(
     return Later(lambda: hold_detached(call, execution, found))
 
 
-def _request(call: RequestContext, params: ExecuteParams) -> tuple[ExecuteRequest, Judged]:
+def _request(
+    call: RequestContext, params: ExecuteParams, planned: _Planned
+) -> tuple[ExecuteRequest, Judged]:
     """The request, and how it was judged."""
     received = call.descriptors() if params.fds is not None else ()
     taken = check_passed(params.fds, received) if params.fds is not None else NOTHING_PASSED
     try:
-        return _checked(call, params, taken)
+        return _checked(call, params, taken, planned)
     except BaseException:
         taken.close()
         raise
 
 
 def _checked(
-    call: RequestContext, params: ExecuteParams, taken: Passed
+    call: RequestContext, params: ExecuteParams, taken: Passed, planned: _Planned
 ) -> tuple[ExecuteRequest, Judged]:
     _check_argv(params.argv)
     if params.approval_wait_secs is not None and not 0 <= params.approval_wait_secs <= 86400:
         raise InvalidParams("approval_wait_secs must be 0 to 86400", field="approval_wait_secs")
     session = call.session(params.session)
-    sent, policy, kept = _plan(call, params, session)
-    _check_passed(params)
-    found = judged(call, session, sent, kept.session if kept is not None else None)
-    plan = sent
+    if isinstance(planned, SandboxdError):
+        raise planned
+    kept: PersistentSandbox | None = None
+    policy: PolicyRequest | None = None
     grants: tuple[str, ...] = ()
-    if policy is not None:
-        plan, policy, grants = widened(call, session, policy, sent)
-        tmps = call.service.admission.sessions.tmps
-        if session.tmp is not None and tmps is not None:
-            plan = tmps.plan_with(session, plan)
+    if planned is None:
+        kept, plan = _in_sandbox(call, params)
+        sent = plan
+    else:
+        sent, (plan, policy, grants) = planned
+    _check_passed(params)
+    creator = kept.session if kept is not None else None
+    found = judged(call, session, sent, creator, is_widened=policy is not None)
+    tmps = call.service.admission.sessions.tmps
+    if policy is not None and session.tmp is not None and tmps is not None:
+        plan = tmps.plan_with(session, plan)
     on_denial = params.on_denial or session.on_denial
     request = ExecuteRequest(
         argv=tuple(params.argv),
@@ -168,13 +176,25 @@ def _checked(
     return request, found
 
 
-def _wait_for_plan(call: RequestContext, params: ExecuteParams) -> Wait | None:
+# The plan as it was sent, and with grants; why there is none; None for a sandbox that is up.
+_Planned = tuple[Plan, Widened] | SandboxdError | None
+
+
+def _planned(call: RequestContext, params: ExecuteParams) -> _Planned | Wait:
+    """Or what to await first."""
     if params.sandbox is not None:
         return wait_for_sandbox(call, params.sandbox)
     session = call.session(params.session)
     policy = _wish(call, params, session)
     wait = wait_for_plan(call, policy)
-    return wait if wait is not None else wait_for_wider(call, session, policy)
+    if wait is not None:
+        return wait
+    try:
+        sent = call.plan_for(policy)
+    except SandboxdError as error:
+        return error
+    wider = widened(call, session, policy, sent)
+    return (sent, wider) if isinstance(wider, Widened) else wider
 
 
 def _listener(
@@ -214,13 +234,8 @@ def _asked(params: ExecuteParams, plan: Plan) -> ExplainRequest:
     return ExplainRequest(manifest, plan.preset, plan.workspace)
 
 
-def _plan(
-    call: RequestContext, params: ExecuteParams, session: Session
-) -> tuple[Plan, PolicyRequest | None, PersistentSandbox | None]:
-    """The plan, and the request that it came from or the sandbox that it belongs to."""
-    if params.sandbox is None:
-        policy = _wish(call, params, session)
-        return call.plan_for(policy), policy, None
+def _in_sandbox(call: RequestContext, params: ExecuteParams) -> tuple[PersistentSandbox, Plan]:
+    assert params.sandbox is not None
     for field in ("preset", "workspace", "backend"):
         if getattr(params, field) is not None:
             raise InvalidParams(
@@ -231,7 +246,7 @@ def _plan(
     plan = kept.plan if params.manifest is None else narrow(kept.plan, params.manifest)
     if params.cwd is not None:
         plan = change_cwd(plan, absolute_cwd(params.cwd, plan.workspace))
-    return plan, None, kept
+    return kept, plan
 
 
 def _wish(call: RequestContext, params: ExecuteParams, session: Session) -> PolicyRequest:

@@ -22,7 +22,7 @@ async def manifest_check(call: RequestContext, params: CheckParams) -> CheckResu
     policy = replace(with_session_defaults(call, session, policy_request_of(params)), dry=True)
     await plan_answers(call, policy)
     plan = call.plan_for(policy)
-    found = call.service.admission.judge(session, plan)
+    found = call.service.admission.judge(session, plan, is_widened=True)
     backend, enforcement = await find_working(plan, machine.config, supervisor.registry)
     return CheckResult(
         backend=backend.name,

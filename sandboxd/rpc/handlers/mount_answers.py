@@ -16,11 +16,12 @@ from sandboxd.supervisor.hanging_mount_checks import Wait
 def wait_for_plan(call: RequestContext, policy: PolicyRequest) -> Wait | None:
     """What to await before `plan_for` may run on the event loop; None if it may at once."""
     plans, mounts = call.service.plans, call.service.supervisor.mounts
-    if mounts.none and not names_folders(policy.manifest, policy.workspace):
+    some_hang = not mounts.none
+    if not some_hang and not names_folders(policy.manifest, policy.workspace):
         return None
     if call.prepared and key_of(policy) in call.prepared:
         return None
-    if not mounts.none:
+    if some_hang:
         wait = mounts.pending(
             key_of(policy), lambda: plans.rehearse(policy), folders=plans.looked_at(policy),
             paths=(call.service.machine.home,),
@@ -46,6 +47,8 @@ async def plan_answers(call: RequestContext, policy: PolicyRequest) -> None:
 def wait_for_sandbox(call: RequestContext, sandbox_id: str) -> Wait | None:
     """The same for a command in a sandbox that is up: its secrets are looked for again."""
     supervisor = call.service.supervisor
+    if supervisor.mounts.none:
+        return None
     plan = supervisor.sandboxes.find(sandbox_id).plan
     return supervisor.mounts.pending(
         ("secrets", sandbox_id), lambda: new_secrets(plan), paths=plan.absent_secrets

@@ -9,12 +9,12 @@ import msgspec
 from sandboxd.progress import Tell
 from sandboxd.rpc.dispatch import later
 from sandboxd.rpc.handlers.admitting import (
+    Widened,
     approve,
     find_sandbox,
     hold_sandbox,
     judged,
     may_see,
-    wait_for_wider,
     widened,
     with_session_defaults,
 )
@@ -54,9 +54,9 @@ async def create(call: RequestContext, params: SandboxCreateParams) -> SandboxCr
     if found.decision == "ask":
         approval = await hold_sandbox(call, session, sent, found, params.approval_wait_secs)
         session = call.session(params.session)  # it may have been closed while it waited
-    while (wait := wait_for_wider(call, session, policy)) is not None:
-        await wait()
-    plan, _, _ = widened(call, session, policy, sent)
+    while not isinstance(wider := widened(call, session, policy, sent), Widened):
+        await wider()
+    plan = wider.plan
     if params.scope != "user" and sessions.tmps is not None:
         # A sandbox that outlives its session has its own /tmp.
         plan = sessions.tmps.plan_with(session, plan)

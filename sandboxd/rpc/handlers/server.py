@@ -15,6 +15,7 @@ from sandboxd import logs
 from sandboxd.backends.interface import Available, Backend, Unavailable
 from sandboxd.backends.select import candidates
 from sandboxd.backends.unsandboxed_keys import second_key_missing
+from sandboxd.config import Config
 from sandboxd.policy.presets import PRESETS
 from sandboxd.rpc.dispatch import later
 from sandboxd.rpc.request_context import RequestContext
@@ -47,6 +48,12 @@ def initialize(call: RequestContext, params: InitializeParams) -> InitializeResu
         presets=list(PRESETS),
         capabilities={"sessions": 1, "approvals": 1, "events": 1, "audit": 1},
         warnings=call.service.config_file.warnings(),
+        backend_setting=call.service.machine.config.backend,
+        environment={
+            name: value
+            for name, value in os.environ.items()
+            if name.startswith("SANDBOXD_") and not name.endswith("_KEY")
+        },
     )
 
 
@@ -64,12 +71,8 @@ async def status(call: RequestContext, params: NoParams) -> StatusResult:
             probes.start_soon(_probe, registry[name], registry.use_of(name), found, notes)
     if second_key_missing(config):
         preferred = []
-        warnings.append("backend is none and the second key is not set: every command is refused")
     working = [name for name in preferred if found[name].available]
-    if working:
-        warnings += notes[working[0]]
-    else:
-        warnings.append("no sandbox works here: every command is refused")
+    warnings += notes[working[0]] if working else [_refusal(config)]
     warnings += service.config_file.warnings()
     if lost := logs.dropped():
         warnings.append(f"{lost} log lines were dropped, because the daemon's stderr is not read")
@@ -99,8 +102,20 @@ async def status(call: RequestContext, params: NoParams) -> StatusResult:
         sessions=len(service.admission.sessions.all()),
         approvals=len(service.admission.approvals.pending()),
         approvers=service.admission.approvals.approvers,
+        backend_setting=config.backend,
         bwrap_available="bubblewrap" in found and found["bubblewrap"].available,
     )
+
+
+def _refusal(config: Config) -> str:
+    if second_key_missing(config):
+        return "backend is none and the second key is not set: every command is refused"
+    if config.backend != "auto":
+        return (
+            f"the settings name the backend {config.backend}, which does not work: every command "
+            "is refused"
+        )
+    return "no sandbox works here: every command is refused"
 
 
 async def _probe(

@@ -92,9 +92,13 @@ class Admission:
     def is_planning(self, session: Session) -> bool:
         return session.effective_plan or self.sessions.plan_mode
 
-    def judge(self, session: Session, plan: Plan, *, creator: Session | None = None) -> Judged:
+    def judge(
+        self, session: Session, plan: Plan, *, creator: Session | None = None,
+        is_widened: bool = False,
+    ) -> Judged:  # fmt: skip
         """`creator`: the session that opened the sandbox that the plan belongs to, which was
-        allowed there; that counts as a grant in that session and below it."""
+        allowed there; that counts as a grant in that session and below it. `is_widened`: grants
+        widen the plan, so that naming what they add changes nothing."""
         bare = plan.backend == "none" or (plan.backend is None and both_keys(self._config))
         effect = effect_of(plan, bare=bare)
         decision = decide(effect, self.mode_of(session), self.is_planning(session))
@@ -104,6 +108,10 @@ class Admission:
             return Judged(effect, "run")
         shape = fingerprint(plan, self.family_of(plan))
         grant = self.grants.run_grant(session, plan.grants_workspace, shape)
+        if grant is None and is_widened:
+            given = self.grants.given(session, plan.grants_workspace)
+            left = effect_of(plan, bare=bare, given=given)
+            return Judged(effect, decide(left, self.mode_of(session), False))
         return Judged(effect, "run" if grant else "ask", grant)
 
     # asking

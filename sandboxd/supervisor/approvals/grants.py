@@ -22,6 +22,7 @@ import msgspec
 
 from sandboxd.platform.current import files
 from sandboxd.policy.network.host_rules import parse_rule
+from sandboxd.supervisor.sessions.effects import Given
 from sandboxd.supervisor.sessions.session import Session
 from sandboxd.supervisor.sessions.store import StoredGrant
 from sandboxd_proto.errors import NotFound
@@ -103,6 +104,18 @@ class Grants:
 
     def additions(self, session: Session, workspace: str | None) -> list[ApprovedGrant]:
         return [g for g in self.covering(session, workspace) if g.kind in ("widen", "egress")]
+
+    def given(self, session: Session, workspace: str | None) -> Given:
+        """What these add to every command."""
+        added = [grant.add or {} for grant in self.additions(session, workspace)]
+
+        def paths(field: str) -> frozenset[str]:
+            return frozenset(path for add in added for path in add.get(field, ()))
+
+        return Given(
+            write=paths("fs_write_allow"), read=paths("fs_read_allow"),
+            has_host=lambda host: self.allows_host(session, workspace, host),
+        )  # fmt: skip
 
     async def add(self, grant: ApprovedGrant) -> None:
         """OSError if it cannot be stored."""

@@ -17,6 +17,7 @@ from sandboxd_proto.messages.session import Budget, SessionUsage
 
 WARN_AT = 0.8
 NOTHING_USED = Amounts()
+NO_LIMITS = Budget()
 KEPT_REQUEST_IDS = 1024
 MOST_DEEP = 64  # each request is checked against every session above
 LONGEST_REQUEST_ID = 128
@@ -134,6 +135,8 @@ def check_start(account: Account, now: float) -> None:
     """Before an execution starts. A time limit that is reached exactly counts as exceeded."""
     for node in account.upwards():
         limits = node.limits
+        if limits == NO_LIMITS:
+            continue
         _check(node, "max_processes", len(node.started) + 1, limits.max_processes)
         _check_time(node, "max_wall_time_secs", now - node.opened_at, limits.max_wall_time_secs)
         _check_time(node, "max_tool_runtime_secs", node.runtime(now), limits.max_tool_runtime_secs)
@@ -157,6 +160,8 @@ def begin(account: Account, execution_id: str, now: float) -> None:
 
 
 def end(account: Account, execution_id: str, now: float) -> None:
+    if execution_id not in account.started:
+        return
     for node in account.upwards():
         began = node.started.pop(execution_id, None)
         if began is not None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import anyio
@@ -34,6 +36,8 @@ from sandboxd.types import Command, CopyingProcess, ExitReport, Process
 from sandboxd_proto.errors import ExecFailed, InternalError, SandboxdError, SandboxUnavailable
 from sandboxd_proto.messages.execute import ExecuteResult
 from sandboxd_proto.messages.execution import State
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -68,6 +72,7 @@ class Execution:
         self._ended_at = 0.0
         self._lost: SandboxdError | None = None  # why there is no result although it ran
         self._warnings: list[str] = []
+        self._after_answer: list[Callable[[], None]] = []
 
     @property
     def state(self) -> State:
@@ -214,7 +219,7 @@ class Execution:
             if self._lost is not None:  # not inside the task group, which would wrap it
                 raise self._lost
             duration_ms = (self._ended_at - began) * 1000
-            if lease.linger is not None and await left_processes(process):
+            if lease.linger is not None and not report.whole and await left_processes(process):
                 lease.linger(process, io.give_up_outputs(process))
                 kept = True
             return await self._conclude(report, duration_ms, streams, state, lease.enforcement)
@@ -223,7 +228,7 @@ class Execution:
             self._close_traffic()
             await workspace.sweep(process)
             if not kept:
-                event_loop.call_soon(process.close)  # after the answer was sent
+                self.after_answer(process.close)
             workspace.close()
 
     def _pumps(self, process: Process, streams: Streams, tasks: TaskGroup) -> list[Pump]:
@@ -341,6 +346,19 @@ class Execution:
                 self._done.set()
         await self._done.wait()
 
+    def after_answer(self, work: Callable[[], None]) -> None:
+        """Do it once the answer was sent, or before another attempt."""
+        self._after_answer.append(work)
+
+    def clean_up(self) -> None:
+        """Each part, whatever becomes of the others."""
+        for work in (*self._after_answer, self._io.close):
+            try:
+                work()
+            except Exception:
+                log.exception("what follows an execution failed")
+        self._after_answer.clear()
+
     def close(self) -> None:
         """Its descriptors go a moment later: after the answer was sent."""
         self.control.over = True
@@ -348,7 +366,7 @@ class Execution:
             self.request.listener.conclude(self.result)
         if self.request.stdin:
             self.request = replace(self.request, stdin=b"")
-        event_loop.call_soon(self._io.close)
+        event_loop.call_soon(self.clean_up)
         self._io.forget_input()
         if self._done is not None:
             self._done.set()
@@ -356,7 +374,7 @@ class Execution:
     def release(self) -> None:
         """Close its descriptors and drop its input before another attempt; waiters go on
         waiting."""
-        event_loop.call_soon(self._io.close)
+        event_loop.call_soon(self.clean_up)
         self._io.forget_input()
 
 

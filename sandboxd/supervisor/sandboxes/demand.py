@@ -24,7 +24,7 @@ class Demand:
         self._recent.append(now)
         self._uses += 1
         self._last = now
-        burst = sum(1 for when in self._recent if now - when <= WINDOW_S)
+        burst = len([when for when in self._recent if now - when <= WINDOW_S])
         self._peak = max(self._peak, burst)
 
     def depth(self, now: float) -> int:

@@ -10,13 +10,13 @@ import itertools
 import logging
 import os
 import time
-from collections import Counter, OrderedDict, deque
+from collections import Counter, deque
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import partial
+from operator import itemgetter
 
 import anyio
-import anyio.lowlevel
 
 from sandboxd import event_loop, progress
 from sandboxd.backends.interface import Backend
@@ -59,7 +59,7 @@ class _Waiter:
     tell: Tell | None = None
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, slots=True)
 class _Shelf:
     """Everything about one key."""
 
@@ -81,19 +81,22 @@ class WarmPool:
         self._mount_changes = 0
         self._config = config
         self._background = background
-        self._shelves: OrderedDict[Key, _Shelf] = OrderedDict()
+        self._shelves: dict[Key, _Shelf] = {}
         self._waiting = 0
         self._opening: Counter[bool] = Counter()  # for waiters, on all shelves; by remote or not
         self._numbers = itertools.count()
         self._waiters_of: Counter[object] = Counter()
-        self._wake = anyio.Event()
+        self._lacking: dict[_Shelf, None] = {}  # those that may want more sandboxes
+        self._refilling = 0
+        self._timer: event_loop.TimerHandle | None = None  # of the next refill
+        self._in_use = anyio.Event()
         self._closed = False
         self._opens: set[anyio.CancelScope] = set()
         self._all_open = anyio.Event()
 
     @property
     def warm(self) -> int:
-        return sum(len(shelf.ready) for shelf in self._shelves.values())
+        return sum([len(shelf.ready) for shelf in self._shelves.values()])
 
     async def take(
         self, backend: Backend, spec: SandboxSpec, owner: object = None, tell: Tell | None = None
@@ -116,7 +119,7 @@ class WarmPool:
             held = shelf.ready.popleft()
             if held.sandbox.verify():
                 shelf.demand.used(time.monotonic())
-                self._refill_soon()
+                self._refill_soon(shelf)
                 return held
             self.let_go(held.hold)  # dead, or a mount of it changed: another one is used
         return None
@@ -141,15 +144,18 @@ class WarmPool:
                 del self._waiters_of[owner]
             if waiter in shelf.waiters:
                 shelf.waiters.remove(waiter)
-        self._refill_soon()
+        self._refill_soon(shelf)
         if waiter.error is not None:
             raise waiter.error
         assert waiter.held is not None
         return waiter.held
 
     def _open_more(self) -> None:
-        while lacking := [one for one in self._shelves.values() if self._may_open(one)]:
-            shelf = min(lacking, key=lambda one: min(map(self._turn, one.waiters)))
+        while waiting := [one for one in self._shelves.values() if one.waiters]:
+            waiting = [one for one in waiting if self._may_open(one)]
+            if not waiting:
+                return
+            shelf = min(waiting, key=lambda one: min(map(self._turn, one.waiters)))
             shelf.opening += 1
             self._opening[shelf.remote] += 1
             self._background.start(self._open_for_waiter, shelf)
@@ -223,21 +229,27 @@ class WarmPool:
         self._background.start(hold.aclose)
 
     def _shelf(self, backend: Backend, spec: SandboxSpec) -> _Shelf:
+        """The last one from now on."""
         key = (backend.name, spec)
-        shelf = self._shelves.get(key)
+        shelf = self._shelves.pop(key, None)
         if shelf is None:
-            shelf = self._shelves[key] = _Shelf(backend, spec)
-            if len(self._shelves) > MAX_KEYS:
-                self._drop_oldest()
-        self._shelves.move_to_end(key)
+            shelf = _Shelf(backend, spec)
+            self._in_use.set()
+        self._shelves[key] = shelf
+        if len(self._shelves) > MAX_KEYS:
+            self._drop_oldest()
         return shelf
 
     def _drop_oldest(self) -> None:
         for key, shelf in self._shelves.items():
             if not shelf.waiters and not shelf.opening:
-                self._discard(shelf, keep=0)
-                del self._shelves[key]
+                self._drop(key)
                 return
+
+    def _drop(self, key: Key) -> None:
+        shelf = self._shelves.pop(key)
+        self._lacking.pop(shelf, None)
+        self._discard(shelf, keep=0)
 
     async def forget_tmp(self, folder: str) -> None:
         """Drop the sandboxes with this session's /tmp: the session has ended."""
@@ -256,48 +268,63 @@ class WarmPool:
             return 0
         return min(shelf.demand.depth(time.monotonic()), self._config.max_sandboxes)
 
-    def _refill_soon(self) -> None:
-        if self._config.enabled:
-            self._wake.set()
+    def _refill_soon(self, shelf: _Shelf) -> None:
+        if self._config.enabled and not self._closed:
+            self._lacking[shelf] = None
+            if self._timer is None:
+                self._timer = event_loop.call_later(REFILL_AFTER_S, self._refill)
 
-    async def keep_filled(self) -> None:
-        """The task that refills shelves and closes sandboxes that are no longer needed."""
-        while not self._closed:
-            with anyio.move_on_after(SWEEP_S if self._shelves else None):
-                await self._wake.wait()
-            self._wake = anyio.Event()
-            await anyio.sleep(REFILL_AFTER_S)
-            while self._waiting == 0 and self._refill_one():
-                await anyio.lowlevel.checkpoint()
-            self._sweep()
+    def _refill(self) -> None:
+        self._timer = None
+        try:
+            while self._waiting == 0 and not self._closed and self._refill_one():
+                pass
+        except Exception:  # the sweep tries again
+            log.exception("the warm sandboxes could not be refilled")
 
     def _refill_one(self) -> bool:
-        """Open one for the shelf that lacks the most; False when nothing is lacking."""
-        busy = sum(shelf.opening for shelf in self._shelves.values())
+        """Open one for the shelf that lacks the most; False when none is to be opened now."""
+        busy = self._refilling + sum(self._opening.values())
         if busy >= 2 or self.warm + busy >= self._config.max_sandboxes:
             return False
-        shelves = [
-            (self._wanted(shelf) - len(shelf.ready) - shelf.opening, shelf)
-            for shelf in self._shelves.values()
-        ]
-        lack, shelf = max(shelves, key=lambda pair: pair[0], default=(0, None))
-        if lack <= 0 or shelf is None:
+        lacks = [(self._wanted(one) - len(one.ready) - one.opening, one) for one in self._lacking]
+        for lack, shelf in lacks:
+            if lack <= 0:
+                del self._lacking[shelf]
+        lack, found = max(lacks, key=itemgetter(0), default=(0, None))
+        if lack <= 0 or found is None:
             return False
-        shelf.opening += 1
-        self._background.start(self._open_refill, shelf)
+        found.opening += 1
+        self._refilling += 1
+        self._background.start(self._open_refill, found)
         return True
 
     async def _open_refill(self, shelf: _Shelf) -> None:
-        await self._open(shelf)
-        self._refill_soon()
+        try:
+            await self._open(shelf)
+        finally:
+            self._refilling -= 1
+        self._refill_soon(shelf)
+
+    async def keep_swept(self) -> None:
+        """The task that closes sandboxes that are no longer needed."""
+        while not self._closed:
+            await self._in_use.wait()
+            await anyio.sleep(SWEEP_S)
+            self._sweep()
+            if not self._shelves:
+                self._in_use = anyio.Event()
 
     def _sweep(self) -> None:
         self._drop_stale()
         for key, shelf in list(self._shelves.items()):
-            self._discard(shelf, keep=self._wanted(shelf))
+            wanted = self._wanted(shelf)
+            self._discard(shelf, keep=wanted)
+            if len(shelf.ready) < wanted:
+                self._refill_soon(shelf)
             idle = not (shelf.ready or shelf.waiters or shelf.opening)
             if idle and shelf.demand.depth(time.monotonic()) == 0:
-                del self._shelves[key]
+                self._drop(key)
 
     def _drop_stale(self) -> None:
         """What the host has unmounted does not stay in use by a sandbox that waits."""
@@ -319,7 +346,7 @@ class WarmPool:
     async def close(self) -> None:
         """Close every warm sandbox; one that is being opened closes itself, or is cancelled."""
         self._closed = True
-        self._wake.set()
+        self._in_use.set()
         if self._opens:
             self._all_open = anyio.Event()
             with anyio.move_on_after(OPENS_GRACE_S):

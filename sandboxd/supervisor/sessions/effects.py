@@ -6,25 +6,57 @@ The command's text is never looked at: the sandbox enforces the plan, whatever t
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
 
 import msgspec
 
 from sandboxd.policy.data.system_dirs import READABLE
 from sandboxd.policy.paths.within import within, within_any
-from sandboxd.policy.plan import Grant, Plan
+from sandboxd.policy.plan import Grant, Plan, SandboxSpec
 from sandboxd_proto.manifest import Network
 from sandboxd_proto.messages.approval import Effect, Reach
 
 
-def effect_of(plan: Plan, *, bare: bool) -> Effect:
-    """`bare`: the plan would run without a sandbox."""
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What grants add to every command of a session in a workspace. A path below a granted one is
+    not given: who names it can lift a mask that the grant leaves."""
+
+    write: frozenset[str] = frozenset()
+    read: frozenset[str] = frozenset()
+    has_host: Callable[[str], bool] = lambda host: False
+
+    def has(self, grant: Grant) -> bool:
+        return grant.path in self.write or (grant.access == "read" and grant.path in self.read)
+
+
+_NOTHING = Given()
+
+
+def effect_of(plan: Plan, *, bare: bool, given: Given = _NOTHING) -> Effect:
+    """`bare`: the plan would run without a sandbox. `given`: what does not count, because grants
+    give it to every command here."""
     if bare or plan.backend == "none":
         return "bare"
-    spec = plan.sandbox
-    if spec.network.kind != "deny" or spec.image is not None:
+    if given is _NOTHING:
+        return _known_effect(plan.sandbox, plan.workspace)
+    return _effect(plan.sandbox, plan.workspace, given)
+
+
+@lru_cache(maxsize=64)
+def _known_effect(spec: SandboxSpec, workspace: str | None) -> Effect:
+    return _effect(spec, workspace, _NOTHING)
+
+
+def _effect(spec: SandboxSpec, workspace: str | None, given: Given) -> Effect:
+    network = spec.network
+    named_hosts = network.kind == "allow_hosts" and all(map(given.has_host, network.hosts))
+    if spec.image is not None or not (network.kind == "deny" or named_hosts):
         return "reach"
     named = [grant for grant in spec.grants if grant.origin == "caller"]
-    if not all(_is_at_home(grant, plan.workspace) for grant in named):
+    if not all(given.has(grant) or _is_at_home(grant, workspace) for grant in named):
         return "reach"
     return "edit" if any(grant.access == "write" for grant in named) else "read"
 

@@ -28,7 +28,7 @@ from sandboxd.workspace_guard.dirfd import (
 )
 from sandboxd.workspace_guard.git import judge, worktree_states
 from sandboxd.workspace_guard.git.head import GitHead
-from sandboxd.workspace_guard.git.index_file import GitIndexFile
+from sandboxd.workspace_guard.git.index_judgement import GitIndexFile
 from sandboxd.workspace_guard.git.links import GitDirLinks, inner_offence
 from sandboxd.workspace_guard.git.repository import harmful_worktrees
 from sandboxd.workspace_guard.git.stored_links import StoredLinks

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sandboxd.policy.protected import git_config, git_index
-from sandboxd.policy.protected.git_index import GitIndexError, IndexEntry, SharedIndex
+from sandboxd.policy.protected import git_config, git_index_parser
+from sandboxd.policy.protected.git_index_parser import GitIndexError, IndexEntry, SharedIndex
 from sandboxd.workspace_guard.git import ref_names
 from sandboxd.workspace_guard.git.operation import judge_operation_state, judge_state_file
 
@@ -19,7 +19,14 @@ __all__ = [
 ]  # fmt: skip
 
 _MOST_REASONS = 20
-_MODES = frozenset({git_index.REGULAR, git_index.EXECUTABLE, git_index.SYMLINK, git_index.GITLINK})
+_MODES = frozenset(
+    {
+        git_index_parser.REGULAR,
+        git_index_parser.EXECUTABLE,
+        git_index_parser.SYMLINK,
+        git_index_parser.GITLINK,
+    }
+)
 # What HEAD says in a repository whose refs are in a reftable.
 _REFTABLE_HEAD = b"refs/heads/.invalid"
 
@@ -43,16 +50,16 @@ def judge_index(
     links. A path with a slash at its end is a folder of a sparse index, whose contents are in
     objects: the answer is then about every repository below that folder.
     """
-    if before == after and not git_index.may_be_split(after):
+    if before == after and not git_index_parser.may_be_split(after):
         return []
     try:
-        entries = git_index.all_entries(after, hash_bytes, shared)
+        entries = git_index_parser.all_entries(after, hash_bytes, shared)
     except GitIndexError as error:
         return [f"the index cannot be read: {error}"]
     known: set[_Key] = set()
     if before is not None:
         try:
-            known = set(map(_key, git_index.all_entries(before, hash_bytes, shared)))
+            known = set(map(_key, git_index_parser.all_entries(before, hash_bytes, shared)))
         except GitIndexError:
             known = set()  # everything counts as added
     reasons: list[str] = []
@@ -69,10 +76,10 @@ def judge_index(
 
 def shared_name(data: bytes, hash_bytes: int) -> bytes | None:
     """The id of the base of a split index; None if it is whole, or cannot be read."""
-    if not git_index.may_be_split(data):
+    if not git_index_parser.may_be_split(data):
         return None
     try:
-        return git_index.parse(data, hash_bytes).shared
+        return git_index_parser.parse(data, hash_bytes).shared
     except GitIndexError:
         return None
 
@@ -110,13 +117,13 @@ def judge_config(before: bytes | None, after: bytes) -> list[str]:
 def _key(entry: IndexEntry) -> _Key:
     """What makes an entry the same: a changed blob does not count, a changed kind does."""
     path, mode, _, oid, _ = entry
-    return (path, mode, oid) if mode == git_index.FOLDER else (path, mode)
+    return (path, mode, oid) if mode == git_index_parser.FOLDER else (path, mode)
 
 
 def _judge_entry(entry: IndexEntry, is_harmful_repository: Callable[[bytes], bool]) -> str | None:
     path, mode = entry.path, entry.mode
     name = _printable(path)
-    if mode == git_index.FOLDER:
+    if mode == git_index_parser.FOLDER:
         if not path.endswith(b"/") or ref_names.is_unsafe(path[:-1]):
             return f"the index has an unsafe path: {name}"
         if is_harmful_repository(path):
@@ -124,7 +131,7 @@ def _judge_entry(entry: IndexEntry, is_harmful_repository: Callable[[bytes], boo
         return None
     if ref_names.is_unsafe(path):
         return f"the index has an unsafe path: {name}"
-    if git_index.is_gitlink(mode) and is_harmful_repository(path):
+    if git_index_parser.is_gitlink(mode) and is_harmful_repository(path):
         return f"the index leads git into a repository that runs programs: {name}"
     if mode not in _MODES:
         return f"the index has an unknown mode, {mode:o}, for {name}"

@@ -219,6 +219,7 @@ def pumped(data: bytes, pieces: int) -> Watched:
             "stderr", OutputBudget(None, lambda: None), watched.inner, capture=WHOLE_HEAD
         )
         pump = CollectingPump(stream, read, broken=lambda error: None)
+        CollectingPump.begin([pump])
         for at in range(0, len(data), len(data) // pieces):
             piece = data[at : at + len(data) // pieces]
             await asyncio.to_thread(os.write, write, piece)
@@ -271,6 +272,7 @@ def test_one_callback_reads_once() -> None:
 
         stream.keep = kept  # type: ignore[method-assign]
         pump = CollectingPump(stream, read, broken=lambda error: None)
+        CollectingPump.begin([pump])
         writer = threading.Thread(target=lambda: (os.write(write, b"x" * 4 * READ_SIZE),))
         writer.start()
         await until(lambda: stream.bytes == 4 * READ_SIZE)

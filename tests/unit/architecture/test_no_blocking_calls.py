@@ -92,7 +92,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("linux/cgroup/tree.py", "find"): KERNEL,
     ("linux/cgroup/tree.py", "read"): KERNEL,
     ("linux/cgroup/tree.py", "write"): KERNEL,
-    ("linux/cgroup/tree.py", "__init__"): KERNEL,
+    ("linux/cgroup/tree.py", "open_entrance"): KERNEL,
     ("linux/host_mounts.py", "__init__"): KERNEL,
     ("linux/rootfs/curated_etc.py", "_copy"): SYSTEM,
     ("linux/rootfs/curated_etc.py", "_files_in_folders"): SYSTEM,

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from sandboxd.audit.chain import verify
 from sandboxd.audit.files import line_digest, trail_files
 from sandboxd.audit.query import lines_after, page, records_after
 from sandboxd.audit.trail import Trail, TrailInUse, open_trail
+from sandboxd.audit.verify_chain import verify
 from sandboxd.config import AuditConfig
 from sandboxd_proto.errors import SandboxUnavailable
 

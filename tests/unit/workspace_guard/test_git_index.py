@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sandboxd.policy.protected import git_index
-from sandboxd.policy.protected.git_index import GitIndexError, merge, parse
+from sandboxd.policy.protected import git_index_parser
+from sandboxd.policy.protected.git_index_parser import GitIndexError, merge, parse
 
 Prepare = Callable[[Path], None]
 
@@ -195,7 +195,7 @@ def test_sparse_folders(tmp_path: Path) -> None:
     git(repo, "sparse-checkout", "set", "other")
     index = parse((repo / ".git/index").read_bytes())
     assert index.sparse
-    assert (b"dir/", git_index.FOLDER) in [(e.path, e.mode) for e in index.entries]
+    assert (b"dir/", git_index_parser.FOLDER) in [(e.path, e.mode) for e in index.entries]
     assert by_us(repo) == by_git(repo, "--sparse")
 
 
@@ -292,8 +292,10 @@ def test_a_replacement_has_the_name_of_what_it_replaces(tmp_path: Path) -> None:
     git(repo, "config", "splitIndex.maxPercentChange", "100")
     git(repo, "update-index", "--cacheinfo", f"160000,{oid},dir/b")
     index = parse((repo / ".git/index").read_bytes())
-    assert {e.path for e in index.entries if e.mode == git_index.GITLINK} == {b""}
-    assert (b"dir/b", git_index.GITLINK) in [(path, mode) for path, mode, _, _ in by_us(repo)]
+    assert {e.path for e in index.entries if e.mode == git_index_parser.GITLINK} == {b""}
+    assert (b"dir/b", git_index_parser.GITLINK) in [
+        (path, mode) for path, mode, _, _ in by_us(repo)
+    ]
 
 
 def steps(data: bytes) -> int:
@@ -386,7 +388,7 @@ def test_work_is_linear_in_the_number_of_entries(count: int) -> None:
 
 def test_long_names_in_sum_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Version 4 expands: each entry repeats the name before it with one byte more."""
-    monkeypatch.setattr(git_index, "MAX_NAME_BYTES", 10_000)
+    monkeypatch.setattr(git_index_parser, "MAX_NAME_BYTES", 10_000)
     entries = b""
     for n in range(1, 200):
         fixed = bytes(24) + (0o100644).to_bytes(4, "big") + bytes(12) + bytes(20)

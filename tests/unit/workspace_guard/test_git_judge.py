@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sandboxd.policy.protected.git_index import gitlinks
+from sandboxd.policy.protected.git_index_parser import gitlinks
 from sandboxd.workspace_guard.git.judge import (
     judge_config,
     judge_head,

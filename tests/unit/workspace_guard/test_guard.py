@@ -17,7 +17,7 @@ from sandboxd.policy.plan import NetworkRule, SandboxSpec
 from sandboxd.policy.protected import paths as protected_paths
 from sandboxd.workspace_guard import absent_paths_watch
 from sandboxd.workspace_guard.absent_paths_watch import AbsentPathsWatch
-from sandboxd.workspace_guard.git import index_file as git_index_file
+from sandboxd.workspace_guard.git import index_judgement
 from sandboxd.workspace_guard.git.git_dir import GitDir
 from sandboxd.workspace_guard.guard import Guard
 
@@ -99,13 +99,13 @@ def test_a_large_index_is_read_and_judged_in_a_thread(
     repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads: set[int] = set()
-    real = git_index_file.GitIndexFile._reasons
+    real = index_judgement.GitIndexFile._reasons
 
-    def judged(self: git_index_file.GitIndexFile, now: os.stat_result) -> list[str]:
+    def judged(self: index_judgement.GitIndexFile, now: os.stat_result) -> list[str]:
         threads.add(threading.get_ident())
         return real(self, now)
 
-    monkeypatch.setattr(git_index_file.GitIndexFile, "_reasons", judged)
+    monkeypatch.setattr(index_judgement.GitIndexFile, "_reasons", judged)
 
     async def work() -> None:
         guard = guard_of(repository)

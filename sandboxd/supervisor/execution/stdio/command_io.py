@@ -80,7 +80,11 @@ class CommandIo:
     def collect(
         self, process: Process, streams: Streams, on_error: Callable[[Exception], None]
     ) -> list[Pump]:
-        return [CollectingPump(stream, fd, on_error) for stream, fd in self._ends(process, streams)]
+        pumps = [
+            CollectingPump(stream, fd, on_error) for stream, fd in self._ends(process, streams)
+        ]
+        CollectingPump.begin(pumps)
+        return [*pumps]
 
     def stream(
         self, process: Process, streams: Streams, who: tuple[str, str], listener: OutputListener,

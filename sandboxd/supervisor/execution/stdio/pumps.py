@@ -6,7 +6,7 @@ nothing else. Without one the event loop reads whenever data is there, and no ta
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import anyio
@@ -53,7 +53,14 @@ class CollectingPump:
         self._open = True
         self._reading = False
         self._scan: event_loop.Task[None] | None = None
-        self._timer = event_loop.call_later(READ_AFTER_S, self._listen)
+        self._timer: event_loop.TimerHandle | None = None
+
+    @staticmethod
+    def begin(pumps: Sequence[CollectingPump]) -> None:
+        """One timer for the pumps of a command."""
+        timer = event_loop.call_later(READ_AFTER_S, _listen_all, pumps)
+        for pump in pumps:
+            pump._timer = timer
 
     def _listen(self) -> None:
         if self._open and not self._reading:
@@ -98,7 +105,7 @@ class CollectingPump:
         self._broken(error)
 
     async def finish(self) -> None:
-        self._timer.cancel()
+        self._forget_timer()
         if self._scan is not None:
             await self._scan
         self._pause()
@@ -115,9 +122,20 @@ class CollectingPump:
         self.close()
 
     def close(self) -> None:
-        self._open = False
-        self._timer.cancel()
-        self._pause()
+        if self._open:
+            self._open = False
+            self._pause()
+
+    def _forget_timer(self) -> None:
+        """The other pumps finish too."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+def _listen_all(pumps: Sequence[CollectingPump]) -> None:
+    for pump in pumps:
+        pump._listen()
 
 
 class StreamingPump:

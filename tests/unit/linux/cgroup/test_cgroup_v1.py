@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +13,11 @@ from support.outer_limit import OuterLimit, run_within
 
 from sandboxd.linux.cgroup import v1 as cgroup_v1
 from sandboxd.linux.cgroup.cgroups import Cgroups
-from sandboxd.linux.cgroup.sandbox_process_limit import EACH, OWN, SandboxCgroup
+from sandboxd.linux.cgroup.sandbox_process_limit import (
+    OWN_PROCESSES,
+    PROCESSES_PER_COMMAND,
+    SandboxCgroup,
+)
 from sandboxd.linux.cgroup.tree import NotDelegated
 from sandboxd.linux.init_client.rlimits import ProcessCount, present_tasks, rlimits
 from sandboxd.linux.mountinfo import parse
@@ -126,7 +132,7 @@ def test_the_kernel_refuses_forks_beyond_the_limit(cgroups: Cgroups) -> None:
         cgroup.admit(20)
         worked, words = run_in(cgroup)
         assert not worked
-        assert int(words) <= 20 + OWN + EACH
+        assert int(words) <= 20 + OWN_PROCESSES + PROCESSES_PER_COMMAND
         assert cgroup.forks_refused() > 0
     finally:
         cgroups.let_go(cgroup)
@@ -136,19 +142,48 @@ def test_the_kernel_refuses_forks_beyond_the_limit(cgroups: Cgroups) -> None:
 def test_the_limit_is_that_of_all_commands_together(cgroups: Cgroups) -> None:
     cgroup = made(cgroups)
     limit = Path(cgroup.folder) / "pids.max"
-    assert int(limit.read_text()) == OWN + EACH + DEFAULT_PROCESSES
+    assert int(limit.read_text()) == OWN_PROCESSES + PROCESSES_PER_COMMAND + DEFAULT_PROCESSES
     cgroup.admit(20)
     cgroup.admit(30)
-    assert int(limit.read_text()) == OWN + 2 * EACH + 50
+    assert int(limit.read_text()) == OWN_PROCESSES + 2 * PROCESSES_PER_COMMAND + 50
     cgroup.admit(None)
     assert limit.read_text() == "max\n"
     for number in (None, 20, 30):
         cgroup.release(number)
     cgroup.admit(7)
-    assert int(limit.read_text()) == OWN + EACH + 7
+    assert int(limit.read_text()) == OWN_PROCESSES + PROCESSES_PER_COMMAND + 7
     cgroup.refuse_forks()
     assert int(limit.read_text()) == 0
     cgroups.let_go(cgroup)
+
+
+@pytest.mark.requires("root")
+def test_a_cgroup_is_used_again_when_it_is_empty(cgroups: Cgroups) -> None:
+    """As if it were new: its limit, and what is counted."""
+    cgroup = made(cgroups)
+    cgroup.admit(20)
+    run_in(cgroup)
+    assert cgroup.forks_refused() > 0
+    with subprocess.Popen(["sleep", "600"]) as held:
+        Path(cgroup.folder, "cgroup.procs").write_text(str(held.pid))
+        cgroups.let_go(cgroup)
+        other = made(cgroups)
+        assert other.folder != cgroup.folder
+        assert Path(cgroup.folder, "pids.max").read_text() == "0\n"
+        held.kill()
+    deadline = time.monotonic() + 60
+    while not cgroup.is_empty():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    again = made(cgroups)
+    assert again.folder == cgroup.folder
+    assert (
+        int(Path(again.folder, "pids.max").read_text())
+        == OWN_PROCESSES + PROCESSES_PER_COMMAND + DEFAULT_PROCESSES
+    )
+    assert again.forks_refused() == 0
+    for one in (again, other):
+        cgroups.let_go(one)
 
 
 @pytest.mark.requires("root")

@@ -20,8 +20,10 @@ from sandboxd.types import Command
 from sandboxd_proto.errors import Busy, ExecFailed, SandboxdError
 
 
-def told(path: str, number: int = errno.ENOENT, stage: ExecStage = ExecStage.EXEC) -> SandboxdError:
-    command = Command(argv=(path,), env=(), cwd="/", limits=Limits(), syscall_policy="baseline")
+def told(
+    path: str, number: int = errno.ENOENT, stage: ExecStage = ExecStage.EXEC, cwd: str = "/"
+) -> SandboxdError:
+    command = Command(argv=(path,), env=(), cwd=cwd, limits=Limits(), syscall_policy="baseline")
 
     async def ask() -> SandboxdError:
         return await exec_failed(command, stage, number, path)
@@ -33,6 +35,30 @@ def test_a_script_names_its_missing_interpreter(tmp_path: Path) -> None:
     script = tmp_path / "script"
     script.write_text("#!/no/such/interpreter -x\n")
     assert "/no/such/interpreter" in told(str(script)).message
+
+
+def test_a_virtual_environment_is_needed_as_a_whole(tmp_path: Path) -> None:
+    python = tmp_path / "venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    (tmp_path / "venv" / "pyvenv.cfg").write_text("")
+    python.symlink_to("/usr/bin/env")
+    (tmp_path / "tool").write_text(f"#!{python}\n")
+    error = told("./tool", cwd=str(tmp_path))
+    assert f"its interpreter {python}" in error.message
+    assert error.remedy == f'allow it: "fs_read_allow": ["{tmp_path}/venv"]'
+    error = told(str(python))
+    assert "it, or its interpreter /lib" in error.message
+    assert f'"fs_read_allow": ["{tmp_path}/venv"]' in (error.remedy or "")
+
+
+@pytest.mark.parametrize("name", ["key", "bin/key"])
+def test_a_first_line_makes_nothing_but_a_program_a_remedy(tmp_path: Path, name: str) -> None:
+    """A command can have written the script."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / name).write_text("secret")
+    (tmp_path / name).chmod(0o755 if name == "key" else 0o644)
+    (tmp_path / "tool").write_text(f"#!{tmp_path / name}\n")
+    assert "fs_read_allow" not in (told(str(tmp_path / "tool")).remedy or "")
 
 
 def test_a_fifo_is_not_opened(tmp_path: Path) -> None:

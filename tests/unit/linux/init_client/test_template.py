@@ -21,7 +21,7 @@ if sys.platform != "linux":
 
 from sandboxd.linux.init_client import binary, codec, seqpacket
 from sandboxd.linux.init_client import messages as wire
-from sandboxd.linux.init_client.launch import start_template
+from sandboxd.linux.init_client.launch import LaunchFailed, start_template
 from sandboxd.linux.init_client.template import Clone, Template
 from sandboxd.linux.spawn import spawn
 
@@ -136,6 +136,38 @@ def test_a_clone_that_was_given_up_ends_when_the_template_answers_after_all() ->
         await running.ended()
 
     anyio.run(work)
+
+
+def test_without_its_cgroup_there_is_no_clone() -> None:
+    """It would be in that of another sandbox. Once it can be entered there are clones again."""
+
+    async def work() -> None:
+        running = Running()
+        read_only = os.open("/dev/null", os.O_RDONLY)  # what cannot be written is not entered
+        writable = os.open("/dev/null", os.O_WRONLY)
+        for entrance, expected in ((read_only, errno.EBADF), (writable, 0)):
+            seqpacket.send_at_once(running.template._control, wire.EnterRequest(), [entrance])
+            clone, control = running.clone()
+            with anyio.fail_after(PATIENCE_S):
+                assert await clone.came_up() == expected
+            control.close()
+            os.close(entrance)
+        running.template.close()
+        await running.ended()
+
+    anyio.run(work)
+
+
+def test_a_template_that_cannot_be_started_releases_what_it_holds() -> None:
+    released: list[bool] = []
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))
+    try:
+        with pytest.raises(LaunchFailed):
+            start_template(BWRAP, [], [], lambda: released.append(True))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert released == [True]
 
 
 @contextmanager

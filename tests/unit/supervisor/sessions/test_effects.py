@@ -19,7 +19,7 @@ from sandboxd.policy.plan import (
     RunAs,
     SandboxSpec,
 )
-from sandboxd.supervisor.sessions.effects import effect_of, fingerprint
+from sandboxd.supervisor.sessions.effects import Given, effect_of, fingerprint
 
 SPEC = SandboxSpec(base="minimal", network=NetworkRule("deny"))
 PLAN = Plan(
@@ -49,6 +49,25 @@ def granting(path: str, access: Any, origin: Any = "caller") -> Plan:
 def test_the_effect_is_what_the_plan_allows(plan: Plan, effect: str) -> None:
     assert effect_of(plan, bare=False) == effect
     assert effect_of(plan, bare=True) == "bare"
+
+
+GIVEN = Given(
+    write=frozenset({"/home/w"}), read=frozenset({"/home/r"}), has_host="example.org".__eq__
+)
+
+
+@pytest.mark.parametrize(
+    ("plan", "effect"),
+    [(granting("/home/w", "write"), "edit"), (granting("/home/w", "read"), "read"),
+     (granting("/home/r", "read"), "read"), (granting("/home/r", "write"), "reach"),
+     (granting("/home/w/.env", "read"), "reach"), (granting("/home", "read"), "reach"),
+     (with_spec(network=NetworkRule("allow_hosts", ("example.org",))), "read"),
+     (with_spec(network=NetworkRule("allow_hosts", ("example.org", "example.com"))), "reach"),
+     (with_spec(network=NetworkRule("inherit")), "reach"),
+     (replace(PLAN, backend="none"), "bare")],
+)  # fmt: skip
+def test_naming_exactly_what_grants_give_does_not_count(plan: Plan, effect: str) -> None:
+    assert effect_of(plan, bare=False, given=GIVEN) == effect
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ import os
 import stat
 import time
 
-from sandboxd.policy.protected import git_index
-from sandboxd.policy.protected.git_index import GitIndexError
+from sandboxd.policy.protected import git_index_parser
+from sandboxd.policy.protected.git_index_parser import GitIndexError
 from sandboxd.workspace_guard import snapshot
 from sandboxd.workspace_guard.dirfd import is_distrusted, is_gone, open_root, read_file, stat_at
 from sandboxd.workspace_guard.git import judge
@@ -67,7 +67,7 @@ class GitIndexFile:
             return
         self._data_before = data
         self._keep_base(data)
-        if git_index.LINK_MODE in data or self._base_name is not None:
+        if git_index_parser.LINK_MODE in data or self._base_name is not None:
             tree = work_tree(self._folder, self._git_dir)
             self._empty_links = [
                 link for link in self._gitlinks(data) if not _is_populated(tree, link)
@@ -90,7 +90,7 @@ class GitIndexFile:
     def _gitlinks(self, data: bytes) -> list[bytes]:
         try:
             size = hash_bytes(self._folder)
-            return git_index.gitlinks(data, size, self._shared)[:_MOST_LINKS]
+            return git_index_parser.gitlinks(data, size, self._shared)[:_MOST_LINKS]
         except GitIndexError:
             return []
 
@@ -115,7 +115,7 @@ class GitIndexFile:
         now = self._status()
         if now is None or self._version(now) == self._judged_version:
             return False
-        return now.st_size > _LIGHT_BYTES or git_index.LINK_MODE in (
+        return now.st_size > _LIGHT_BYTES or git_index_parser.LINK_MODE in (
             read_file(self._folder, _NAME, _LIGHT_BYTES) or b""
         )
 
@@ -178,7 +178,7 @@ class GitIndexFile:
         data = read_file(self._folder, _NAME, MOST_BYTES)
         if data is None:
             return [] if is_gone(self._folder, _NAME) else ["the index cannot be read"]
-        digest = b"" if git_index.may_be_split(data) else hashlib.sha256(data).digest()
+        digest = b"" if git_index_parser.may_be_split(data) else hashlib.sha256(data).digest()
         if digest and digest == self._harmless_digest and not self._has_new_links:
             return []
         is_harmful = harmful_check(work_tree(self._folder, self._git_dir), self._known)

@@ -9,7 +9,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sandboxd.policy.paths.symlinks import Walk
+from sandboxd.policy.paths.symlink_walk import Walk
 
 _NAMES = st.sampled_from(["a", "b", "c", "..", "."])
 _PATHS = st.lists(_NAMES, min_size=1, max_size=4).map("/".join)

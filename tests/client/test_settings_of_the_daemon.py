@@ -1,0 +1,79 @@
+"""Settings that the daemon was started with, and a caller's variables that do not reach it."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.fixture
+def with_backend(ctl, start_daemon):
+    """sandboxctl with a daemon whose settings name a backend that does not work here."""
+    host = "unix:///nonexistent/engine.sock"
+    ctl.socket_path = start_daemon(
+        config=f'[docker]\nhost = "{host}"\n', env={"SANDBOXD_BACKEND": "docker"}
+    ).socket
+    return ctl
+
+
+def test_doctor_says_that_the_named_backend_is_the_one_that_fails(with_backend):
+    done = with_backend("doctor")
+    text = " ".join(done.stdout.decode().split())
+    assert done.returncode == 1
+    assert "FAIL every command is refused: the setting backend" in text
+    assert "names docker, which does not work" in text
+    assert "or leave the setting out and restart" in text
+    assert "works, not used" in text
+    assert "backend opensandbox" not in text
+    assert "any one of the fixes" not in text
+    shown = " ".join(with_backend("status").stdout.decode().split())
+    assert "docker does not work: every command is refused" in shown
+    assert "no sandbox works here" not in shown
+
+
+def test_doctor_says_why_a_backend_that_works_is_used(ctl, start_daemon):
+    ctl.socket_path = start_daemon(config='backend = "landlock"\n').socket
+    text = " ".join(ctl("doctor").stdout.decode().split())
+    assert "commands run with landlock, which the setting backend" in text
+
+
+def test_an_engine_that_is_missing_is_answered_by_what_to_do(with_backend):
+    hint = with_backend("run", "--", "true").stderr.decode()
+    assert "hint:" in hint
+    assert "for the local sandbox set SANDBOXD_BACKEND=auto, then sandboxctl restart" in hint
+
+
+def test_a_typed_backend_is_left_out_again(inside, folder, start_daemon):
+    inside.socket_path = start_daemon(
+        config=f'[docker]\nhost = "unix://{folder}/none.sock"\n'
+    ).socket
+    done = inside("run", "--backend", "docker", "--", "true")
+    assert done.returncode == 125
+    assert b"for the local sandbox leave --backend out" in done.stderr
+    assert b"SANDBOXD_BACKEND" not in done.stderr
+
+
+@pytest.mark.parametrize("command", [("run", "--", "true"), ("status",), ("doctor",), ("check",)])
+def test_variables_that_the_daemon_was_not_started_with_are_said(inside, command):
+    def said(**variables):
+        done = inside(*command, **variables)
+        return " ".join((done.stdout + done.stderr).decode().split())
+
+    assert "no effect" not in said(SANDBOXD_BACKEND="auto")
+    other = said(SANDBOXD_BACKEND="landlock", SANDBOXD_CONFIG="/x.toml")
+    assert "SANDBOXD_BACKEND=landlock" in other
+    assert "SANDBOXD_CONFIG=/x.toml" in other
+    assert "has no effect on the daemon that runs" in other
+    assert "`sandboxctl restart`" in other
+    none = said(SANDBOXD_BACKEND="none", SANDBOXD_ALLOW_NO_SANDBOX="1")
+    assert none.count("have no effect: they are not handed to a daemon") == 1
+    assert "has no effect on the daemon" not in none
+
+
+def test_a_key_is_not_shown(start_daemon):
+    with start_daemon(env={"SANDBOXD_OPENSANDBOX_API_KEY": "swordfish"}).connect() as connection:
+        answer = connection.call("initialize", {})
+    assert "swordfish" not in str(answer)
+
+
+def test_quiet_says_nothing_about_variables(inside):
+    assert inside("run", "--quiet", "--", "true", SANDBOXD_BACKEND="landlock").stderr == b""
