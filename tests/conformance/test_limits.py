@@ -70,6 +70,7 @@ UNMAPPED = {
 
 def unmapped(subject: Subject, kind: str) -> Ran:
     manifest = {"max_memory_bytes": 64 * MIB, "tmp_bytes": 512 * MIB, **BACKSTOP}
+    subject.ask_first(manifest)
     return subject.python("\n".join([FILL, UNMAPPED[kind], HELD]), manifest=manifest)
 
 

@@ -22,11 +22,11 @@ NOT_ABOUT_CONTAINERS = {
 def left_out(items: Iterable[pytest.Item], server: str) -> dict[str, str]:
     """Why a test is not run over this server ("real", "fake" or "real-all"), by its id."""
     reasons: dict[str, str] = {}
-    seen: set[str] = set()
     for item in items:
-        stem, test = item.path.stem, item.nodeid.partition("[")[0]
-        real = server == "real-all" or (stem not in NOT_ABOUT_CONTAINERS and test not in seen)
-        seen.add(test)
+        stem = item.path.stem
+        # By its own parameters: which others were collected does not matter.
+        is_first = not any(item.callspec.indices.values()) if hasattr(item, "callspec") else True
+        real = server == "real-all" or (stem not in NOT_ABOUT_CONTAINERS and is_first)
         if stem in ABOUT_OTHERS:
             reasons[item.nodeid] = ABOUT_OTHERS[stem]
         elif real != server.startswith("real"):

@@ -58,10 +58,17 @@ class Subject(Runner):
 
     def heed(self, ran: Ran) -> None:
         """Give up on the test when the result says that its field is not held."""
+        self._heed(ran.enforcement)
+
+    def ask_first(self, manifest: dict[str, Any]) -> None:
+        """The same before anything has run, for commands that take long where nothing ends them."""
+        self._heed(self.check(manifest=manifest)["enforcement"])
+
+    def _heed(self, tiers: dict[str, str]) -> None:
         if self.field is None:
             return
-        tier = ran.enforcement.get(self.field)
-        assert tier is not None, f"{self.field} was asked for and is not in {ran.enforcement}"
+        tier = tiers.get(self.field)
+        assert tier is not None, f"{self.field} was asked for and is not in {tiers}"
         if tier == "none" or (self.fully and tier != "enforced"):
             raise NotHeld(f"{self.name} holds {self.field}: {tier}")
 
