@@ -136,10 +136,14 @@ class Recording:
             self.names[step] = name_of(step)
         return self.names[step]
 
-    def beside(self, path: str) -> None:
-        """The name itself, at the end of a way that may go through symlinks."""
+    def beside(self, path: str, *found: os.stat_result | None) -> None:
+        """The name itself, at the end of a way that may go through symlinks. `found`: what a look
+        at it has just found. A plan that saw two things by one name is not kept."""
         folder, name = posixpath.split(path)
-        self.note(f"{self.walk(folder).rstrip('/')}/{name}")
+        noted = self.note(f"{self.walk(folder).rstrip('/')}/{name}")
+        for one in found:
+            if noted != (None if one is None else name_from(one)):
+                self.fleeting = True
 
     def content(self, path: str, found: os.stat_result) -> None:
         """What is in `path` matters. `found`: looked at before it was read."""

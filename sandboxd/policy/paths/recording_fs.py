@@ -42,8 +42,17 @@ def recording() -> Iterator[Recording]:
 
 
 def lstat(path: str) -> os.stat_result:
-    _noted(path)
-    return files.lstat(path)
+    """What is answered is what is recorded, also if the name is exchanged meanwhile."""
+    notes = _notes.get()
+    try:
+        found = files.lstat(path)
+    except OSError:
+        if notes is not None:
+            notes.beside(path, None)
+        raise
+    if notes is not None:
+        notes.beside(path, found)
+    return found
 
 
 def stat(path: str) -> os.stat_result:
