@@ -145,7 +145,7 @@ def test_a_service_of_the_host_is_reached_after_it_was_explained(filled: Ctl) ->
         file = filled.place / "tool.toml"
         until_it_works(filled, command, file)
         network = tomllib.loads(file.read_text())["sandbox"]["network"]
-        assert network == {"kind": "allow_hosts", "hosts": [f"127.0.0.1:{port}"]}
+        assert network == {"kind": "allow_hosts", "hosts": [f"localhost:{port}"]}
         done = filled("run", "--manifest", str(file), "--", "sh", "-c", command)
         assert (done.returncode, done.stdout) == (0, "hello\n")
 
