@@ -114,6 +114,13 @@ def not_running(path: str, error: OSError) -> Exception:
     from sandboxd_client.errors import DaemonNotRunning
 
     check_place(path)
+    if isinstance(error, PermissionError):
+        return DaemonNotRunning(
+            f"{path} belongs to another user",
+            remedy="leave --socket (or SANDBOXD_SOCKET) out: each user has a daemon",
+            cause=error.strerror or str(error),
+            errno=error.errno,
+        )
     return DaemonNotRunning(
         f"no sandboxd listens on {path}",
         remedy="start it with `sandboxd`, or let `sandboxctl` start it",

@@ -50,7 +50,8 @@ def _install() -> int:
     print(f"{len(pages) + 1} pages in {folder}")
     root = os.path.dirname(folder)
     if not _is_searched(root):
-        say(f"man does not look there yet: MANPATH={quoted(root)}: man sandboxctl")
+        say("man does not look there yet. To have it look, also in ~/.profile:")
+        say(f"    export MANPATH={quoted(root)}:")
     return 0
 
 

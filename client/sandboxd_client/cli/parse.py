@@ -116,7 +116,8 @@ def _flag(
         raise UsageError(
             f"{name} needs a value, and {value} is an option", f"write {name} {flag.value} {value}"
         )
-    if command.greedy and flag.value in _AMOUNTS and not _may_be_amount(value):
+    is_command = following[1:2] != ["--"]
+    if command.greedy and is_command and flag.value in _AMOUNTS and not _may_be_amount(value):
         raise UsageError(
             f"{name} needs a value, and {value!r} is none",
             f"write {name} {_AMOUNTS[flag.value]} {' '.join(following)}",

@@ -163,8 +163,9 @@ def network(asked: list[str]) -> Any:
     if not kinds:
         return {"kind": "allow_hosts", "hosts": _with_groups(list(dict.fromkeys(words)))}
     if len(set(words)) > 1:
+        given = (word for item in asked for word in item.split(",") if word)
         raise UsageError(
-            f"--net cannot be {' and '.join(dict.fromkeys(words))} at once",
+            f"--net cannot be {' and '.join(dict.fromkeys(given))} at once",
             "give either none, or all, or hosts",
         )
     return {"kind": words[0]}

@@ -88,6 +88,11 @@ def run(options: Options) -> int:
         return detach(options, connection)
     if options.has("--name"):
         raise UsageError("--name is for a detached command", "add --detach")
+    if options.has("--ask") and not is_terminal(0):
+        raise UsageError(
+            "--ask asks on a terminal, and stdin is none",
+            "leave it out, and decide with `sandboxctl approve` in another terminal",
+        )
     # What is left running in a sandbox that lives on must neither delay the reader of our output
     # nor be ended by SIGPIPE later: there the daemon takes the output, and drains it afterwards.
     fresh = not options.has("--sandbox")

@@ -70,6 +70,9 @@ def _found(program: str, words: Sequence[str]) -> Iterator[tuple[str, bool]]:
     if program in {"sed", "perl"} and any(_in_place(program, word) for word in words):
         for path in operands:
             yield path, True
+    if program == "git" and operands[:1] == ["push"]:
+        for path in operands[1:2]:
+            yield path, False
     if program == "dd":
         for word in words:
             if word.startswith("of="):

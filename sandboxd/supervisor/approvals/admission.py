@@ -64,7 +64,8 @@ class Waiter:
 def plan_mode_error() -> ApprovalDenied:
     return ApprovalDenied(
         "the session is in plan mode: only commands that read may run", reason="plan",
-        remedy='use "preset": "read-only", or ask to leave plan mode',
+        remedy='use "preset": "read-only" without other paths to write and without network, or ask '
+        "to leave plan mode",
     )  # fmt: skip
 
 

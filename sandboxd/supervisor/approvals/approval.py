@@ -217,7 +217,8 @@ _REFUSALS: dict[str, tuple[str, str]] = {
     ),
     "plan": (
         "the session is in plan mode: only commands that read may run",
-        "use the preset read-only, or ask to leave plan mode",
+        "use the preset read-only without other paths to write and without network, or ask to "
+        "leave plan mode",
     ),
     "session_closed": ("the session was closed", "open or attach to another session"),
 }
