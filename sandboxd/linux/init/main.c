@@ -220,7 +220,8 @@ static void on_signals(const struct init *init)
     ssize_t size = read(init->signals, infos, sizeof infos);
     for (ssize_t i = 0; i < size / (ssize_t)sizeof infos[0]; i++) {
         pid_t sender = (pid_t)infos[i].ssi_pid;
-        if (infos[i].ssi_signo == SIGTERM && (sender == 0 || sender == init->parent)) {
+        bool is_told = infos[i].ssi_code == SI_USER && (sender == 0 || sender == init->parent);
+        if (infos[i].ssi_signo == SIGTERM && is_told) {
             kill_everything();
             _exit(INIT_DONE);
         }

@@ -66,7 +66,8 @@ def _groups(spec: FilterSpec) -> tuple[RuleGroup, ...]:
 
 
 def _gates(spec: FilterSpec) -> tuple[ArgumentRule, ...]:
-    chosen = (*socket_gates(spec), *set_id_files.GATES, gates.LEASES)
+    chosen = (*socket_gates(spec), *set_id_files.GATES)
+    chosen += (gates.LEASES, gates.LIMITS_OF_OTHERS)
     if spec.level != "inherit":
         chosen += (gates.CLONE, gates.UNSHARE, gates.IOCTL, gates.PERSONALITY)
     if spec.level == "baseline":

@@ -74,6 +74,15 @@ LEASES = _never(
     (F_SETLEASE, F_SETDELEG),
 )
 
+# In every filter too: the init has the command's user.
+LIMITS_OF_OTHERS = _only(
+    "prlimit64",
+    "an init that may open no more files finds no process that it has to end. The caller's own "
+    "pid cannot be told from another one's: 0 (the caller) only",
+    0,
+    0,
+)
+
 PTRACE = _never(
     "ptrace",
     "attaching to a process that runs already; TRACEME stays, so gdb and strace can run a "

@@ -6,6 +6,7 @@
  * atomic: callers that need all processes repeat the walk until nothing changes.
  */
 #include "process_tree.h"
+#include "../init.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -202,12 +203,24 @@ static void add_found(struct pid_list *list, const struct pid_list *all, struct 
     }
 }
 
+/* No descriptor or no memory: "there is none" would be wrong. The first process of a pid namespace
+ * ends all others without looking for them. */
+static void end_if_first(void)
+{
+    if (getpid() != 1)
+        return;
+    kill_everything();
+    _exit(INIT_LOST);
+}
+
 static void scan(struct pid_list *list, const struct pid_list *except)
 {
     struct pid_list all = {0}, parents = {0};
     int proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (proc < 0)
+    if (proc < 0) {
+        end_if_first();
         return;
+    }
     list_numbers(proc, &all);
     close(proc);
     qsort(all.at, all.count, sizeof *all.at, by_pid);
@@ -218,6 +231,8 @@ static void scan(struct pid_list *list, const struct pid_list *except)
     }
     if (parents.count == all.count)
         add_found(list, &all, &parents, except);
+    else
+        end_if_first();
     free(all.at);
     free(parents.at);
 }
