@@ -28,7 +28,7 @@ from sandboxd.backends.gated import open_gated
 from sandboxd.backends.interface import Capabilities, Enforcement, Probe
 from sandboxd.backends.linux_context import LinuxSupport
 from sandboxd.backends.shared_probe import SharedProbe
-from sandboxd.busy import no_more_processes
+from sandboxd.busy import exhausted, no_more_processes
 from sandboxd.linux.init_client.launch import READY_TIMEOUT_S, LaunchFailed, launch
 from sandboxd.linux.openat import changed_error
 from sandboxd.linux.setpriv import look_up_groups
@@ -100,7 +100,10 @@ class Bubblewrap:
         async with AsyncExitStack() as stack:
             with self._breaker.attempt(asked=asked):
                 clone = not asked and self._may_clone(spec)
-                sandbox = await self._first_that_works(spec, stack, clone=clone)
+                try:
+                    sandbox = await self._first_that_works(spec, stack, clone=clone)
+                except RuntimeError as error:  # no thread, perhaps
+                    raise exhausted(error) or error from None
                 self._breaker.worked()
             yield sandbox
 
