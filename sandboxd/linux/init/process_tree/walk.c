@@ -203,14 +203,12 @@ static void add_found(struct pid_list *list, const struct pid_list *all, struct 
     }
 }
 
-/* No descriptor or no memory: "there is none" would be wrong. The first process of a pid namespace
- * ends all others without looking for them. */
+/* No descriptor or no memory: "there is none" would be wrong. With the first process of a pid
+ * namespace all others end. */
 static void end_if_first(void)
 {
-    if (getpid() != 1)
-        return;
-    kill_everything();
-    _exit(INIT_LOST);
+    if (getpid() == 1)
+        _exit(INIT_LOST);
 }
 
 static void scan(struct pid_list *list, const struct pid_list *except)
