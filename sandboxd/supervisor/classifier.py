@@ -50,6 +50,7 @@ T = TypeVar("T")
 AT_ONCE_BYTES = 4096  # a piece that is classified on the event loop
 AT_ONCE_TOTAL = 64 * 1024  # of one execution
 AT_ONCE_EVENTS = 64  # refusals and pieces of evidence that are judged on the event loop
+MANY_WORDS, LONG_LINE = 512, 16 * 1024  # a longer command line is for a thread
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +228,8 @@ class Classifier:
     ) -> tuple[list[Denial], list[Denial]]:  # fmt: skip
         """(all denials, those that were not told yet)."""
         quiet = self._scanner is None and outcome == "exited" and report.exit_code == 0
-        quiet = quiet and not self._names_a_mask() and not self._fails_in_silence()
+        is_long = len(self._argv) > MANY_WORDS or sum(map(len, self._argv)) > LONG_LINE
+        quiet = quiet and not (is_long or self._names_a_mask() or self._fails_in_silence())
         refusals = traffic.refusals if traffic is not None else []
         if not self._isolated or not (not quiet or protected or report.evidence or refusals):
             return [], []
@@ -255,6 +257,8 @@ class Classifier:
             start_failure=report.start_failure if self._scanner is None else None,
         )
         events = len(refusals) + len(protected) + _size(report.evidence)
+        if is_long:
+            events += AT_ONCE_EVENTS + 1
         nothing: list[Denial] = []
         if not self._given_up:
             found = await self._wherever(partial(self._concluded, facts), nothing, events)
@@ -286,7 +290,8 @@ class Classifier:
         masks = [mask.path for mask in self._plan.sandbox.masks]
         inside = self._plan.workspace or self._plan.cwd
         names = [posixpath.basename(path) for path in masks if is_below(path, inside)]
-        return any(name in word for name in (*masks, *names) for word in self._argv)
+        line = "\0".join(self._argv)
+        return any(name in line for name in (*masks, *names))
 
     def _fails_in_silence(self) -> bool:
         """Without a network namespace the kernel reports no attempts to connect."""

@@ -80,7 +80,8 @@ class Cgroups:
             return None
 
     def let_go(self, cgroup: CommandCgroup | SandboxCgroup, *, kill: bool = True) -> None:
-        """Kill the processes in it and remove it, now or when it is empty."""
+        """Kill the processes in it and remove it, now or when it is empty. A sandbox's ends with
+        its init, and is used again once it is empty."""
         if isinstance(cgroup, SandboxCgroup):
             cgroup.close_entrance()
             if not cgroup.is_empty():

@@ -112,7 +112,6 @@ _OTHERS = (
 
 # Without a pid namespace every process of the user is in reach.
 OTHER_PROCESSES = (
-    _only("prlimit64", _OTHERS, 0, 0),
     _only("sched_setaffinity", _OTHERS, 0, 0),
     _only("sched_setattr", _OTHERS, 0, 0),
     _only("sched_setparam", _OTHERS, 0, 0),

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 
 import anyio
 import pytest
 
+from sandboxd.denials import RunEvidence
 from sandboxd.denials.text.scanner import StreamScanner
 from sandboxd.policy.mounts.mount_plan import Host
-from sandboxd.policy.plan import Limits, NetworkRule, Plan, SandboxSpec
-from sandboxd.supervisor.classifier import Classifier, HostTraits
+from sandboxd.policy.plan import Limits, Mask, NetworkRule, Plan, SandboxSpec
+from sandboxd.supervisor.classifier import MANY_WORDS, Classifier, HostTraits
 from sandboxd.types import ExitReport, TreeUsage
+from sandboxd_proto.denial import Denial
 
 
 @pytest.fixture
@@ -45,3 +48,32 @@ def test_what_the_kernel_says_is_still_told(faults: list[object]) -> None:
         return [denial.kind for denial in found]
 
     assert anyio.run(work) == ["timeout"]
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_a_long_command_line_is_for_a_thread(code: int) -> None:
+    """Many words times many masks would take the event loop seconds."""
+
+    async def work() -> list[str]:
+        masks = tuple(Mask(f"/w/secret{number}", is_dir=False) for number in range(4))
+        spec = SandboxSpec(base="minimal", network=NetworkRule("deny"), masks=masks)
+        plan = Plan(
+            sandbox=spec, syscall_policy="inherit", timeout_s=1, limits=Limits(), env=(), cwd="/w"
+        )
+        traits = HostTraits(host=Host.current("/"), landlock=False, root=False)
+        words = ("x",) * (MANY_WORDS + 1)
+        judge = Classifier(plan, words, traits, isolated=True, mounts=True, pty=False)
+        threads = []
+        finish = StreamScanner.finish
+
+        def noted(scanner: StreamScanner, facts: RunEvidence) -> list[Denial]:
+            threads.append(threading.current_thread().name)
+            return finish(scanner, facts)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(StreamScanner, "finish", noted)
+            await judge.finish(ExitReport(code, None, TreeUsage(0, 0)), "exited", None, {})
+        return threads
+
+    (name,) = anyio.run(work)
+    assert name != threading.main_thread().name
