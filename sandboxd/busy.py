@@ -7,6 +7,7 @@ import os
 
 from sandboxd_proto.errors import Busy
 
+_NO_MORE_FILES = {errno.EMFILE, errno.ENFILE, getattr(errno, "ETOOMANYREFS", errno.EMFILE)}
 NO_THREAD = "can't start new thread"  # Python raises a RuntimeError for it
 
 
@@ -21,8 +22,8 @@ def no_more_processes(what: str) -> Busy:
 
 def exhausted(error: Exception) -> Busy | None:
     """None if it is no sign of a limit."""
-    if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
-        reason = f"the daemon can open no more files now ({os.strerror(error.errno)})"
+    if isinstance(error, OSError) and error.errno in _NO_MORE_FILES:
+        reason = f"the daemon can open no more files now ({error.strerror})"
         return Busy(reason, remedy="send the request again when other clients have ended")
     if isinstance(error, RuntimeError) and NO_THREAD in str(error):
         return no_more_processes("the daemon could not start a thread")

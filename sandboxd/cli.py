@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from functools import partial
 
 import sandboxd
 from sandboxd import config_loading
 from sandboxd.backends.registry import check_names
-from sandboxd.config import ConfigError, all_keys
+from sandboxd.config import Config, ConfigError, all_keys
 from sandboxd.config_staleness import ConfigFile
 from sandboxd.logs import LEVELS, configure
 from sandboxd.platform.current import system
@@ -27,18 +28,14 @@ def main(argv: list[str] | None = None) -> int:
         flags = _flags(options)
         path = options.config or config_loading.default_path(os.environ)
         required = bool(options.config or os.environ.get("SANDBOXD_CONFIG"))
-        file = ConfigFile(path)
-        config = config_loading.load(path, os.environ, flags, required=required)
-        with config_loading.naming_source(path, os.environ, flags):
-            check_network(config)
-            if not options.show_config:
-                check_names(config)
-                check_presets(config)
+        read = partial(_read, path, flags, required=required, shows=bool(options.show_config))
+        file = ConfigFile(path, read)
         if options.check_config:
-            print(f"{path}: {'no problem found' if os.path.exists(path) else 'does not exist'}")
-            return 0
+            return _report(path, config_loading.problems(read))
+        config = read()
         if options.show_config:
-            print(config_loading.shown(config, path, as_json=options.show_config == "json"), end="")
+            as_json = options.show_config == "json"
+            print(config_loading.shown(config, path, os.environ, flags, as_json=as_json), end="")
             return 0
     except ConfigError as error:
         print(f"sandboxd: error: {error}", file=sys.stderr)
@@ -49,6 +46,29 @@ def main(argv: list[str] | None = None) -> int:
     return run(
         Start(config=config, config_file=file, socket=options.socket, idle_exit_s=options.idle_exit)
     )
+
+
+def _report(path: str, problems: list[str]) -> int:
+    for problem in problems:
+        print(f"sandboxd: error: {problem}", file=sys.stderr)
+    if not problems:
+        print(f"{path}: {'no problem found' if os.path.exists(path) else 'does not exist'}")
+    return 2 if problems else 0
+
+
+def _read(
+    path: str, flags: Mapping[str, str], without: Collection[str] = (), *, required: bool,
+    shows: bool,
+) -> Config:  # fmt: skip
+    """ConfigError where no daemon would start with it. `without`: keys that are left out. `shows`:
+    names are not looked up."""
+    config = config_loading.load(path, os.environ, flags, required=required, without=without)
+    with config_loading.naming_source(path, os.environ, flags):
+        check_network(config)
+        if not shows:
+            check_names(config)
+            check_presets(config)
+    return config
 
 
 def _parser() -> argparse.ArgumentParser:

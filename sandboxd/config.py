@@ -73,7 +73,7 @@ class Additions(_Table, frozen=True, kw_only=True):
     """Entries besides the built-in list: of masked paths, of protected names."""
 
     add: list[str] = msgspec.field(default_factory=list)
-    """Paths (`[masks]`) or file names (`[protect]`) besides the built-in list."""
+    """Paths (`[masks]`) or file names (`[protect]`) besides the built-in list; no patterns."""
 
 
 class Pool(_Table, frozen=True, kw_only=True):

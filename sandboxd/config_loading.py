@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import Any
@@ -25,6 +25,10 @@ from sandboxd_proto.lenient import understood_amounts
 from sandboxd_proto.wire import convert
 
 _TRUE = {"1", "true"}
+# What other tools call a backend.
+BACKEND_SYNONYMS = {"bwrap": "bubblewrap"}
+_PATTERN = set("*?[")
+_MOST_PROBLEMS = 50
 # Names of the same keys in CodeWhale's config and environment, and Wayland's variables.
 SYNONYMS: dict[str, str] = {
     "sandbox_mode": "preset",
@@ -72,17 +76,53 @@ def _account_home() -> str:
     return system.home_of(system.user_id()) or ""
 
 
-def load(path: str, env: Mapping[str, str], flags: Mapping[str, str], *, required: bool) -> Config:
-    """The config of file, environment and flags, later ones winning."""
+def load(
+    path: str, env: Mapping[str, str], flags: Mapping[str, str], *, required: bool,
+    without: Collection[str] = (),
+) -> Config:  # fmt: skip
+    """The config of file, environment and flags, later ones winning. `without`: keys that have
+    their default, whatever is said."""
     merged: dict[str, Any] = {}
     for key, value in _from_file(path, required=required):
         _put(merged, key, value, path)
+    _refuse_unknown(name for name in env if name not in without)
     for key, value, source in _from_env(env):
         _put(merged, key, _typed(key, value), source)
     for key, value in flags.items():
         _put(merged, key, _typed(key, value), f"--set {key}")
+    for key in without:
+        _leave_out(merged, key)
     with naming_source(path, env, flags):
         return _checked(merged)
+
+
+def problems(read: Callable[[Collection[str]], object]) -> list[str]:
+    """All that is wrong, not only the first: what is wrong is left out of the next reading."""
+    found: list[str] = []
+    wrong: set[str] = set()
+    while len(found) < _MOST_PROBLEMS:
+        try:
+            read(wrong)
+        except ConfigError as error:
+            found.append(str(error))
+            if error.key is None or error.key in wrong:
+                break
+            wrong.add(error.key)
+        else:
+            break
+    return found
+
+
+def _leave_out(merged: dict[str, Any], key: str) -> None:
+    """The key, or the innermost table of it that there is."""
+    table: Any = merged
+    *tables, name = key.partition("[")[0].split(".")
+    for part in tables:
+        if not isinstance(table.get(part), dict):
+            name = part
+            break
+        table = table[part]
+    table.pop(name, None)
 
 
 @contextmanager
@@ -93,10 +133,16 @@ def naming_source(path: str, env: Mapping[str, str], flags: Mapping[str, str]) -
     except ConfigError as error:
         if error.key is None:
             raise
-        named = [source for key, _, source in _from_env(env) if key == error.key]
-        flag = "--backend" if error.key == "backend" else f"--set {error.key}"
-        source = flag if error.key in flags else named[-1] if named else path
-        raise ConfigError(f"{source}: {error}") from None
+        source = _source(error.key, path, env, flags)
+        raise ConfigError(f"{source}: {error}", key=error.key) from None
+
+
+def _source(key: str, path: str, env: Mapping[str, str], flags: Mapping[str, str]) -> str:
+    """Where the value of a key was read that has one."""
+    if key in flags:
+        return "--backend" if key == "backend" else f"--set {key}"
+    named = [source for one, _, source in _from_env(env) if one == key]
+    return named[-1] if named else path
 
 
 def _from_file(path: str, *, required: bool) -> list[tuple[str, Any]]:
@@ -129,18 +175,25 @@ def _from_env(env: Mapping[str, str]) -> list[tuple[str, str, str]]:
     synonyms = [
         (key, _foreign(name, env[name]), name) for name, key in ENV_SYNONYMS.items() if name in env
     ]
-    keys = {f"SANDBOXD_{key.replace('.', '_').upper()}": key for key in all_keys()}
-    ours = [(keys[name], env[name], name) for name in keys if name in env]
+    ours = [(key, env[name], name) for name, key in _variables().items() if name in env]
+    return synonyms + ours
+
+
+def _variables() -> dict[str, str]:
+    return {f"SANDBOXD_{key.replace('.', '_').upper()}": key for key in all_keys()}
+
+
+def _refuse_unknown(names: Iterable[str]) -> None:
+    keys = _variables()
     unknown = [
-        name for name in env
+        name for name in names
         if name.startswith("SANDBOXD_") and name not in keys and name not in _NOT_KEYS
         and not name.startswith("SANDBOXD_TEST_")
     ]  # fmt: skip
     for name in sorted(unknown):
         near = get_close_matches(name, keys, n=1, cutoff=0.7)
         hint = f"did you mean {near[0]}?" if near else "sandboxctl config show lists the settings"
-        raise ConfigError(f"the variable {name} names no setting; {hint}")
-    return synonyms + ours
+        raise ConfigError(f"the variable {name} names no setting; {hint}", key=name)
 
 
 def _typed(key: str, text: str) -> Any:
@@ -160,8 +213,8 @@ def _put(merged: dict[str, Any], key: str, value: Any, source: str) -> None:
         # CodeWhale's switch for its second Linux backend; bubblewrap comes first here anyway.
         return
     table, _, name = key.rpartition(".")
-    if key == "backend" and value == "bwrap":
-        value = "bubblewrap"
+    if key == "backend" and isinstance(value, str):
+        value = BACKEND_SYNONYMS.get(value, value)
     if not table:
         if isinstance(value, dict):
             merged.setdefault(key, {}).update(value)
@@ -180,7 +233,9 @@ def _checked(merged: dict[str, Any]) -> Config:
     except InvalidParams as error:
         field = (error.field or "").removesuffix("[...]")
         where = f"[{table}] " if (table := field.rpartition(".")[0]) else ""
-        hint = f"; {error.remedy}" if error.remedy else ""
+        tables = [key.rpartition(".")[0] for key in all_keys() if key.endswith(f".{field}")]
+        remedy = f"it belongs into [{tables[0]}]" if tables else error.remedy
+        hint = f"; {remedy}" if remedy else ""
         raise ConfigError(f"{where}{error.message}{hint}", key=field) from None
     _check_amounts(msgspec.to_builtins(config))
     _check_paths(config)
@@ -204,7 +259,7 @@ def _check_amounts(config: dict[str, Any]) -> None:
         if is_number and not least <= value < math.inf:
             raise ConfigError(
                 f"{key} is {value}, which does nothing; "
-                f"it is a number above 0{', or 0' if least == 0 else ''}",
+                f"it is a number {'of 0 or more' if least == 0 else 'above 0'}",
                 key=key,
             )
         needed = LEAST_BYTES.get(name, 0) if value else 0
@@ -217,34 +272,52 @@ def _check_amounts(config: dict[str, Any]) -> None:
 
 
 def _check_paths(config: Config) -> None:
-    """A relative path names nothing: the daemon has no folder of the user's to start from."""
-    named = [("masks.add", item) for item in config.masks.add]
-    named += [("ceiling.roots", item) for item in config.ceiling.roots or ()]
-    for key, item in named:
-        if not item.startswith(("/", "~")):
-            raise ConfigError(
-                f"{key} has {item!r}, which does nothing; write the whole path, "
-                f"for example {os.path.join('~', item)!r}",
-                key=key,
-            )
+    """A relative path names nothing: the daemon has no folder of the user's to start from. A
+    pattern is none, but a name with a star in it can be meant."""
+    for key, items in (
+        ("masks.add", config.masks.add),
+        ("ceiling.roots", config.ceiling.roots or ()),
+        ("protect.add", config.protect.add),
+    ):
+        for item in items:
+            if _PATTERN & set(item) and not os.path.lexists(os.path.expanduser(item)):
+                whole = "file name" if key == "protect.add" else "path of a file or folder"
+                raise ConfigError(
+                    f"{key} has {item!r}, which does nothing: there are no patterns; "
+                    f"write each {whole}", key=key,
+                )  # fmt: skip
+            if key != "protect.add" and not item.startswith(("/", "~")):
+                raise ConfigError(
+                    f"{key} has {item!r}, which does nothing; write the whole path, "
+                    f"for example {os.path.join('~', item)!r}", key=key,
+                )  # fmt: skip
 
 
-def shown(config: Config, path: str, *, as_json: bool) -> str:
-    """Every setting with its value, those that differ from the default marked. No secret."""
+def shown(
+    config: Config, path: str, env: Mapping[str, str], flags: Mapping[str, str], *, as_json: bool
+) -> str:
+    """Every setting with its value; those that differ from the default with where they were read.
+    No secret."""
     values, defaults = msgspec.to_builtins(config), msgspec.to_builtins(Config())
-    rows = []
+    rows, sources = [], {}
     for key in all_keys():
         table, _, name = key.rpartition(".")
         value, default = ((c[table] if table else c)[name] for c in (values, defaults))
+        if value != default:
+            sources[key] = _source(key, path, env, flags)
         if key == "opensandbox.api_key" and value:
             value = "(hidden)"
-        rows.append((key, value, value != default))
+        rows.append((key, value))
     if as_json:
-        return msgspec.json.encode({"path": path, "config": {k: v for k, v, _ in rows}}).decode()
-    width = max(len(key) for key, _, _ in rows)
+        return msgspec.json.encode(
+            {"path": path, "config": dict(rows), "sources": sources}
+        ).decode()
+    width = max(len(key) for key, _ in rows)
     note = "" if os.path.exists(path) else " (does not exist)"
-    lines = [f"# {path}{note}\n", "# * marks what differs from the default\n"]
-    for key, value, changed in rows:
+    lines = [f"# {path}{note}\n", "# * marks what differs from the default, and where it is set\n"]
+    for key, value in rows:
         text = "(unset)" if value is None else msgspec.json.encode(value).decode()
-        lines.append(f"{'*' if changed else ' '} {key:<{width}}  {text}\n")
+        origin = sources.get(key, "")
+        origin = "  # the file" if origin == path else f"  # {origin}" if origin else ""
+        lines.append(f"{'*' if key in sources else ' '} {key:<{width}}  {text}{origin}\n")
     return "".join(lines)

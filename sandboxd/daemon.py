@@ -120,7 +120,11 @@ def _parts(start: Start, listener: Listener) -> Iterator[Parts]:
         home = system.home_folder()
         host = Host.current(home)
         around = assembly.system_parts(start.config, host, listener, held)
+        # First: it makes files that are hidden.
+        admission, hub, day = _sessions(start, listener, held)
         own = OwnPaths.current(_hidden(start, listener, around.hidden), programs())
+        for path in own.missing_in("/"):
+            log.warning("%s does not exist: folders above it are not writable for commands", path)
         backends = registry(around.context(start.config, listener.path, own))
         machine = Machine(
             config=start.config,
@@ -138,7 +142,6 @@ def _parts(start: Start, listener: Listener) -> Iterator[Parts]:
             host=host, landlock=landlock_abi() > 0, root=system.is_privileged(), hidden=hidden,
             ceiling=start.config.ceiling, own_code=own.read_only,
         )  # fmt: skip
-        admission, hub, day = _sessions(start, listener, held)
         if around.make_folder is not None:
             admission.sessions.tmps = SessionTmps(around.make_folder)
             admission.sessions.shares_tmp = lambda: shares_session_tmp(start.config, backends)
@@ -148,8 +151,8 @@ def _parts(start: Start, listener: Listener) -> Iterator[Parts]:
 def _sessions(start: Start, listener: Listener, held: ExitStack) -> tuple[Admission, Hub, DayFile]:
     config = start.config
     folder = state_folder(os.environ, listener.path)
-    with suppress(OSError):
-        os.makedirs(folder, mode=0o700, exist_ok=True)
+    _make_private(os.path.dirname(folder))
+    _make_private(folder)
     trail = _open_trail(folder, config)
     if trail is not None:
         held.callback(trail.close)
@@ -188,14 +191,22 @@ def _connect(sessions: Sessions, approvals: Approvals, grants: Grants, hub: Hub)
 
 
 def _hidden(start: Start, listener: Listener, more: tuple[str, ...]) -> list[str]:
-    """What no sandbox may see: socket, state and config (which may hold a key)."""
+    """What no sandbox may see: socket, state and config (which may hold a key). Folders are made
+    if they are missing: only what exists can be masked."""
     config = _config_folder(start.config_file.path) or start.config_file.path
     state = os.path.dirname(state_folder(os.environ, listener.path))
+    grants = _grants_folder(start.config_file.path)
     trail = start.config.audit.folder
-    if trail:  # only what exists can be masked
-        with suppress(OSError):
-            os.makedirs(trail, mode=0o700, exist_ok=True)
-    return [*more, config, state, _grants_folder(start.config_file.path), trail]
+    for folder in (state, grants, trail):
+        if folder:
+            _make_private(folder)
+    return [*more, config, state, grants, trail]
+
+
+def _make_private(folder: str) -> None:
+    """What cannot be made is still hidden: see `OwnPaths.missing_in`."""
+    with suppress(OSError):
+        os.makedirs(folder, mode=0o700, exist_ok=True)
 
 
 def _grants_folder(config_path: str) -> str:
@@ -207,13 +218,12 @@ def _grants_folder(config_path: str) -> str:
 
 
 def _config_folder(path: str) -> str | None:
-    """The config's folder, where it is ours alone. Made if it is missing: only what exists can be
-    masked, and a command that could make it would write the daemon's next config."""
+    """The config's folder, where it is ours alone. Made if it is missing: a command that could make
+    it would write the daemon's next config."""
     folder = os.path.dirname(os.path.abspath(path))
     if os.path.basename(folder) != "sandboxd":
         return None
-    with suppress(OSError):
-        os.makedirs(folder, mode=0o700, exist_ok=True)
+    _make_private(folder)
     return folder
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 from sandboxd.backends.interface import BackendContext
 from sandboxd.backends.linux_context import linux_support
@@ -22,6 +23,8 @@ from sandboxd.rpc.transport.unix_paths import approver_file, hidden_paths
 from sandboxd.system_parts import SystemParts
 from sandboxd_proto.locations import default_socket
 
+_M_ARENA_MAX = -8
+
 
 def listening(path: str | None) -> Listener:
     """ListenError where it cannot listen."""
@@ -36,6 +39,7 @@ def notifier() -> Notifier:
 
 
 def system_parts(config: Config, host: Host, listener: Listener, held: ExitStack) -> SystemParts:
+    _share_heap()
     state = StateFolder(f"{listener.path}.state" if listener.made_here else None)
     held.callback(state.close)
     egress = EgressService(config.egress)
@@ -51,6 +55,13 @@ def system_parts(config: Config, host: Host, listener: Listener, held: ExitStack
         forwards_folder=os.path.join(state.path, "fw"),  # short: a socket's path is limited
         make_folder=state.folder, notices=_folder_notices(held),
     )  # fmt: skip
+
+
+def _share_heap() -> None:
+    """One for all threads: only one of them runs Python, and each other heap would keep half a
+    megabyte."""
+    with suppress(AttributeError):  # another C library
+        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
 
 
 def _folder_notices(held: ExitStack) -> InotifyNotices | None:

@@ -7,13 +7,16 @@ own failures: the loop would only log them.
 
 from __future__ import annotations
 
+import errno
 import sys
 from asyncio import (
     AbstractEventLoop,
+    CancelledError,
     Future,
     Task,
     TimerHandle,
     create_task,
+    current_task,
     shield,
     wait,
 )
@@ -21,21 +24,28 @@ from asyncio import get_running_loop as running_loop
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextlib import suppress
 from contextvars import Context
+from heapq import heapify, heappop, heappush
+from itertools import count
+from math import inf
+from time import get_clock_info, monotonic
 from typing import Any, Generic, TypeVar
 
 __all__ = [
-    "AbstractEventLoop", "Begun", "Future", "Task", "TimerHandle", "add_reader", "add_writer",
-    "call_later", "call_soon", "create_future", "create_task", "enter_task", "log_failure",
-    "remove_reader", "remove_writer", "run_in_thread", "running_loop", "shield", "wait",
+    "AbstractEventLoop", "Begun", "Deadline", "Future", "OwnedTasks", "Task", "Timer",
+    "add_reader", "add_writer", "call_later", "call_soon", "create_future", "create_task",
+    "enter_task", "log_failure", "remove_reader", "remove_writer", "run_in_thread", "running_loop",
+    "shield", "wait", "wait_readable",
 ]  # fmt: skip
 
 T = TypeVar("T")
 
 
+MOST_AT_ONCE = 16  # callbacks in one turn of the loop
+MOST_CANCELLED = 64  # timers that are kept although they were cancelled
+CLOCK_S = get_clock_info("monotonic").resolution
+
 if sys.platform == "linux":
     import select
-
-    MOST_AT_ONCE = 16  # callbacks in one turn of the loop
 
     class ReadyFiles:
         """The callbacks of readable descriptors: one epoll for all, inside the loop's own.
@@ -55,7 +65,12 @@ if sys.platform == "linux":
             """It replaces an earlier one."""
             if fd in self._entries:
                 self.remove(fd)  # the number may be that of another file now
-            self._epoll.register(fd, select.EPOLLIN)
+            try:
+                self._epoll.register(fd, select.EPOLLIN)
+            except OSError as error:
+                if error.errno != errno.ENOSPC:
+                    raise
+                raise OSError(errno.EMFILE, "no epoll watches are left to this user") from None
             self._entries[fd] = callback, args
 
         def remove(self, fd: int) -> None:
@@ -100,6 +115,22 @@ else:
         running_loop().remove_reader(fd)
 
 
+def _wake(sleeper: Future[None]) -> None:
+    if not sleeper.done():
+        sleeper.set_result(None)
+
+
+async def wait_readable(fd: Any) -> None:
+    """As anyio's, also outside a task. Nothing else may wait for `fd` meanwhile."""
+    number = fd if isinstance(fd, int) else fd.fileno()
+    sleeper = create_future()
+    add_reader(number, _wake, sleeper)
+    try:
+        await sleeper
+    finally:
+        remove_reader(number)
+
+
 def add_writer(fd: Any, callback: Callable[..., object], *args: Any) -> None:
     running_loop().add_writer(fd, callback, *args)
 
@@ -113,8 +144,89 @@ def call_soon(callback: Callable[..., object], *args: Any) -> None:
     running_loop().call_soon(callback, *args)
 
 
-def call_later(seconds: float, callback: Callable[..., object], *args: Any) -> TimerHandle:
-    return running_loop().call_later(seconds, callback, *args)
+class Timer:
+    __slots__ = ("_timers", "args", "callback")
+
+    def __init__(
+        self, timers: Timers, callback: Callable[..., object], args: tuple[Any, ...]
+    ) -> None:
+        self._timers = timers
+        self.callback: Callable[..., object] | None = callback
+        self.args = args
+
+    def cancel(self) -> None:
+        if self.callback is not None:
+            self.callback, self.args = None, ()
+            self._timers.forget_one()
+
+
+class Timers:
+    """All timers of the loop, behind one of its own. For asyncio each takes fifteen calls in
+    Python, and every command has several. The callbacks have an empty context.
+    """
+
+    def __init__(self, loop: AbstractEventLoop) -> None:
+        self.loop = loop
+        self._heap: list[tuple[float, int, Timer]] = []
+        self._numbers = count()  # timers of one moment in the order in which they were made
+        self._cancelled = 0
+        self._armed: TimerHandle | None = None
+        self._armed_for = inf
+
+    def add(self, seconds: float, callback: Callable[..., object], args: tuple[Any, ...]) -> Timer:
+        timer = Timer(self, callback, args)
+        when = monotonic() + seconds
+        heappush(self._heap, (when, next(self._numbers), timer))
+        if when < self._armed_for:
+            self._arm(when)
+        return timer
+
+    def forget_one(self) -> None:
+        """The next ones are few: a timeout stays in the heap long after its command has ended."""
+        self._cancelled += 1
+        if self._cancelled > MOST_CANCELLED and 2 * self._cancelled > len(self._heap):
+            self._heap = [entry for entry in self._heap if entry[2].callback is not None]
+            heapify(self._heap)
+            self._cancelled = 0
+
+    def _arm(self, when: float) -> None:
+        if self._armed is not None:
+            self._armed.cancel()
+        self._armed_for = when
+        delay = max(0.0, when - monotonic())
+        self._armed = Context().run(self.loop.call_later, delay, self._run_due)
+
+    def _run_due(self) -> None:
+        self._armed, self._armed_for = None, inf
+        for _ in range(MOST_AT_ONCE):
+            # The loop itself is early by that much at the most.
+            if not self._heap or self._heap[0][0] > monotonic() + CLOCK_S:
+                break
+            self._call(heappop(self._heap)[2])
+        if self._heap:
+            self._arm(self._heap[0][0])
+
+    def _call(self, timer: Timer) -> None:
+        callback, args = timer.callback, timer.args
+        timer.callback = None  # cancelling it has no effect any more
+        if callback is None:
+            self._cancelled -= 1
+            return
+        try:
+            callback(*args)
+        except Exception as error:
+            log_failure(f"the callback {callback!r} failed", error)
+
+
+_timers: Timers | None = None
+
+
+def call_later(seconds: float, callback: Callable[..., object], *args: Any) -> Timer:
+    global _timers
+    loop = running_loop()
+    if _timers is None or _timers.loop is not loop:
+        _timers = Timers(loop)
+    return _timers.add(seconds, callback, args)
 
 
 def create_future() -> Future[Any]:
@@ -128,6 +240,66 @@ def run_in_thread(work: Callable[..., T], *args: Any) -> Future[T]:
 def log_failure(message: str, error: Exception) -> None:
     """As the loop itself logs the failure of a callback."""
     running_loop().call_exception_handler({"message": message, "exception": error})
+
+
+class Deadline:
+    """A `with` block that is left after `seconds` (None: never), as with anyio.move_on_after.
+
+    A cancel scope of anyio takes several times as long, and every command has a timeout.
+    """
+
+    __slots__ = ("_before", "_expired", "_seconds", "_task", "_timer")
+
+    def __init__(self, seconds: float | None) -> None:
+        self._seconds = seconds
+        self._timer: Timer | None = None
+        self._expired = False
+
+    def __enter__(self) -> None:
+        if self._seconds is not None:
+            task = current_task()
+            assert task is not None
+            self._task, self._before = task, task.cancelling()
+            self._timer = call_later(self._seconds, self._expire)
+
+    def _expire(self) -> None:
+        self._expired = True
+        self._task.cancel()
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> bool:
+        if self._timer is not None:
+            self._timer.cancel()
+        if not self._expired:
+            return False
+        others = self._task.uncancel() > self._before  # the task itself is to end
+        return kind is CancelledError and not others
+
+
+class OwnedTasks:
+    """Tasks that end by themselves when their owner does. A task group of anyio takes ten times as
+    long for each."""
+
+    def __init__(self, failed: Callable[[BaseException], None]) -> None:
+        self._tasks: set[Task[None]] = set()
+        self._failed = failed
+
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: Task[None]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._failed(error)
+
+    async def end(self, patience_s: float) -> None:
+        """Wait for them. What is left then is cancelled, whatever shields it has."""
+        while self._tasks:
+            await wait(self._tasks, timeout=patience_s)
+            for task in self._tasks:
+                task.cancel()
 
 
 class _TaskEntry:

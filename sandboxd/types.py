@@ -22,9 +22,12 @@ Wanted = Literal[
 
 @dataclass(frozen=True, slots=True)
 class PtyRequest:
+    """`stderr_apart`: the command's stderr is a pipe beside the terminal."""
+
     rows: int
     cols: int
     echo: bool = True
+    stderr_apart: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +213,8 @@ class Sandbox(Protocol):
         """Whether it can take a command now."""
 
     async def spawn(self, command: Command, stdio: Stdio | None) -> Process:
-        """Send a command on its way (`stdio` is None with a pty); `Process.started` waits for it.
+        """Send a command on its way; `Process.started` waits for it. With a pty `stdio` is None,
+        or only its stderr is used (`stderr_apart`).
 
         SandboxUnavailable if the sandbox is gone.
         """

@@ -33,13 +33,14 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "requires(*names): what must work here (support.requirements)"
     )
-    # A shell without job control starts what runs in the background with SIGINT ignored, and every
-    # program of a test would inherit that.
+    # A shell without job control starts what runs in the background with SIGINT and SIGQUIT
+    # ignored, nohup with SIGHUP, and every program of a test would inherit that.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    # Below nohup, SIGHUP likewise.
-    if sys.platform != "win32" and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
-        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    if sys.platform != "win32":
+        for number in (signal.SIGQUIT, signal.SIGHUP):
+            if signal.getsignal(number) is signal.SIG_IGN:
+                signal.signal(number, signal.SIG_DFL)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -150,8 +150,9 @@ class AsyncClient(AsyncSessionMethods):
         """Whether it runs; its result once it has ended (for ten minutes)."""
         return await self._ask(calls.execution_status(execution_id))
 
-    async def execution_list(self) -> ExecutionList:
-        return await self._ask(calls.execution_list())
+    async def execution_list(self, *, ended: bool = False) -> ExecutionList:
+        """`ended`: also detached ones that have ended, as long as their results are kept."""
+        return await self._ask(calls.execution_list(ended=ended))
 
     async def execution_write(self, execution_id: str, data: str | bytes) -> None:
         await self._ask(calls.execution_write(execution_id, data))

@@ -20,22 +20,40 @@ if TYPE_CHECKING:
 RETRY_LIMIT_S = 20.0
 
 
+def begin_connection(path: str, client: str) -> socket | None:
+    """Connect and send `initialize`: while the daemon answers, the caller can do something else.
+    None: that failed, and `open_connection` says why or starts a daemon."""
+    try:
+        sock = transport.connect(path)
+    except Exception:
+        return None
+    try:
+        handshake.send_initialize(sock, client)
+    except Exception:
+        sock.close()
+        return None
+    return sock
+
+
 def open_connection(
     path: str,
     *,
     client: str,
+    begun: socket | None = None,
     may_start: bool = True,
     note: Callable[[str], None] = lambda text: None,
     started: Callable[[], None] = lambda: None,
 ) -> socket:
-    """A connection to a daemon that has answered `initialize`. `started`: called if it had to be
-    started."""
+    """A connection to a daemon that has answered `initialize`. `begun`: of `begin_connection`, if
+    that was called. `started`: called if the daemon had to be started."""
     deadline = time.monotonic() + RETRY_LIMIT_S
     may_replace = may_start
     while True:
-        sock = _connect(path, may_start=may_start, started=started)
+        sock = begun or _connect(path, may_start=may_start, started=started)
         try:
-            if _current(sock, client, note) or not may_replace or not _replace(sock, path, note):
+            if begun is None:
+                handshake.send_initialize(sock, client)
+            if _current(sock, note) or not may_replace or not _replace(sock, path, note):
                 return sock
             may_replace = False  # the new one is what is installed, whatever its version
         except Exception as error:
@@ -44,6 +62,7 @@ def open_connection(
             if not may_start or not _ending(error) or time.monotonic() > deadline:
                 raise
         sock.close()
+        begun = None
         time.sleep(0.02)
 
 
@@ -51,7 +70,7 @@ def _connect(path: str, *, may_start: bool, started: Callable[[], None]) -> sock
     try:
         return transport.connect(path)
     except Exception as error:
-        if not may_start or not _nobody_there(error):
+        if not may_start or not nobody_there(error):
             raise
     from sandboxd_client import start_daemon
 
@@ -60,8 +79,8 @@ def _connect(path: str, *, may_start: bool, started: Callable[[], None]) -> sock
     return transport.connect(path)
 
 
-def _current(sock: socket, client: str, note: Callable[[str], None]) -> bool:
-    answer = handshake.initialize(sock, client)
+def _current(sock: socket, note: Callable[[str], None]) -> bool:
+    answer = handshake.initialized(sock)
     for warning in answer.get("warnings") or ():
         note(f"warning: {warning}")
     mine = [name for name in os.environ if name.startswith("SANDBOXD_")]
@@ -89,7 +108,8 @@ def _replace(sock: socket, path: str, note: Callable[[str], None]) -> bool:
     return True
 
 
-def _nobody_there(error: Exception) -> bool:
+def nobody_there(error: Exception) -> bool:
+    """Whether nothing listens, and a daemon can be started there."""
     from errno import ECONNREFUSED, ENOENT
 
     return getattr(error, "facts", {}).get("errno") in (ECONNREFUSED, ENOENT)

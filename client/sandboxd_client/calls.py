@@ -70,8 +70,8 @@ def execution_status(execution_id: str) -> MethodCall[ExecutionStatus]:
     return MethodCall("execution/status", {"execution_id": execution_id}, ExecutionStatus)
 
 
-def execution_list() -> MethodCall[ExecutionList]:
-    return MethodCall("execution/list", {}, ExecutionList)
+def execution_list(*, ended: bool) -> MethodCall[ExecutionList]:
+    return MethodCall("execution/list", {"ended": True} if ended else {}, ExecutionList)
 
 
 def execution_write(execution_id: str, data: str | bytes) -> Unanswered:

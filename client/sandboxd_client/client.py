@@ -165,8 +165,9 @@ class Client(SessionMethods):
         """Whether it runs; its result once it has ended (for ten minutes)."""
         return self._ask(calls.execution_status(execution_id))
 
-    def execution_list(self) -> ExecutionList:
-        return self._ask(calls.execution_list())
+    def execution_list(self, *, ended: bool = False) -> ExecutionList:
+        """`ended`: also detached ones that have ended, as long as their results are kept."""
+        return self._ask(calls.execution_list(ended=ended))
 
     def execution_write(self, execution_id: str, data: str | bytes) -> None:
         self._ask(calls.execution_write(execution_id, data))

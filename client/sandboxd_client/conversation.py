@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from sandboxd_client.errors import ConnectionLost
-from sandboxd_client.lines import LineBuffer, LineTooLong
+from sandboxd_client.jsontext import LineBuffer, LineTooLong
 from sandboxd_proto import methods, wire
 from sandboxd_proto.errors import InvalidParams, SandboxdError, from_wire
 from sandboxd_proto.framing import FRAME_LIMIT

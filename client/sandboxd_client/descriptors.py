@@ -46,3 +46,35 @@ def send(sock: socket, data: bytes | bytearray, descriptors: Sequence[int]) -> i
 
     rights = b"".join(fd.to_bytes(4, sys.byteorder) for fd in descriptors)
     return sock.sendmsg([data], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)])
+
+
+class Outgoing:
+    """What is still to be sent on a socket, which does not block; descriptors go with the first
+    byte."""
+
+    def __init__(self, sock: socket, descriptors: Sequence[int] = ()) -> None:
+        sock.setblocking(False)
+        self.sock = sock
+        self._data = bytearray()
+        self._descriptors = descriptors
+
+    def __bool__(self) -> bool:
+        return bool(self._data)
+
+    def add(self, data: bytes) -> None:
+        self._data += data
+
+    def send_some(self) -> None:
+        if self._descriptors:
+            del self._data[: send(self.sock, self._data, self._descriptors)]
+            self._descriptors = ()
+        else:
+            del self._data[: self.sock.send(self._data)]
+
+    def flush(self) -> None:
+        """As much as the socket takes now. An error comes again with the next `send_some`."""
+        try:
+            while self._data:
+                self.send_some()
+        except OSError:
+            return

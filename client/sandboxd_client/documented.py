@@ -30,7 +30,8 @@ def documented(options: Any, *extended: Any) -> Callable[[F], F]:
         method.__signature__ = signature.replace(  # type: ignore[attr-defined]
             parameters=[*fixed, *named]
         )
-        texts = (inspect.getdoc(item) for item in (*extended, options))
+        # Not getdoc: without a text of its own a TypedDict would have that of dict.
+        texts = (inspect.cleandoc(item.__doc__ or "") for item in (*extended, options))
         method.__doc__ = "\n\n".join(filter(None, (inspect.getdoc(method), *texts)))
         return method
 

@@ -7,8 +7,7 @@ shutdown.
 from __future__ import annotations
 
 from sandboxd_client import __version__
-from sandboxd_client.jsontext import dumps, loads
-from sandboxd_client.lines import LineBuffer
+from sandboxd_client.jsontext import LineBuffer, dumps, loads
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,10 +17,22 @@ if TYPE_CHECKING:
 
 def ask(sock: socket, method: str, params: dict[str, Any] | None = None) -> Any:
     """The result, or the error that the daemon answered. Nothing else may be in flight."""
+    send(sock, method, params)
+    return answer(sock)
+
+
+def send(sock: socket, method: str, params: dict[str, Any] | None = None) -> None:
     request = {"jsonrpc": "2.0", "id": 0, "method": method, "params": params or {}}
-    lines = LineBuffer()
     try:
         sock.sendall(dumps(request) + b"\n")
+    except OSError as error:
+        raise lost_error(error.strerror) from None
+
+
+def answer(sock: socket) -> Any:
+    """What `ask` returns, for a request that was sent."""
+    lines = LineBuffer()
+    try:
         while True:
             data = sock.recv(65536)
             if not data:
@@ -37,8 +48,17 @@ def ask(sock: socket, method: str, params: dict[str, Any] | None = None) -> Any:
 
 
 def initialize(sock: socket, name: str) -> dict[str, Any]:
-    answer = ask(sock, "initialize", {"client": {"name": name, "version": __version__}})
-    return answer if isinstance(answer, dict) else {}
+    send_initialize(sock, name)
+    return initialized(sock)
+
+
+def send_initialize(sock: socket, name: str) -> None:
+    send(sock, "initialize", {"client": {"name": name, "version": __version__}})
+
+
+def initialized(sock: socket) -> dict[str, Any]:
+    result = answer(sock)
+    return result if isinstance(result, dict) else {}
 
 
 def unwrap(message: Any) -> Any:

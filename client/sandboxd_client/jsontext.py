@@ -1,7 +1,10 @@
-"""JSON without `import json`, for `sandboxctl run`.
+"""JSON without `import json`, for `sandboxctl run`, and the lines that carry it.
 
 `json` imports re and enum, which costs half of Python's own start. Its C accelerator `_json` does
 the same work alone. Where an interpreter has no `_json`, the standard module is used.
+
+A client chooses its framing, and this one always uses one message a line: it needs no more of
+proto's FrameDecoder than `LineBuffer`, which copies little.
 """
 
 from __future__ import annotations
@@ -10,6 +13,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
+
+# A captured result holds two streams of 8 MiB, and JSON may need six characters for one byte.
+LINE_LIMIT = 128 * 1024 * 1024
 
 try:
     from _json import encode_basestring as _quote
@@ -71,6 +77,38 @@ else:
                 out.append("," if index else "[")
                 _write(item, out)
             out.append("]" if value else "[]")
+
+
+class LineTooLong(ValueError):
+    """The server sent more than `LINE_LIMIT` bytes without a line end."""
+
+
+class LineBuffer:
+    """Takes received bytes; returns the lines that are complete."""
+
+    def __init__(self, limit: int = LINE_LIMIT) -> None:
+        self._limit = limit
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    def feed(self, data: bytes) -> list[bytes]:
+        head, newline, rest = data.partition(b"\n")
+        if not newline:
+            self._keep(data)
+            return []
+        first = b"".join([*self._parts, head])
+        self._parts, self._size = [], 0
+        *lines, tail = rest.split(b"\n")
+        self._keep(tail)
+        return [line for line in (first, *lines) if line]
+
+    def _keep(self, data: bytes) -> None:
+        if not data:
+            return
+        self._parts.append(data)
+        self._size += len(data)
+        if self._size > self._limit:
+            raise LineTooLong(f"a message of the daemon is longer than {self._limit} bytes")
 
 
 def printable(document: bytes) -> bytes:

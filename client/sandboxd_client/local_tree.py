@@ -98,7 +98,10 @@ def check_link(name: str, target: str) -> None:
     while ups < len(parts) and parts[ups] == "..":
         ups += 1
     if not target or target.startswith("/") or ".." in parts[ups:] or ups > name.count("/"):
-        raise UnsafeLink(f"{name} is a link that leads out of the folder: {target!r}")
+        raise UnsafeLink(
+            f"{name} is a link that leads out of the folder: {target!r}; "
+            'links="skip" leaves such links out'
+        )
 
 
 @contextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 import msgspec
@@ -66,6 +65,8 @@ class StreamOptions(ExecuteOptions, total=False):
 
 
 class CheckOptions(TypedDict, total=False):
+    """What `execute` with the same options would enforce, and how. Nothing runs."""
+
     manifest: ManifestLike | None
     preset: str | None
     workspace: PathLike | None
@@ -107,6 +108,8 @@ def check_names(method: str, given: Mapping[str, Any], known: Any) -> None:
 def _meant(name: str, names: list[str]) -> str:
     if "manifest" in names and name in Manifest.__struct_fields__:
         return f"it is a field of the manifest, manifest={{{name!r}: …}}"
+    from difflib import get_close_matches
+
     near = get_close_matches(_ELSEWHERE.get(name, name), names, n=1)
     return f"did you mean {near[0]!r}?" if near else f"the options are {', '.join(names)}"
 

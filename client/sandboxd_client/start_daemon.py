@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from sandboxd_client import handshake, transport
 from sandboxd_client.errors import DaemonNotRunning, ServerNotTrusted
 from sandboxd_client.ignored_variables import is_none
+from sandboxd_client.inside import is_inside
 from sandboxd_proto.errors import SandboxdError
 
 if TYPE_CHECKING:
@@ -42,24 +43,14 @@ def start(path: str) -> None:
 
         start_daemon_windows.start(path)
         return
-    if _is_inside():
-        raise DaemonNotRunning(
-            "this is inside a sandbox, and no daemon can be reached from there",
-            remedy="use sandboxd outside of the sandbox",
-        )
+    if is_inside():
+        raise transport.inside_error()
     path = os.path.abspath(path)
     transport.check_place(path)
     _own_folder(os.path.dirname(path))
     with _lock(path + ".start"):
         if not is_listening(path):
             _spawn(path)
-
-
-def _is_inside() -> bool:
-    """Whether the first process is a sandbox's init: a daemon here would accept no client."""
-    with suppress(OSError), open("/proc/1/comm", "rb") as file:
-        return file.read(64).strip() == b"sandboxd-init"
-    return False
 
 
 def stop(sock: socket, path: str) -> None:

@@ -145,20 +145,27 @@ class Transfers:
     def _download_file(
         self, path: str, root: Root, name: str, mode: int, counter: Counter
     ) -> Operation[None]:
+        """What has this name here is replaced once the file could be read."""
+        first: FileData = yield self.fs("read", FileData, path=path, offset=0, length=PIECE)
         with local_tree.replaced(root, name, mode) as file:
 
             def take(data: bytes) -> None:
                 file.write(data)
                 counter.add(len(data))
 
-            yield from self.read_pieces(path, 0, None, take)
+            take(_content(first))
+            if first.bytes and not first.eof:
+                yield from self.read_pieces(path, first.bytes, first.size - first.bytes, take)
 
     def _entries(self, path: str, links: Links) -> Operation[list[LocalEntry]]:
-        """All names and links are checked before anything is written."""
+        """All names and links are checked before anything is written. What is masked is left out:
+        an empty file would take the place of a secret."""
         listed = yield from self.tree(path)
         entries: list[LocalEntry] = []
         for one in listed:
             local_tree.check_name(one.name)
+            if one.masked:
+                continue
             if one.type == "symlink":
                 place = posixpath.join(path, one.name)
                 link: FileStatus = yield self.fs("stat", FileStatus, path=place, follow=False)
@@ -180,7 +187,7 @@ class Transfers:
         entries: list[FolderEntry] = []
         for entry in top.entries:
             entries.append(entry)
-            if entry.type == "dir":
+            if entry.type == "dir" and not entry.masked:
                 below = yield from self.tree(posixpath.join(path, entry.name))
                 entries += [_moved(one, entry.name) for one in below]
         return entries

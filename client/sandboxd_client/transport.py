@@ -10,8 +10,6 @@ import os
 import stat
 import sys
 
-from sandboxd_client import system
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _socket import socket
@@ -29,7 +27,10 @@ def connect(path: str) -> socket:
     import _socket
 
     check_folder(path)
-    sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    try:
+        sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    except OSError as error:  # a sandbox without sockets
+        raise not_running(path, error) from None
     try:
         # connect() to a Unix socket blocks while the listener's backlog is full.
         sock.settimeout(CONNECT_TIMEOUT_S)
@@ -79,11 +80,34 @@ def check_folder(path: str) -> None:
         )
 
 
+if sys.platform == "linux":
+
+    def peer_uid(sock: socket) -> int:
+        """The uid of the process that called listen()."""
+        import _socket
+
+        credentials = sock.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 12)
+        return int.from_bytes(credentials[4:8], sys.byteorder)  # struct ucred {pid, uid, gid}
+
+elif sys.platform == "darwin":
+    _SOL_LOCAL, _LOCAL_PEERCRED = 0, 1
+
+    def peer_uid(sock: socket) -> int:
+        """The uid of the process that called listen()."""
+        credentials = sock.getsockopt(_SOL_LOCAL, _LOCAL_PEERCRED, 76)
+        return int.from_bytes(credentials[4:8], sys.byteorder)  # struct xucred {version, uid, …}
+
+else:
+
+    def peer_uid(sock: socket) -> int:
+        raise OSError("this system does not report who listens on a socket")
+
+
 def check_peer(sock: socket, path: str) -> None:
     """The listener has our uid."""
     if sys.platform == "win32":
         return
-    uid = system.peer_uid(sock)
+    uid = peer_uid(sock)
     if uid != os.getuid():
         from sandboxd_client.errors import ServerNotTrusted
 
@@ -112,7 +136,10 @@ def check_place(path: str) -> None:
 
 def not_running(path: str, error: OSError) -> Exception:
     from sandboxd_client.errors import DaemonNotRunning
+    from sandboxd_client.inside import is_inside
 
+    if is_inside():
+        return inside_error()
     check_place(path)
     if isinstance(error, PermissionError):
         return DaemonNotRunning(
@@ -126,6 +153,16 @@ def not_running(path: str, error: OSError) -> Exception:
         remedy="start it with `sandboxd`, or let `sandboxctl` start it",
         cause=error.strerror or str(error),
         errno=error.errno,
+    )
+
+
+def inside_error() -> Exception:
+    """Not one that a start mends: it has no errno."""
+    from sandboxd_client.errors import DaemonNotRunning
+
+    return DaemonNotRunning(
+        "this is inside a sandbox, and no daemon can be reached from there",
+        remedy="use sandboxd outside of the sandbox",
     )
 
 

@@ -6,12 +6,10 @@ daemon's policy defines.
 
 from __future__ import annotations
 
-import tomllib
 from typing import Any, Literal
 
 import msgspec
 
-from sandboxd_proto import toml_mistakes
 from sandboxd_proto.errors import InvalidParams, ManifestInvalid
 from sandboxd_proto.lenient import understood
 from sandboxd_proto.wire import WireStruct, convert
@@ -70,9 +68,13 @@ def manifest_from(value: Any) -> Manifest:
 
 def manifest_from_toml(text: str) -> Manifest:
     """The `[sandbox]` table of a TOML document."""
+    import tomllib  # only here: most programs pass a dict
+
     try:
         document = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # ValueError also for a number too long to read
+        from sandboxd_proto import toml_mistakes
+
         hint = toml_mistakes.advice(text, error)
         raise ManifestInvalid(f"the manifest is not TOML: {error}{hint}") from None
     table = document.get("sandbox")

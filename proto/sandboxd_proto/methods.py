@@ -59,7 +59,7 @@ METHODS: tuple[Method, ...] = (
            "Change the size of an execution's terminal.", role="worker"),
     Method("execution/cancel", execution.ExecutionRef, execution.Nothing,
            "Kill an execution's whole process tree; its outcome is then `cancelled`."),
-    Method("execution/list", execution.NoParams, execution.ExecutionList,
+    Method("execution/list", execution.ExecutionListParams, execution.ExecutionList,
            "The executions that this connection may use."),
     Method("execution/wait", execution.WaitParams, execute.ExecuteResult,
            "The result of an execution; kept for ten minutes after a detached one ends. After "

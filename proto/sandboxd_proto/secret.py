@@ -1,9 +1,9 @@
-"""A text that must not be shown: tokens and keys."""
+"""A text that must not be shown: tokens and keys.
+
+Clients hold secrets and compare none, so they do not load OpenSSL, which `hashlib` does.
+"""
 
 from __future__ import annotations
-
-import hashlib
-import hmac
 
 REDACTED = "<redacted>"
 
@@ -21,10 +21,14 @@ class Secret:
 
     def matches(self, other: str | Secret) -> bool:
         """Compares in constant time."""
+        import hmac
+
         text = other.reveal() if isinstance(other, Secret) else other
         return hmac.compare_digest(self._text.encode(), text.encode("utf-8", "surrogatepass"))
 
     def digest(self) -> str:
+        import hashlib
+
         return hashlib.sha256(self._text.encode("utf-8", "surrogatepass")).hexdigest()
 
     def __repr__(self) -> str:

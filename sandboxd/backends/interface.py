@@ -52,10 +52,12 @@ class Capabilities:
     refused. `explains`: it records refused accesses, which takes our init. `limits_sandbox`: a
     sandbox is made with its limits; elsewhere each command has its own.
     `files`: its sandboxes have our init, which can carry out file operations. `stdin`,
-    `terminals`: whether its commands can have input, and a terminal. `session_tmp`: commands of a
+    `terminals`: whether its commands can have input, and a terminal; `stderr_apart`: and beside the
+    terminal a stderr of their own. `session_tmp`: commands of a
     session can share a /tmp; otherwise each has a fresh one, and session/open says so. `copies`:
     commands may work on copies of the granted folders (CopyingProcess). `remote`: another machine
-    makes its sandboxes, so many can be made at once.
+    makes its sandboxes, so many can be made at once. `opens_at_once`: up to its first wait `open`
+    needs no task.
     `inherit_warning`: what a result says where the network is inherited. `terminal_refusal`: why
     its commands have no terminal, where there is more to say.
     """
@@ -67,9 +69,11 @@ class Capabilities:
     files: bool = False
     stdin: bool = True
     terminals: bool = True
+    stderr_apart: bool = True
     session_tmp: bool = False
     copies: bool = False
     remote: bool = False
+    opens_at_once: bool = False
     inherit_warning: str = ""
     terminal_refusal: str = ""
 

@@ -80,5 +80,6 @@ def root_warnings() -> list[str]:
     if os.getuid() != 0:
         return []
     return [
-        "sandboxd runs as root: commands in workspaces of root stay root (without capabilities)"
+        "sandboxd runs as root: a command runs as the owner of its workspace, in workspaces of "
+        "root as root (without capabilities)"
     ]

@@ -103,7 +103,8 @@ def _named(name: str, config: Config, registry: Registry) -> Backend:
             raise keys_missing_error(config)
         return registry["none"]
     if name not in registry:
-        near = get_close_matches(name, registry.names(), n=1)
+        sandboxed = [one for one in registry.names() if one != "none"]
+        near = get_close_matches(name, sandboxed, n=1)
         hint = f"did you mean {near[0]}? " if near else ""
         raise InvalidParams(
             f"there is no backend {name!r}", field="backend",

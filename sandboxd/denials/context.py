@@ -28,6 +28,18 @@ def _permits(_path: str, _access: Access) -> bool:
     return True
 
 
+def _no_barrier(_path: str, _access: Access, _top: str) -> str | None:
+    return None
+
+
+def _nobody_known(_: str) -> str:
+    return "another user"
+
+
+def _you() -> str:
+    return ""
+
+
 def _same(path: str) -> str:
     return path
 
@@ -62,8 +74,10 @@ class HostView:
     `exists` does not follow the last link. `permits`: the host's own permission bits would let
     this user read or write the path (or create it, when it does not exist). `listens`: something
     on the host accepts TCP connections at this port. `listens_at`: at this socket file.
-    `mode_permits`: as `permits`, for a user without capabilities. `foreign_home`: the path is in
-    the home folder of another user. `home`: the folder of this one. `file`: what is there, links
+    `barrier`: whose permission bits keep this user out, without capabilities: the path's own or
+    those of a folder above it, from the one given last on. `owner`: the name of a path's owner;
+    `user`: this one's. `foreign_home`: the path is in the home folder of another user. `home`: the
+    folder of this one. `file`: what is there, links
     followed; None if it cannot be told. `entries`: what a folder holds; None if it cannot be read
     or holds more than that.
     """
@@ -75,7 +89,9 @@ class HostView:
     pid_exists: Callable[[int], bool] = _never
     listens: Callable[[int], bool] = _never
     listens_at: Callable[[str], bool] = _never
-    mode_permits: Callable[[str, Access], bool] = _permits
+    barrier: Callable[[str, Access, str], str | None] = _no_barrier
+    owner: Callable[[str], str] = _nobody_known
+    user: Callable[[], str] = _you
     foreign_home: Callable[[str], bool] = _never
     home: str = ""
     file: Callable[[str], HostFile | None] = _no_file
@@ -93,7 +109,8 @@ class Setting:
     show, because the config or the daemon hides them. `ceiling`: what no request may exceed.
     `network_namespace`: a closed network is an empty one; otherwise no socket can be made, and
     the kernel reports no attempt. `mounts`: paths are closed by mounts, and not by Landlock alone.
-    `own_code`: the daemon's, which no request can make writable.
+    `own_code`: the daemon's, which no request can make writable. `plan_flags`: where plan mode is
+    set that holds for the command's session.
     """
 
     plan: Plan
@@ -113,6 +130,7 @@ class Setting:
     network_namespace: bool = True
     mounts: bool = True
     own_code: tuple[str, ...] = ()
+    plan_flags: tuple[str, ...] = ()
 
     @property
     def working_directory(self) -> str:

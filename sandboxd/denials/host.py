@@ -7,6 +7,7 @@ import posixpath
 import stat
 from functools import lru_cache, partial
 from itertools import islice
+from typing import Literal
 
 from sandboxd.denials.context import HostFile, HostView
 from sandboxd.platform.current import files, places, system
@@ -25,7 +26,9 @@ def host_view(run_as: RunAs | None = None) -> HostView:
         pid_exists=system.process_exists,
         listens=system.listens,
         listens_at=system.listens_at,
-        mode_permits=partial(_mode_permits, run_as),
+        barrier=partial(_barrier, run_as),
+        owner=_owner,
+        user=partial(_user, run_as),
         foreign_home=partial(_foreign_home, run_as),
         home=next(iter(_own_homes(run_as)), ""),
         file=partial(_file, run_as),
@@ -75,9 +78,8 @@ def _permits(run_as: RunAs | None, path: str, access: Access) -> bool:
         return False
 
 
-def _bits(status: os.stat_result, who: RunAs, access: Access) -> bool:
-    read, write = (stat.S_IRUSR, stat.S_IWUSR)
-    wanted = write if access == "write" else read
+def _bits(status: os.stat_result, who: RunAs, access: Access | Literal["enter"]) -> bool:
+    wanted = {"read": stat.S_IRUSR, "write": stat.S_IWUSR, "enter": stat.S_IXUSR}[access]
     if status.st_uid == who.uid:
         return bool(status.st_mode & wanted)
     if status.st_gid == who.gid:
@@ -85,14 +87,47 @@ def _bits(status: os.stat_result, who: RunAs, access: Access) -> bool:
     return bool(status.st_mode & wanted >> 6)
 
 
-def _mode_permits(run_as: RunAs | None, path: str, access: Access) -> bool:
+def _barrier(run_as: RunAs | None, path: str, access: Access, top: str) -> str | None:
+    """The path whose bits keep a user without capabilities out; `top`: a folder that is entered."""
     who = run_as or RunAs(*system.effective_ids())
     if _cannot_look(path):
-        return False
+        return None
     try:
-        return _bits(files.stat(path), who, access)
+        for folder in _folders_between(top, path):
+            if not _bits(files.stat(folder), who, "enter"):
+                return folder
+        while access == "write" and path != "/" and not _exists(path):
+            path = posixpath.dirname(path)
+        return None if _bits(files.stat(path), who, access) else path
     except (OSError, ValueError):
-        return False
+        return None
+
+
+def _folders_between(top: str, path: str) -> list[str]:
+    """Existing folders above `path`, from `top` on."""
+    found: list[str] = []
+    while is_below(path, top):
+        path = posixpath.dirname(path)
+        found.append(path)
+    return [folder for folder in reversed(found) if _is_dir(folder)]
+
+
+def _owner(path: str) -> str:
+    if _cannot_look(path):
+        return "another user"
+    try:
+        return user_name(files.stat(path).st_uid)
+    except (OSError, ValueError):
+        return "another user"
+
+
+def _user(run_as: RunAs | None) -> str:
+    return user_name(run_as.uid if run_as is not None else system.user_id())
+
+
+@lru_cache(maxsize=64)
+def user_name(uid: int) -> str:
+    return system.name_of(uid) or f"user {uid}"
 
 
 def _file(run_as: RunAs | None, path: str) -> HostFile | None:

@@ -24,12 +24,14 @@ from sandboxd.denials.rules.path_status import (
 from sandboxd.denials.text import known_programs, subjects
 from sandboxd.denials.text.command_line import CommandLine
 from sandboxd.denials.text.line_classifier import LineClassifier
+from sandboxd.policy.mounts.mount_plan import MountKind
 from sandboxd_proto.denial import Confidence, Denial
 
 # Operands of one command line that are looked up on the host.
 _MOST_OPERANDS = 512
 _MOST_WRITTEN = 16
 # Programs that only print their operands.
+LISTERS = frozenset({"ls", "dir", "find", "tree", "du", "eza", "exa", "fd"})
 _PRINTERS = frozenset({"echo", "printf", "export", ":", "true", "false", "set", "alias"})
 
 
@@ -97,16 +99,24 @@ def _nameless_text(
 def _named(classifier: LineClassifier, facts: RunEvidence, found: list[Denial]) -> Iterator[Denial]:
     """Operands that lead to masked or hidden paths: a mask reads as empty and says nothing."""
     setting = classifier.setting
+    listed = {w for one in classifier.command.simple if one.program in LISTERS for w in one.words}
     for word, name in islice(_operands(classifier), _MOST_OPERANDS):
         for at in _statuses(classifier, name):
             if any(_related(at.path, other.target) for other in found):
                 continue
             if at.masked and at.on_host:
                 mask = at.place.path
-                yield filesystem.masked_denial("filesystem_read", at.path, mask, "medium")
+                yield filesystem.masked_denial(setting, "filesystem_read", at.path, mask, "medium")
             elif at.hidden and facts.failed and name == word and _readable(setting, word, at):
                 output = classifier.command.writes(word)
                 yield filesystem.hidden_denial(setting, at.path, "medium", output=output)
+            elif name == word and name in listed and _shows_no_content(at):
+                yield filesystem.hidden_denial(setting, at.path, "low", empty=True)
+
+
+def _shows_no_content(at: PathStatus) -> bool:
+    """A folder that shows only what is allowed in it: it can be listed, and looks empty."""
+    return at.place.kind == MountKind.HIDDEN and at.visible and at.on_host
 
 
 def _readable(setting: Setting, word: str, at: PathStatus) -> bool:

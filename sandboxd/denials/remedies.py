@@ -26,12 +26,29 @@ def allow_write(setting: Setting, path: str, *, in_folder: bool) -> Remedy | Non
     host = setting.host
     if within_any(path, KERNEL) or not host.permits(path, "write"):
         return None
-    target = path
+    target = _to_write(host, path, in_folder=in_folder)
+    return None if _is_too_wide(setting, target) else {"fs_write_allow": [target]}
+
+
+def too_wide_to_write(setting: Setting, path: str, *, in_folder: bool) -> str | None:
+    """The folder that `allow_write` does not propose because it holds too much."""
+    host = setting.host
+    if within_any(path, KERNEL) or not host.permits(path, "write"):
+        return None
+    target = _to_write(host, path, in_folder=in_folder)
+    return target if _is_too_wide(setting, target) else None
+
+
+def _to_write(host: HostView, path: str, *, in_folder: bool) -> str:
     if in_folder or not host.exists(path):
-        target = _existing_folder(host, path if not host.exists(path) else posixpath.dirname(path))
-    # A whole home folder is never granted for one missing file in it.
-    too_wide = TOO_WIDE_TO_PROPOSE | {dict(setting.plan.env).get("HOME", "/").rstrip("/")}
-    return None if target in too_wide else {"fs_write_allow": [target]}
+        return existing_folder(host, path if not host.exists(path) else posixpath.dirname(path))
+    return path
+
+
+def _is_too_wide(setting: Setting, path: str) -> bool:
+    """A whole home folder is never granted for one missing file in it."""
+    home = dict(setting.plan.env).get("HOME", "/").rstrip("/")
+    return path in TOO_WIDE_TO_PROPOSE or path == home
 
 
 def allow_read(setting: Setting, path: str) -> Remedy | None:
@@ -49,6 +66,11 @@ def _usable_whole(host: HostView, path: str) -> str:
     if posixpath.basename(folder) == "bin" and host.exists(posixpath.join(prefix, "pyvenv.cfg")):
         return prefix
     return folder if name == "package.json" and folder not in {"/", host.home} else path
+
+
+def in_plan_mode(setting: Setting) -> str:
+    """Why nothing is proposed; with the sessions that it is set for, and `user` for all."""
+    return f"plan mode is on ({', '.join(setting.plan_flags)})"
 
 
 def allow_hosts(rule: NetworkRule, *ends: tuple[str, int | None]) -> Remedy | None:
@@ -85,7 +107,8 @@ def first_missing(host: HostView, path: str) -> str | None:
     return missing
 
 
-def _existing_folder(host: HostView, path: str) -> str:
+def existing_folder(host: HostView, path: str) -> str:
+    """The path, or the folder above it, that exists."""
     while path != "/" and not host.exists(path):
         path = posixpath.dirname(path)
     return path

@@ -10,19 +10,22 @@ folder.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from sandboxd.denials import beyond_ceiling, contents
 from sandboxd.denials.contents import HostLooks
 from sandboxd.denials.context import HostView, Setting
 from sandboxd.denials.explain.secrets import homes_for
-from sandboxd.denials.remedies import Remedy
+from sandboxd.denials.remedies import Remedy, in_plan_mode
 from sandboxd.denials.withheld_hosts import network_refusal
 from sandboxd.policy.data import protected_names, secrets, system_dirs
 from sandboxd.policy.paths.refused_places import is_sealed
 from sandboxd.policy.paths.within import is_below, within, within_any
 from sandboxd.policy.plan import Access
+from sandboxd.policy.shown_names import named
 
 _FIELDS: dict[str, Access] = {"fs_read_allow": "read", "fs_write_allow": "write"}
+_ALLOWED: dict[Access, str] = {"read": "readable", "write": "writable"}
 _EVERYBODYS = "/var/tmp"
 _SYSTEM_SECRETS = tuple(path for group in secrets.SYSTEM for path in group.paths)
 _HOME_SECRETS = tuple(path for group in secrets.HOME for path in group.paths)
@@ -72,8 +75,10 @@ def refusal(
     looks = looks or HostLooks(setting.host)
     for field, value in (remedy or {}).items():
         access = _FIELDS.get(field)
+        if setting.plan_flags and not _fits_plan_mode(setting, field, value):
+            return in_plan_mode(setting)
         if access is not None:
-            reasons = (withheld(setting, path, access, looks, claimed=claimed) for path in value)
+            reasons = (_of(setting, path, access, looks, claimed, target) for path in value)
             why = next(filter(None, reasons), None)
             if why is None and target is not None and target.startswith("/"):
                 why = _in_any_spelling(setting, target, access, looks)
@@ -89,6 +94,24 @@ def refusal(
         elif not beyond_ceiling.limit_permitted(setting.ceiling, field, value):
             return _BEYOND
     return None
+
+
+def _fits_plan_mode(setting: Setting, field: str, value: Any) -> bool:
+    """Whether a request with this would run in plan mode."""
+    if field == "fs_read_allow":
+        at_home = (*system_dirs.READABLE, *filter(None, [setting.plan.workspace]))
+        return all(within_any(path, at_home) for path in value)
+    return field not in ("fs_write_allow", "network")
+
+
+def _of(
+    setting: Setting, path: str, access: Access, looks: HostLooks, claimed: bool, target: str | None
+) -> str | None:
+    """`withheld` in a sentence about the target, which may need its folder."""
+    why = withheld(setting, path, access, looks, claimed=claimed)
+    if why is None or target in (None, path) or not path.isprintable():
+        return why
+    return f"{named(path)} would have to be {_ALLOWED[access]}, and {why}"
 
 
 def withheld(
@@ -123,9 +146,20 @@ def _in_any_spelling(
 
 
 def _withheld(setting: Setting, path: str, access: Access) -> str | None:
-    masks = [mask.path for mask in setting.plan.sandbox.masks]
-    if _touches(path, [*masks, *setting.withheld]):
-        return "it is masked, or holds what is"
+    workspace = setting.plan.workspace
+    if workspace is not None and is_below(workspace, path):
+        return "that would open a folder around the workspace"
+    masks = [*(mask.path for mask in setting.plan.sandbox.masks), *setting.withheld]
+    if within_any(path, masks):
+        return "it is masked"
+    closed = _closed_to_user(setting, path)
+    if closed is not None:
+        return closed
+    if setting.host.foreign_home(path):
+        return "it is another user's home, or lies in one"
+    for mask in masks:
+        if within(mask, path):
+            return f"it holds {named(mask)}, which is masked"
     # A workspace's top folder is watched for new entries; what lies in it need not be protected.
     protected = setting.plan.sandbox.protected
     if _touches(path, [one.path for one in protected if one.rule != "top"]):
@@ -136,8 +170,6 @@ def _withheld(setting: Setting, path: str, access: Access) -> str | None:
         return _SECRET
     if _startup(setting, path, access):
         return _STARTUP_FILE
-    if setting.host.foreign_home(path):
-        return "it is in another user's home"
     if access == "write" and (is_sealed(path) or within_any(path, setting.own_code)):
         return "no request may make it writable"
     if access == "write" and _of_the_machine(path):
@@ -145,6 +177,17 @@ def _withheld(setting: Setting, path: str, access: Access) -> str | None:
     if not beyond_ceiling.in_roots(setting, path, access):
         return _BEYOND
     return None
+
+
+def _closed_to_user(setting: Setting, path: str) -> str | None:
+    """A daemon of root mounts as the workspace's owner: a folder that keeps that user out makes the
+    next request fail, whatever the path's own bits are."""
+    if setting.plan.sandbox.run_as is None:
+        return None
+    folder, user = setting.host.barrier(path, "read", "/"), setting.host.user()
+    if folder is None or folder == path:
+        return None
+    return f"{user} cannot get there: {named(folder)} does not let {user} through"
 
 
 def _by_content(setting: Setting, path: str, access: Access, looks: HostLooks) -> str | None:

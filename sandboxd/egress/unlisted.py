@@ -16,6 +16,7 @@ from ipaddress import IPv4Address, IPv4Network
 
 import anyio
 
+from sandboxd import event_loop
 from sandboxd.egress.sockets import TURN_STEPS, Turn
 from sandboxd.policy.network.host_rules import HostRule
 
@@ -89,7 +90,7 @@ async def serve(
         try:
             packet = raw.recv(_PACKET_MAX)
         except BlockingIOError:
-            await anyio.wait_readable(raw)
+            await event_loop.wait_readable(raw)
             continue
         except OSError:
             await anyio.sleep(0.01)

@@ -64,10 +64,11 @@ class MountWatch:
     def __init__(self, mounts: HostMounts, layout: MountPlan) -> None:
         self._mounts = mounts
         self._layout = layout
-        self._changed = self._doubtful = False
+        self._changed = self._doubtful = self._stirred = False
 
     def notice(self, points: list[str], *, exact: bool) -> None:
         """`exact`: no mount of the same description was replaced unnoticed."""
+        self._stirred = True
         self._changed = self._changed or any(map(self._concerns, points))
         self._doubtful = self._doubtful or not exact
 
@@ -89,6 +90,11 @@ class MountWatch:
         """Whether one is known to have changed."""
         self._mounts.look()
         return self._changed
+
+    def stirred(self) -> bool:
+        """Whether any mount of the host has changed. One that came and went is in no table."""
+        self._mounts.look()
+        return self._stirred
 
     def holds(self) -> bool:
         """Whether none can have changed: then what was made before can be used."""

@@ -10,6 +10,7 @@ import ctypes
 import errno
 import os
 
+from sandboxd.busy import exhausted
 from sandboxd.policy.plan import Identity
 from sandboxd_proto.errors import PathDenied
 
@@ -70,7 +71,7 @@ def open_checked(path: str, identity: Identity | None) -> int:
     try:
         fd = open_path(path)
     except OSError as error:
-        raise changed_error(path, os.strerror(error.errno or 0)) from None
+        raise exhausted(error) or changed_error(path, os.strerror(error.errno or 0)) from None
     if identity is not None and Identity.of(os.fstat(fd)) != identity:
         os.close(fd)
         raise changed_error(path, "it was replaced")

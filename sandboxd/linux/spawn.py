@@ -13,8 +13,6 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
-import anyio
-
 from sandboxd import event_loop
 
 # Python ignores these; an ignored signal stays ignored across exec.
@@ -32,7 +30,7 @@ class Helper:
     async def ended(self) -> int:
         """The wait status, once the process is gone and reaped."""
         while self.status is None:
-            await anyio.wait_readable(self._pidfd)
+            await event_loop.wait_readable(self._pidfd)
             self.poll()
         return self.status
 

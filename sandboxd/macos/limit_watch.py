@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from sandboxd.event_loop import TimerHandle, running_loop
+from sandboxd.event_loop import Timer, call_later
 from sandboxd.macos.census import LivingUsage
 from sandboxd.macos.tree import Tree
 from sandboxd.policy.plan import Limits
@@ -25,7 +25,7 @@ class LimitWatch:
         self._tree = tree
         self._limits = limits
         self._kill = kill
-        self._timer: TimerHandle | None = None
+        self._timer: Timer | None = None
         self.exceeded: LimitName | None = None
         self.most = LivingUsage()
 
@@ -52,7 +52,7 @@ class LimitWatch:
             self._timer = None
             self._kill()
             return
-        self._timer = running_loop().call_later(LOOK_EVERY_S, self._look)
+        self._timer = call_later(LOOK_EVERY_S, self._look)
 
 
 def exceeded(now: LivingUsage, limits: Limits) -> LimitName | None:

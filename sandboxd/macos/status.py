@@ -78,6 +78,8 @@ def _remedy(command: Command, number: int) -> str:
         return f"it was searched in {path}; give PATH in env, or the absolute path"
     if number == errno.ENOENT and not os.path.lexists(name):
         return "check the path"
+    if os.path.isdir(os.path.join(command.cwd, name)):
+        return "it is a folder: name a program"
     if os.access(name, os.X_OK):
         return f'it can be executed on the host; allow it: "fs_read_allow": ["{name}"]'
     return "make it executable (chmod +x), or run it with its interpreter"

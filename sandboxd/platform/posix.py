@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import grp
 import os
 import pwd
 import resource
@@ -47,6 +48,23 @@ def name_of(uid: int) -> str | None:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
         return None
+
+
+def group_of(uid: int) -> int | None:
+    """The primary group, as the user database says."""
+    try:
+        return pwd.getpwuid(uid).pw_gid
+    except KeyError:
+        return None
+
+
+def is_group(gid: int) -> bool:
+    """Whether the group database has it."""
+    try:
+        grp.getgrgid(gid)
+    except KeyError:
+        return False
+    return True
 
 
 def config_root(env: Mapping[str, str]) -> str | None:

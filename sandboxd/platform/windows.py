@@ -49,6 +49,15 @@ def name_of(uid: int) -> str | None:
     return None
 
 
+def group_of(uid: int) -> int | None:
+    """No user is a number here."""
+    return None
+
+
+def is_group(gid: int) -> bool:
+    return False
+
+
 def local_folder(env: Mapping[str, str]) -> str:
     return locations.local_folder(env)
 

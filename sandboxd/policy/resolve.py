@@ -17,7 +17,7 @@ from sandboxd.policy.mounts.rename_pins import pins
 from sandboxd.policy.network.rules import network_rule
 from sandboxd.policy.paths import recording_fs
 from sandboxd.policy.paths.canonical import Resolved, check_spelling, resolve
-from sandboxd.policy.paths.homes import home_of, name_of
+from sandboxd.policy.paths.homes import group_of, home_of, name_of
 from sandboxd.policy.paths.refused_links import refuse_planted
 from sandboxd.policy.paths.refused_places import refuse_place
 from sandboxd.policy.paths.within import within
@@ -39,6 +39,7 @@ from sandboxd_proto.errors import ManifestInvalid, PathDenied
 from sandboxd_proto.manifest import FIELDS, Manifest
 
 MAX_PATHS = 1000  # in one list of a manifest
+PRIVATE_HOME = "/tmp"  # of a user without a home folder; by rule it is where TMPDIR leads
 DEFAULT_TIMEOUT_S = system_places.DEFAULT_TIMEOUT_S
 
 
@@ -216,6 +217,24 @@ def _refuse_own(path: str, access: str, field: str, own: OwnPaths) -> None:
             f"{path} cannot be allowed: {inside} belongs to the daemon itself", field=field,
             remedy="give a folder outside the daemon's own files",
         )  # fmt: skip
+    if access == "write":
+        _refuse_above_own(path, field, own)
+
+
+def _refuse_above_own(path: str, field: str, own: OwnPaths) -> None:
+    """PathDenied if the folder holds what is the daemon's and what no mount can keep."""
+    missing, link = own.missing_in(path), own.link_in(path)
+    if missing:
+        raise PathDenied(
+            f"{path} cannot be writable: {missing[0]} belongs to the daemon itself, does not exist "
+            "and so cannot be hidden", field=field,
+            remedy="name the folder of the project, or make the missing path and restart sandboxd",
+        )  # fmt: skip
+    if link is not None:
+        raise PathDenied(
+            f"{path} cannot be writable: a command could exchange the symlink {link}, which leads "
+            "to files of the daemon itself", field=field, remedy="name the folder of the project",
+        )  # fmt: skip
 
 
 def _run_as(workspace: Resolved | None, grants: list[Grant], machine: Machine) -> RunAs | None:
@@ -227,22 +246,28 @@ def _run_as(workspace: Resolved | None, grants: list[Grant], machine: Machine) -
     if machine.uid != 0:
         return None
     paths = [workspace.path] if workspace else [g.path for g in grants if g.access == "write"]
-    owners = {(s.st_uid, s.st_gid) for s in map(recording_fs.stat, paths)}
-    if len(owners) != 1:
+    found = [recording_fs.stat(path) for path in paths]
+    if len({status.st_uid for status in found}) != 1 or found[0].st_uid == 0:
         return None
-    uid, gid = owners.pop()
-    return None if uid == 0 else RunAs(uid, gid)
+    uid = found[0].st_uid
+    return RunAs(uid, group_of(uid, {status.st_gid for status in found}))
 
 
 def _of_owner(env: Pairs, spec: SandboxSpec, base: Preset, machine: Machine) -> Pairs:
     """Clients send the variables of their own user. Where the command runs as another one, the home
-    folder and the name of the daemon's user are replaced by that one's, or left out."""
-    if spec.run_as is None or base.unsandboxed:
+    folder and the name of the daemon's user are replaced by that one's. A user without a home
+    folder has the private /tmp; a name that the user has not is left out."""
+    if base.unsandboxed:
         return env
+    if spec.run_as is None:
+        homeless = ("HOME", machine.home) in env and not recording_fs.isdir(machine.home)
+        return overlay(env, (("HOME", PRIVATE_HOME),)) if homeless else env
     uid = spec.run_as.uid
-    own_name, name = name_of(machine.uid), name_of(uid)
+    own_name, name, home = name_of(machine.uid), name_of(uid), home_of(uid)
+    if home is None and base.named:
+        env = overlay((("HOME", PRIVATE_HOME),), env)
     theirs = {
-        ("HOME", machine.home): home_of(uid),
+        ("HOME", machine.home): home or PRIVATE_HOME,
         ("USER", own_name): name,
         ("LOGNAME", own_name): name,
     }

@@ -23,7 +23,7 @@ class PacedRelay:
         self._reading = self._writing = False
         self._watches_source = self._watches_target = False
         self._idle_turns = 0
-        self._pause: event_loop.TimerHandle | None = None
+        self._pause: event_loop.Timer | None = None
 
     def _step(self) -> bool:
         """Move some bytes. False when there is something to wait for, or nothing left."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 from typing import Any, Literal
 
 import anyio
@@ -49,6 +50,7 @@ REQUESTS_A_TURN = 8  # of one connection in one callback; those of a batch count
 # They end or unblock a command, so they get twice the limit.
 CONTROL_METHODS = {"execution/cancel", "execution/signal", "execution/close_stdin"}
 HALF_CLOSED_POLL_S = 0.02
+EXECUTIONS_END_S = 30.0  # of a connection that has ended: they were cancelled
 
 # Called with the answer (None: none is sent), and with what is to be called once it was sent.
 SendAnswer = Callable[[Any, Callable[[], None]], None]
@@ -88,6 +90,7 @@ class Connection:
             channel, lambda *work: self._tasks.start_soon(*work), self._handle_some
         )
         self.open_requests = OpenRequests()
+        self._executing = event_loop.OwnedTasks(self._fail)
 
     async def serve(self) -> None:
         try:
@@ -110,6 +113,8 @@ class Connection:
             self._service.follows -= self._follows
             self.channel.close()
             self.descriptors.close()
+            with anyio.CancelScope(shield=True):
+                await self._executing.end(EXECUTIONS_END_S)
 
     def _receive(self, data: bytes, fds: list[int]) -> None:
         if not data:
@@ -183,6 +188,10 @@ class Connection:
             await held.wait()
         self._handle_some()
 
+    def _fail(self, error: BaseException) -> None:
+        log.error("a connection failed", exc_info=error)
+        self._end()
+
     def _end(self) -> None:
         self.channel.pause()
         self._ended.set()
@@ -216,7 +225,7 @@ class Connection:
     def _send_answer(self, answer: Any, answered: Callable[[], None] | None = None) -> None:
         """Send an answer. Requests are still read while answers wait, so that a client can end its
         commands; reading stops when too many wait."""
-        if answer is not None:
+        if answer is not None and not self.channel.closed:
             self._outbox.answer(encoded(answer))
         if answered is not None:
             answered()
@@ -343,7 +352,11 @@ class Connection:
         if isinstance(result, Later):
             self._in_flight += 1
             mine = self.open_requests.execution(request.id)
-            self._tasks.start_soon(self._finish_request, call, request, result, answer, mine)
+            rest = partial(self._finish_request, call, request, result, answer, mine)
+            if result.ends_with_execution:
+                self._executing.start(rest())
+            else:
+                self._tasks.start_soon(rest)
         else:
             answer(result, call.answered)
         return None

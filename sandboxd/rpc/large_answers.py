@@ -20,6 +20,9 @@ from sandboxd_proto.wire import encode
 LARGE = 128 * 1024
 PIECE = 32 * 1024
 MANY = 500  # entries
+# A control character is six bytes, which are there three times at the most (the text, the answer,
+# its frame), besides what buffers have in reserve.
+MOST_GROWTH = 24
 T = TypeVar("T")
 _one_at_a_time = anyio.Lock()
 
@@ -46,7 +49,7 @@ async def _made(size: int, work: Callable[[], T]) -> T:
     """By a thread, one at a time: msgspec crashes where it gets no memory, so there must be some
     for the whole answer. It is encoded before the next one begins."""
     async with _one_at_a_time:
-        bytearray(6 * size)  # MemoryError instead of a crash
+        bytearray(MOST_GROWTH * size)  # MemoryError instead of a crash
         return await anyio.to_thread.run_sync(work)
 
 
@@ -65,7 +68,10 @@ def _escape_all(streams: dict[str, Captured]) -> dict[str, Captured]:
     }
 
 
-def escape(text: str) -> bytes:
+def escape(text: str) -> bytearray:
     """What `encode(text)` gives."""
-    pieces = (encode(text[at : at + PIECE])[1:-1] for at in range(0, len(text), PIECE))
-    return b'"%b"' % b"".join(pieces)
+    made = bytearray(b'"')
+    for at in range(0, len(text), PIECE):
+        made += encode(text[at : at + PIECE])[1:-1]
+    made += b'"'
+    return made

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sandboxd.config_loading import BACKEND_SYNONYMS
 from sandboxd.policy.request import PolicyRequest
 from sandboxd_proto.manifest import FIELDS, Manifest
 from sandboxd_proto.messages.execute import ExecuteParams
@@ -15,7 +16,7 @@ def policy_request_of(params: ExecuteParams | CheckParams | SandboxCreateParams)
         preset=params.preset,
         workspace=params.workspace,
         cwd=None if isinstance(params, SandboxCreateParams) else params.cwd,
-        backend=params.backend,
+        backend=BACKEND_SYNONYMS.get(params.backend or "", params.backend),
         manifest_given=_says_what_may_be_touched(params.manifest),
     )
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from sandboxd import event_loop
+from sandboxd import event_loop, stock
 
 log = logging.getLogger(__name__)
 AFTER_S = 0.002
@@ -19,7 +19,7 @@ AFTER_S = 0.002
 class Afterwards:
     def __init__(self) -> None:
         self._work: list[Callable[[], None]] = []
-        self._timer: event_loop.TimerHandle | None = None
+        self._timer: event_loop.Timer | None = None
 
     def add(self, work: Callable[[], None]) -> None:
         self._work.append(work)
@@ -29,6 +29,7 @@ class Afterwards:
     def _run_at_last(self) -> None:
         self._timer = None
         self.run()
+        stock.fill_all()
 
     def run(self) -> None:
         """Each part, whatever becomes of the others."""

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from contextvars import copy_context
 from typing import TypeVarTuple
 
 import anyio
 from anyio.abc import TaskGroup
+
+from sandboxd import event_loop
 
 log = logging.getLogger(__name__)
 Args = TypeVarTuple("Args")
@@ -23,6 +26,13 @@ class Background:
     def start(self, work: Callable[[*Args], Awaitable[object]], *args: *Args) -> None:
         self.tasks.start_soon(_contained, work, args)
 
+    def begin(self, work: Callable[[*Args], Awaitable[object]], *args: *Args) -> None:
+        """It runs at once up to its first wait: `event_loop.Begun` says what it may do before."""
+        context = copy_context()
+        begun = context.run(event_loop.Begun, _contained(work, args))
+        if not begun.done:
+            context.run(self.tasks.start_soon, _finished, begun)
+
 
 async def kept_running(work: Callable[[*Args], Awaitable[object]], *args: *Args) -> None:
     """Run work for the daemon's whole life. It is started again after an error: a short lack of
@@ -35,6 +45,10 @@ async def kept_running(work: Callable[[*Args], Awaitable[object]], *args: *Args)
             await anyio.sleep(AGAIN_AFTER_S)
         else:
             return
+
+
+async def _finished(begun: event_loop.Begun[None]) -> None:
+    await begun
 
 
 async def _contained(work: Callable[..., Awaitable[object]], args: tuple[object, ...]) -> None:

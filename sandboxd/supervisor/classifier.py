@@ -29,8 +29,10 @@ from sandboxd.denials import (
 from sandboxd.denials.claims import live, published
 from sandboxd.denials.context import LimitHit
 from sandboxd.denials.host import host_view
-from sandboxd.denials.rules.filesystem import judge_operation
+from sandboxd.denials.inferred import LISTERS
+from sandboxd.denials.rules.filesystem import judge_operation, masked_denial
 from sandboxd.denials.rules.network import gate_denial
+from sandboxd.denials.rules.path_status import path_statuses
 from sandboxd.denials.text.known_programs import NETWORK_PROGRAMS
 from sandboxd.denials.text.verbs import Operation
 from sandboxd.policy.mounts.mount_plan import Host, MountKind, MountPlan, mount_plan
@@ -75,7 +77,7 @@ class Classifier:
 
     def __init__(
         self, plan: Plan, argv: tuple[str, ...], traits: HostTraits, *, isolated: bool,
-        mounts: bool, pty: bool,
+        mounts: bool, pty: bool, plan_flags: tuple[str, ...] = (),
     ) -> None:  # fmt: skip
         self._plan = plan
         self._argv = argv
@@ -83,6 +85,7 @@ class Classifier:
         self._isolated = isolated
         self._mounts = mounts
         self._pty = pty
+        self._plan_flags = plan_flags
         self.filter_loaded = False
         self._scanner: StreamScanner | None = None
         self._facts: RunEvidence | None = None
@@ -195,6 +198,20 @@ class Classifier:
                 return published(setting, [denial])[0]
         return None
 
+    async def judge_mask(self, path: str) -> Denial | None:
+        """Where the sandbox shows an empty file or folder in place of `path` (canonical)."""
+        if not self._isolated:
+            return None
+        return await self._in_thread(partial(self._judge_mask, path), None)
+
+    def _judge_mask(self, path: str) -> Denial | None:
+        setting = self._setting()
+        at = path_statuses(setting, path)[0]
+        if not (at.masked and at.on_host):
+            return None
+        denial = masked_denial(setting, "filesystem_read", at.path, at.place.path, "high")
+        return published(setting, [denial])[0]
+
     def _make(self) -> StreamScanner:
         languages = languages_of(self._plan.env, self._argv)
         return StreamScanner(self._setting(), load_translations(languages))
@@ -218,6 +235,7 @@ class Classifier:
             network_namespace=self._mounts,
             mounts=self._mounts,
             own_code=self._traits.own_code,
+            plan_flags=self._plan_flags,
             platform=sys.platform,
         )
 
@@ -291,7 +309,14 @@ class Classifier:
         inside = self._plan.workspace or self._plan.cwd
         names = [posixpath.basename(path) for path in masks if is_below(path, inside)]
         line = "\0".join(self._argv)
-        return any(name in line for name in (*masks, *names))
+        return any(name in line for name in (*masks, *names)) or self._lists_a_folder()
+
+    def _lists_a_folder(self) -> bool:
+        """One that is hidden looks empty."""
+        listers = LISTERS if self._mounts else ()
+        if not self._argv or posixpath.basename(self._argv[0]) not in listers:
+            return False
+        return any(word.startswith("/") for word in self._argv[1:])
 
     def _fails_in_silence(self) -> bool:
         """Without a network namespace the kernel reports no attempts to connect."""

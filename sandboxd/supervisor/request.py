@@ -48,7 +48,7 @@ class ExecuteRequest:
     `explain`: what was asked for, to be completed by what the command turns out to need.
     `policy` and `sent`: the request and its plan before grants were added. `on_denial`: what
     follows from denials; `ask_egress`: asks about hosts that the manifest does not name. `attempt`
-    counts from 1.
+    counts from 1. `plan_flags`: where plan mode is set that holds for the session.
     """
 
     argv: tuple[str, ...]
@@ -75,4 +75,5 @@ class ExecuteRequest:
     effect: Effect = "read"
     ask_egress: AskEgress | None = None
     had_fds: bool = False
+    plan_flags: tuple[str, ...] = ()
     attempt: int = 1

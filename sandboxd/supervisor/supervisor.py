@@ -225,6 +225,8 @@ class Supervisor:
             return finding.result()
         await event_loop.enter_task()
         with anyio.CancelScope() as execution.control.waiting:
+            if execution.control.ended_by is not None:  # by a message that came with the request
+                execution.control.waiting.cancel()
             try:
                 return await finding
             finally:
@@ -236,7 +238,7 @@ class Supervisor:
         if execution.sandbox_id is not None:
             kept = self.sandboxes.find(execution.sandbox_id)
             try:
-                return self._lease_persistent(kept, plan)
+                return self._lease_persistent(kept, execution)
             except SandboxUnavailable:
                 self.sandboxes.end(kept)
                 raise
@@ -259,7 +261,7 @@ class Supervisor:
             leave=release, mounts=self.mounts, guards=self._guards,
         )  # fmt: skip
 
-    def _lease_persistent(self, kept: PersistentSandbox, plan: Plan) -> Lease:
+    def _lease_persistent(self, kept: PersistentSandbox, execution: Execution) -> Lease:
         secrets = new_secrets(kept.plan)
         if secrets:
             raise SandboxUnavailable(
@@ -267,8 +269,8 @@ class Supervisor:
                 "the sandbox is ended",
                 remedy="make another one with sandbox/create",
             )
-        enforcement = kept.backend.enforcement(plan)
-        kept.running += 1
+        enforcement = kept.backend.enforcement(execution.request.plan)
+        kept.commands.add(execution)
         watched = kept.watched
         if watched is not None:
             watched.begin()
@@ -276,7 +278,7 @@ class Supervisor:
         def leave() -> None:
             if watched is not None:
                 watched.end()
-            kept.running -= 1
+            kept.commands.discard(execution)
             kept.last_used = time.monotonic()
 
         return Lease(

@@ -95,6 +95,11 @@ def resize_terminal(terminal: int, rows: int, cols: int) -> None:
     terminals[terminal].resize(rows, cols)
 
 
+def has_own_jobs(terminal: int) -> bool:
+    """Nothing is stopped by a key on Windows."""
+    return False
+
+
 class ReadEnd:
     """The same object for one handle, until it is closed: it holds what was read ahead."""
 

@@ -46,8 +46,8 @@ class ExistingFilesWatch:
         self._failed = failed
         self._names = {os.path.basename(one.path) for one in self._protected}
         self._inside: set[int] = set()
-        self._later: event_loop.TimerHandle | None = None
-        self._clock: event_loop.TimerHandle | None = None
+        self._later: event_loop.Timer | None = None
+        self._clock: event_loop.Timer | None = None
         self._began = 0.0
         self._checking: event_loop.Future[None] | None = None
         self._closed = False

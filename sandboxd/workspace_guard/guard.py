@@ -64,7 +64,7 @@ class Guard:
         self._events_fd = -1
         self._is_listening = False
         self._alive = 0  # commands, and what they left running
-        self._clock: event_loop.TimerHandle | None = None
+        self._clock: event_loop.Timer | None = None
         self._violated: Callable[[], None] = _nothing
         self._lock = threading.Lock()  # one judgement at a time
         self._judging: event_loop.Future[list[str]] | None = None
@@ -308,7 +308,7 @@ class Guards:
         self._dispose = dispose
         self._kept: dict[SandboxSpec | None, list[Guard]] = {}
         self._count = 0
-        self._timer: event_loop.TimerHandle | None = None
+        self._timer: event_loop.Timer | None = None
 
     def take(self, spec: SandboxSpec, nested: Repositories = NO_REPOSITORIES) -> Guard:
         if spec in self._kept:

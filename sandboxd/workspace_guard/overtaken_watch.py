@@ -52,7 +52,7 @@ class OvertakenWatch:
         self._active = 0
         self._again = False
         self._closed = False
-        self._timer: event_loop.TimerHandle | None = None
+        self._timer: event_loop.Timer | None = None
         self._looking: event_loop.Future[Found] | None = None
         self._found: Found = {}
 

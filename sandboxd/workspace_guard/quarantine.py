@@ -13,10 +13,12 @@ import ctypes
 import errno
 import os
 import secrets
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from sandboxd.linux.birth_time import birth_ns
 from sandboxd.linux.removal import remove_at
 from sandboxd.platform.current import files
 from sandboxd.platform.open_flags import OPEN_FOLDER, PRIVATE
@@ -25,6 +27,7 @@ from sandboxd.posix.descriptors import give_to, path_of
 from sandboxd.workspace_guard import snapshot
 from sandboxd.workspace_guard.dirfd import Entry, enter, find, look, make_accessible, nearest
 from sandboxd.workspace_guard.kept_names import entry_name
+from sandboxd.workspace_guard.run_clock import TICK_NS
 from sandboxd.workspace_guard.snapshot import Node
 from sandboxd_proto.locations import KEPT_FOLDER
 
@@ -59,10 +62,10 @@ class Quarantine:
             self._count += 1
             name = f"{self._count}-{self._inert(entry)}"
             _move(entry, folder, name)
-        except OSError as error:
-            if error.errno in _FULL:
-                return self._take_without_room(entry)
+        except FileNotFoundError as error:
             return Moved(entry.path, None, os.strerror(error.errno or 0))
+        except OSError:
+            return self._take_without_folder(entry)
         self._last = folder, name
         return Moved(entry.path, os.path.join(self._root_path, self._name, name))
 
@@ -73,19 +76,18 @@ class Quarantine:
             self._last = None
             remove_at(folder, name)
 
-    def _take_without_room(self, entry: Entry) -> Moved:
-        """No folder can be made on a full disk: it gets an inert name in the root. If there is not
-        even room for that it is removed."""
+    def _take_without_folder(self, entry: Entry) -> Moved:
+        """The disk is full, or the command has prepared the folder (by an access list, encryption
+        or a volume of its own) so that nothing can be moved to it: it gets an inert name in the
+        root. What cannot be moved there either is removed: it never stays."""
         name = f"{KEPT_FOLDER}-{secrets.token_hex(6)}-{self._inert(entry)}"
         try:
             _move(entry, self._root, name)
             self._last = self._root, name
             return Moved(entry.path, os.path.join(self._root_path, name))
         except OSError as error:
-            if error.errno not in _FULL:
-                return Moved(entry.path, None, os.strerror(error.errno or 0))
-        is_gone = remove_at(entry.parent, entry.name)
-        return Moved(entry.path, None, "" if is_gone else "the disk is full")
+            is_gone = remove_at(entry.parent, entry.name)
+            return Moved(entry.path, None, "" if is_gone else os.strerror(error.errno or 0))
 
     def close(self) -> None:
         if self._fd is not None:
@@ -113,6 +115,8 @@ class Quarantine:
         except FileExistsError:
             parent = os.open(KEPT_FOLDER, OPEN_FOLDER, dir_fd=self._root)
         try:
+            if os.fstat(parent).st_uid != owner.st_uid:
+                raise PermissionError(errno.EPERM, "a folder of another user")
             _ignore(parent, owner)
             return _make(parent, token, owner)
         finally:
@@ -123,14 +127,30 @@ class Quarantine:
 
 
 def _make(parent: int, name: str, owner: os.stat_result) -> int:
+    before_ns = time.time_ns() - TICK_NS
     try:
         os.mkdir(name, 0o700, dir_fd=parent)
     except PermissionError:
         make_accessible(parent)
         os.mkdir(name, 0o700, dir_fd=parent)
     made = os.open(name, OPEN_FOLDER, dir_fd=parent)
-    _give(made, owner)
+    try:
+        if _is_given(owner):
+            _check_new(made, before_ns)
+        _give(made, owner)
+    except BaseException:
+        os.close(made)
+        raise
     return made
+
+
+def _check_new(made: int, before_ns: int) -> None:
+    """The command may have put a folder of root's at the name meanwhile, to own it."""
+    born_ns = birth_ns(made)
+    with os.scandir(made) as entries:
+        is_empty = next(entries, None) is None
+    if not is_empty or (born_ns is not None and born_ns < before_ns):
+        raise PermissionError(errno.EPERM, "another folder was put in its place")
 
 
 def _ignore(folder: int, owner: os.stat_result) -> None:
@@ -155,8 +175,12 @@ def _ignore(folder: int, owner: os.stat_result) -> None:
 
 def _give(fd: int, owner: os.stat_result) -> None:
     """A daemon of root must not leave files of root in a user's workspace."""
-    if files.is_root() and owner.st_uid != 0:
+    if _is_given(owner):
         give_to(fd, owner.st_uid, owner.st_gid)
+
+
+def _is_given(owner: os.stat_result) -> bool:
+    return files.is_root() and owner.st_uid != 0
 
 
 def _move(entry: Entry, folder: int, name: str) -> None:

@@ -7,6 +7,8 @@ import time
 
 from sandboxd.workspace_guard.snapshot import COARSE_NS
 
+TICK_NS = 10_000_000  # of the kernel's clock for new files, at 100 Hz
+
 
 class RunClock:
     """Make it when the run begins."""

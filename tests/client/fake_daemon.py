@@ -211,8 +211,9 @@ class Connection(threading.Thread):
         except Answer as answer:
             self.send({"jsonrpc": "2.0", "id": id, "error": answer.error})
             return
-        except (OSError, KeyError):  # it ended meanwhile
-            self.send({"jsonrpc": "2.0", "id": id, "error": {"code": -32005, "message": "ended"}})
+        except (OSError, KeyError) as error:  # it ended meanwhile
+            ended = {"code": -32005, "message": f"ended ({error!r})"}
+            self.send({"jsonrpc": "2.0", "id": id, "error": ended})
             return
         if id is not None and result is not None:
             self.send({"jsonrpc": "2.0", "id": id, "result": result})

@@ -149,6 +149,29 @@ def test_twenty_at_once_make_one_daemon(place):
     assert len(place.starts()) == 1
 
 
+def test_a_connection_that_was_begun_is_used(place):
+    assert autostart.begin_connection(place.path, "test") is None
+    assert place.starts() == []
+    opened(place).close()
+    begun = autostart.begin_connection(place.path, "test")
+    sock = opened(place, begun=begun)
+    assert sock is begun
+    assert handshake.ask(sock, "status")["clients"] == 1
+    sock.close()
+
+
+def test_a_daemon_that_ends_after_the_connection_was_begun_is_started_again(place):
+    opened(place).close()
+    (first,) = place.starts()
+    os.kill(first["pid"], signal.SIGSTOP)  # it cannot answer
+    begun = autostart.begin_connection(place.path, "test")
+    os.kill(first["pid"], signal.SIGKILL)
+    os.waitpid(first["pid"], 0)
+    opened(place, begun=begun).close()
+    assert begun.fileno() == -1
+    assert len(place.starts()) == 2
+
+
 def test_a_stale_socket_is_no_daemon(place):
     opened(place).close()
     (first,) = place.starts()

@@ -120,6 +120,54 @@ def test_folders_go_up_and_down(box: Box, tmp_path: Path) -> None:
     assert os.readlink(target / "sub" / "up") == "../sub/program"
 
 
+@pytest.fixture
+def masked_box(client: Client, tmp_path: Path) -> Iterator[Box]:
+    """In its workspace `token` and `deep/private` are masked."""
+    workspace = tmp_path / "workspace"
+    (workspace / "deep" / "private").mkdir(parents=True)
+    for name in ("token", "empty", "deep/private/key"):
+        (workspace / name).write_text("" if name == "empty" else "CANARY")
+    denied = [str(workspace / "token"), str(workspace / "deep" / "private")]
+    policy = {"preset": "workspace-write", "manifest": {"fs_deny": denied}}
+    with Box(client, workspace=str(workspace), **policy) as found:
+        yield found
+
+
+def test_what_a_mask_hides_is_an_error_and_not_empty(masked_box: Box) -> None:
+    box = masked_box
+    box.run("ln -s token link; ln -s deep/private folder")
+    for do in (
+        lambda: box.read("token"),
+        lambda: box.read("link"),
+        lambda: box.list("deep/private"),
+        lambda: box.list("folder", recursive=True),
+        lambda: box.copy("token", "copied"),
+    ):
+        with pytest.raises(PermissionError, match="is masked: it is hidden"):
+            do()
+    with pytest.raises(PermissionError):  # masked for root only, who could read it
+        box.read("/etc/shadow")
+    assert box.read("empty") == b""
+    box.mkdir("empty-folder")
+    assert box.list("empty-folder") == box.list("empty-folder", recursive=True) == []
+    listed = {entry.name: entry.masked for entry in box.list(".", recursive=True)}
+    assert [name for name, masked in listed.items() if masked] == ["deep/private", "token"]
+
+
+def test_a_download_leaves_what_masks_hide_as_it_is_here(masked_box: Box, tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    target.mkdir()
+    (target / "token").write_text("mine")
+    masked_box.download(".", target)
+    assert (target / "token").read_text() == "mine"
+    assert sorted(p.relative_to(target).as_posix() for p in target.rglob("*")) == [
+        "deep", "empty", "token",
+    ]  # fmt: skip
+    with pytest.raises(PermissionError, match="is masked"):
+        masked_box.download("token", target / "token")
+    assert (target / "token").read_text() == "mine"
+
+
 def test_progress_counts_the_bytes(box: Box, tmp_path: Path) -> None:
     (tmp_path / "large").write_bytes(b"x" * (9 << 20))
     up: list[tuple[int, int]] = []

@@ -311,7 +311,7 @@ def test_a_folder_that_others_can_change_is_not_trusted(fake, folder):
 
 def test_a_server_of_another_user_is_sent_nothing(fake, monkeypatch):
     Client(fake.path).close()
-    monkeypatch.setattr(transport.system, "peer_uid", lambda sock: 4242)
+    monkeypatch.setattr(transport, "peer_uid", lambda sock: 4242)
     with pytest.raises(ServerNotTrusted, match="another user"):
         Client(fake.path)
     assert fake.seen == []

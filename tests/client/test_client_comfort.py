@@ -155,3 +155,22 @@ async def _attached_text(socket: str) -> str:
 
 def test_the_asynchronous_client_attaches(shared_daemon):
     assert anyio.run(_attached_text, shared_daemon.socket) == "later\n"
+
+
+def test_options_without_a_text_do_not_show_that_of_dict() -> None:
+    for method in (Client.check, AsyncClient.check, Client.execute, Client.sandbox_create):
+        assert "dict()" not in (inspect.getdoc(method) or "")
+    assert "would enforce" in (inspect.getdoc(Client.check) or "")
+
+
+def test_a_wrong_path_says_what_this_program_can_do(shared_daemon) -> None:
+    with Client(shared_daemon.socket) as client:
+        with pytest.raises(PathDenied) as tilde:
+            client.execute(["true"], manifest={"fs_read_allow": ["~/data"]})
+        assert "os.path.expanduser" in str(tilde.value.remedy)
+        with pytest.raises(PathDenied) as cwd:
+            client.execute(["true"], preset="read-only", cwd="/no/such/folder")
+        assert "leave it out of the request" in str(cwd.value.remedy)
+        with pytest.raises(PathDenied) as read:
+            client.execute(["true"], manifest={"fs_read_allow": ["/no/such/folder"]})
+        assert "leave it out of the manifest" in str(read.value.remedy)

@@ -19,8 +19,9 @@ import sandboxd_proto
 from sandboxd_client.cli import cache
 from sandboxd_client.cli.advice import advise, background, hint
 from sandboxd_client.cli.complete import candidates
+from sandboxd_client.cli.flags import RUN
 from sandboxd_client.cli.parse import UsageError, no_command_error, parse
-from sandboxd_client.cli.table import COMMANDS, RUN
+from sandboxd_client.cli.table import COMMANDS
 from sandboxd_proto.messages.server import ResolvedManifest
 
 UNAVAILABLE = {
@@ -166,9 +167,13 @@ def test_the_help_of_run_has_the_table_of_exit_codes(ctl):
         (["run"], 125, "run needs COMMAND"),
         (["run", "--memory", "5M"], 125, "see sandboxctl help run"),
         (["run", "--timeout", "ls", "-la"], 125, "write --timeout 5m ls -la"),
+        (["run", "--timeout", "abc", "ls"], 125, "--timeout cannot be 'abc'"),
         (["run", "--memory", "--cpu", "5s", "ls"], 125, "--memory needs a value, and --cpu is an"),
         (["run", "--read", "ls", "-la"], 125, "'ls' was taken as the value of --read"),
         (["run", "--net", "ls"], 125, "write --net HOST ls …"),
+        (["run", "-c", "ls", "-la"], 125, "a line of shell is one word: -c 'ls -la'"),
+        (["sandbox", "run", "w", "-c", "a", "-b", "it's"], 125, "-c 'a -b it'\\''s'"),
+        (["run", "--mode", "yolo", "true"], 125, "that mode is force here"),
         (["explain", "--write", "ls"], 125, "'ls' was taken as the value of --write"),
         (["status", "--what"], 2, "status has no option --what"),
         (["completion", "tcsh"], 2, "it is one of bash, zsh, fish"),
@@ -178,6 +183,7 @@ def test_the_help_of_run_has_the_table_of_exit_codes(ctl):
         (["exec", "ls"], 2, "did you mean run?"),
         (["sandbox", "ls"], 2, "did you mean sandbox list?"),
         (["run", "--network", "x", "true"], 125, "did you mean --net?"),
+        (["run", "--net-all", "true"], 125, "did you mean --net all?"),
         (["help", "rum"], 2, "did you mean run?"),
         (["help", "nosuch"], 2, "sandboxctl help lists the commands"),
         (["--verison"], 2, "did you mean --version?"),
@@ -300,7 +306,7 @@ def test_bash_completes(ctl, words, expected):
 @pytest.mark.parametrize("name", ["", *COMMANDS])
 def test_help_and_manual_pages_come_from_the_table(ctl, name):
     shown = ctl("help", *name.split()).stdout.decode()
-    manual = ctl("man", *name.split()).stdout.decode()
+    manual = ctl("man", "--roff", *name.split()).stdout.decode()
     assert max(map(len, shown.splitlines())) <= 80
     assert manual.startswith(".TH ")
     for flag in COMMANDS[name].flags if name else ():
@@ -321,6 +327,13 @@ def test_a_manual_page_is_formatted_on_a_terminal(ctl, workspace, path):
         shown.close()
 
 
+@pytest.mark.parametrize("path", ["/usr/local/bin:/usr/bin:/bin", "/nonexistent"])
+def test_a_manual_page_in_a_pipe_is_plain_text(ctl, path):
+    shown = ctl("man", "run", PATH=path).stdout.decode()
+    assert "stop the command after" in shown
+    assert not any(sign in shown for sign in (".SH", "\\f", "\x1b", "\b"))
+
+
 def test_the_socket_is_printed(ctl):
     assert ctl("socket").stdout.decode().strip() == ctl.socket_path
 
@@ -328,10 +341,17 @@ def test_the_socket_is_printed(ctl):
 def test_config_is_shown_and_checked(ctl, folder):
     path = folder / "config.toml"
     path.write_text('[ceiling]\nmax_memory_bytes = "4G"\n')
-    shown = ctl("config show", SANDBOXD_CONFIG=str(path)).stdout.decode()
-    assert "* ceiling.max_memory_bytes" in shown
-    assert "4294967296" in shown
+    changed = {"SANDBOXD_CONFIG": str(path), "SANDBOXD_MAX_EXECUTIONS": "5"}
+    shown = [line.split() for line in ctl("config show", **changed).stdout.decode().splitlines()]
+    assert ["*", "ceiling.max_memory_bytes", "4294967296", "#", "the", "file"] in shown
+    assert ["*", "max_executions", "5", "#", "SANDBOXD_MAX_EXECUTIONS"] in shown
     assert ctl("config check", SANDBOXD_CONFIG=str(path)).returncode == 0
+    path.write_text('backnd = 1\nmax_executions = -1\npool = 7\n[masks]\nadd = ["x"]\n')
+    wrong = ctl("config check", SANDBOXD_CONFIG=str(path), SANDBOXD_NO="1", SANDBOXD_BACKEND="nope")
+    told = [line.rpartition(": error: ")[2] for line in wrong.stderr.decode().splitlines()]
+    assert len(told) == len({*told}) == 6
+    for word in ("SANDBOXD_NO ", "backnd", "max_executions", "pool", "masks.add", "'nope'"):
+        assert any(word in line for line in told), word
     path.write_text("[ceiling]\nmax_procesess = 3\n")
     wrong = ctl("config check", SANDBOXD_CONFIG=str(path))
     assert wrong.returncode == 2
@@ -361,7 +381,7 @@ def test_a_flag_of_another_command_is_not_proposed(ctl):
     assert b"did you mean --detach?" in ctl("run", "-d", "x").stderr
 
 
-def test_caches_are_listed_and_those_of_gone_workspaces_removed(ctl, folder, monkeypatch):
+def test_caches_are_listed_and_those_of_gone_workspaces_removed(ctl, folder, monkeypatch, capfd):
     monkeypatch.setattr(cache, "caches_root", lambda *given: str(folder / "caches"))
     for name, workspace in (("here-1", folder), ("gone-2", "/no/such/workspace")):
         (folder / "caches" / name).mkdir(parents=True)
@@ -369,7 +389,9 @@ def test_caches_are_listed_and_those_of_gone_workspaces_removed(ctl, folder, mon
         (folder / "caches" / ".workspaces").mkdir(exist_ok=True)
         (folder / "caches" / ".workspaces" / name).write_text(f"1\n{workspace}")
     assert [(item.is_gone, item.size) for item in cache.caches()] == [(True, 2048), (False, 2048)]
+    (folder / "caches" / "gone-2" / "file").write_bytes(b"xy")
     cache.prune(parse(COMMANDS["cache prune"], []))
+    assert "removed 1 cache, 2B" in capfd.readouterr().err
     assert [item.workspace for item in cache.caches()] == [str(folder)]
 
 
@@ -402,12 +424,13 @@ def test_doctor_shows_only_what_matters_here(ctl, fake):
         (["sh", "-c", "cd x && A=1 mount -t tmpfs x y"], "mount it outside"),
         (["useradd", "x"], "accounts"),
         (["hostname", "x"], "outside"),
+        (["dmesg"], "rights over the machine" if os.geteuid() == 0 else "shows or changes"),
         (["python3", "-m", "http.server", "80"], "port 80: nothing"),
         (["python3", "-m", "http.server", "8000"], None),
         (["nc", "-l", "127.0.0.1:443"], "port 443: nothing"),
         (["mkdir", "-p", "80"], None),
         (["apt-get", "install", "x"], "outside of the sandbox"),
-        (["mvn", "-o", "package"], "--read ~/.m2/repository"),
+        (["mvn", "-o", "package"], "each workspace has"),
         (["mvn", "package"], None),
         (["mvn", "-o", "-Dmaven.repo.local=/x", "package"], None),
         (["docker", "ps"], "engine's socket"),
@@ -425,11 +448,29 @@ def test_well_known_commands_that_fail_get_the_right_hint(argv, said):
     assert said is None or said in found
 
 
+def test_maven_is_told_of_a_repository_that_exists_only(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    alone = hint(["mvn", "-o", "package"])
+    assert "run this once without -o, with --net" in alone
+    assert "~/.m2" not in alone
+    (tmp_path / ".m2/repository").mkdir(parents=True)
+    assert "--read ~/.m2/repository" in hint(["mvn", "-o", "package"])
+
+
 def test_root_is_told_what_a_sandboxed_root_is(monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     assert "can become another" in hint(["su", "nobody"])
     assert "--no-same-owner" in hint(["tar", "xf", "a.tar"])
-    assert hint(["tar", "--no-same-owner", "-xf", "a.tar"]) is None
+    assert hint(["tar", "--no-same-owner", "--no-same-permissions", "-xf", "a.tar"]) is None
+    assert "cp -r" in hint(["cp", "-a", "/srv/x", "y"])
+    assert hint(["cp", "-r", "/srv/x", "y"]) is None
+    for words in (
+        ["chmod", "u+s", "s"],
+        ["chmod", "2755", "s"],
+        ["install", "-m", "4755", "a", "b"],
+    ):
+        assert "set-user-ID" in hint(words)
+    assert hint(["chmod", "0755", "s"]) is hint(["chmod", "+x", "s"]) is None
     assert hint(["tar", "cf", "a.tar", "."]) is None
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert "can become root" in hint(["su", "nobody"])
@@ -444,12 +485,23 @@ def test_ask_without_a_mode_says_what_would_ask():
 
 
 def test_the_pip_of_pyenv_is_told_apart(tmp_path, monkeypatch):
+    """From that of a virtual environment, and from Python's module."""
     (tmp_path / "shims").mkdir()
-    (tmp_path / "shims" / "pip3").write_text("#!/bin/sh\n")
-    (tmp_path / "shims" / "pip3").chmod(0o755)
+    for name in ("pip3", "pipx", "python3"):
+        (tmp_path / "shims" / name).write_text("#!/bin/sh\n")
+        (tmp_path / "shims" / name).chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path / "shims"))
     assert "virtual environment" in (hint(["pip3", "install", "x"]) or "")
+    assert "pyenv's pip3" in (hint([f"{tmp_path}/shims/pip3", "install", "x"]) or "")
     assert hint(["pip3", "list"]) is None
+    for words in (
+        ["v/bin/pip3"],
+        ["python3", "-m", "pip"],
+        ["v/bin/python", "-m", "pip"],
+        ["pipx"],
+    ):
+        assert hint([*words, "install", "x"]) is None, words
+    assert hint(["sh", "-c", "v/bin/pip3 install x"]) is None
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     assert hint(["pip3", "install", "x"]) is None
 

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+from support.requirements import require
 
 from sandboxd.policy.mounts.cache_notes import cache_name
 from sandboxd_client import Client
@@ -40,6 +41,31 @@ def test_ps_shows_what_every_client_runs_and_kill_takes_a_beginning(own):
         assert own("kill", made[:12]).returncode == 0
         left = json.loads(own("ps", "--json").stdout)["executions"]
         assert [item["argv"] for item in left] == [["sleep", "600"]]
+
+
+def test_ps_all_lists_what_has_ended_and_its_beginning_is_enough(own):
+    made = own("run", "--detach", "-c", "echo said; exit 3").stdout.decode().strip()
+    own("logs", "--follow", made)
+    for name, words in (
+        ("killed", ["-c", "kill -9 $$"]),
+        ("late", ["--timeout", "1", "sleep", "9"]),
+    ):
+        own("run", "--detach", "--name", name, *words)
+        own("logs", "--follow", name)
+    assert b"nothing runs; --all lists what has ended" in own("ps").stderr
+    shown = own("ps", "--all").stdout.decode().splitlines()
+    assert [line.split()[:2] for line in shown[1:]] == [
+        [made, "exit"], ["killed", "signal"], ["late", "timeout"],
+    ]  # fmt: skip
+    assert " exit 3 " in shown[1]
+    assert own("logs", made[:12]).stdout == b"said\n"
+    assert b"has ended already" in own("kill", made[:12]).stderr
+    with Client(own.socket_path) as client:
+        assert client.execution_list().executions == []
+        found = client.execution_list(ended=True).executions
+    assert [(item.state, item.outcome, item.exit_code) for item in found] == [
+        ("ended", "exited", 3), ("ended", "signaled", None), ("ended", "timeout", None),
+    ]  # fmt: skip
 
 
 def test_an_ambiguous_beginning_is_refused(own):
@@ -141,6 +167,63 @@ def test_ctrl_z_stops_and_fg_continues(inside, screen):
     shown.until(b"again\r\nagain")
 
 
+@pytest.mark.parametrize("shell", ["bash --norc -i", "sh -i", "sh -c 'bash --norc -i; true'"])
+def test_ctrl_z_stops_the_job_of_a_shell_and_not_sandboxctl(inside, screen, shell):
+    """Also where another program has started the shell, and at the shell's prompt."""
+    shown = screen(["bash", "--norc", "-i"])
+    shown.type(f"{' '.join(inside.argv('run', '--', shell))}\n".encode())
+    shown.type(b"echo in''side\n")
+    shown.until(b"inside\r\n")
+    shown.type(b"sh -c \"echo star''ted; exec sleep 600\"\n")
+    shown.until(b"started\r\n")
+    shown.type(b"\x1a")
+    shown.until(b"Stopped")
+    shown.type(b"\x1a")
+    shown.type(b"echo sti''ll here\n")
+    shown.until(b"still here\r\n")
+    assert b"sandboxd_client" not in shown.shown.partition(b"inside\r\n")[2], "the outer shell's"
+
+
+@pytest.mark.parametrize("program", ["vim -u NONE -n note", "less note"])
+def test_ctrl_z_stops_what_has_the_whole_screen_and_fg_shows_it_again(inside, screen, program):
+    """Such a program stops itself, which the kernel ignores inside."""
+    require(program.split()[0])
+    (inside.workspace / "note").write_text("written\n" * 99)
+    shown = screen(["bash", "--norc", "-i"])
+    shown.type(" ".join(inside.argv("run", "--", *program.split())).encode() + b"\n")
+    shown.until(b"written")
+    shown.until_raw()
+    shown.type(b"\x1a")
+    shown.until(b"Stopped")
+    assert shown.shown.count(b"\x1b[?1049l") == shown.shown.count(b"\x1b[?1049h")
+    shown.shown = b""
+    shown.type(b"fg\n")
+    shown.until(b"written")
+    assert b"\x1b[?1049h" in shown.shown
+    shown.shown = b""
+    shown.type(b":q\n" if program.startswith("vim") else b"q")
+    shown.until(b"\x1b[?1049l")
+    shown.until(b"$ " if os.getuid() else b"# ")
+    shown.type(b"exit 7\n")
+    assert shown.end() == 7
+
+
+def test_ctrl_z_is_left_to_a_shell_inside(inside, screen):
+    require("less")
+    (inside.workspace / "note").write_text("written\n" * 99)
+    shown = screen(inside.argv("run", "--", "bash", "--norc", "-i"))
+    shown.until(b"$ " if os.getuid() else b"# ")
+    shown.type(b"less note\n")
+    shown.until(b"written")
+    shown.type(b"\x1a")
+    shown.until(b"Stopped")
+    shown.shown = b""
+    shown.type(b"fg\n")
+    shown.until(b"written")
+    shown.type(b"qexit 7\n")
+    assert shown.end() == 7
+
+
 def test_a_config_that_changed_is_said(ctl, start_daemon):
     daemon = start_daemon(config="max_executions = 100\n")
     ctl.socket_path = daemon.socket
@@ -197,6 +280,16 @@ def test_logs_say_how_it_ended(own):
     assert b"still running" in own("logs", "slow").stderr
     own("kill", "slow")
     assert b"it was cancelled" in own("logs", "slow").stderr
+
+
+def test_a_command_in_the_foreground_that_is_killed_elsewhere_says_so(own):
+    running = own.start("run", "-c", "echo up; sleep 600")
+    assert running.stdout.readline() == b"up\n"
+    (one,) = json.loads(own("ps", "--json").stdout)["executions"]
+    own("kill", one["execution_id"])
+    _, said = running.communicate(timeout=60)
+    assert running.returncode == 137
+    assert b"sandboxctl: the command was cancelled from elsewhere: by sandboxctl kill" in said
 
 
 @pytest.mark.parametrize("command", [["logs"], ["logs", "--follow"], ["attach"]])

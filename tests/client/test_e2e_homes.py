@@ -106,3 +106,26 @@ def test_git_settings_in_included_files_are_those_of_outside(start_daemon, ctl, 
         assert run("cat ~/dotfiles/other").returncode == 1
     finally:
         shutil.rmtree(own)
+
+
+@pytest.mark.parametrize("command", ["run", "explain"])
+def test_a_project_without_git_is_named_where_a_command_leaves_its_subfolder(inside, command):
+    """The workspace is the subfolder alone; the project around it is named, and works as named."""
+    with tempfile.TemporaryDirectory(dir=Path.home(), prefix="sandboxd-test-") as made:
+        project = Path(made) / "plain"
+        inside.workspace = project / "src"
+        inside.workspace.mkdir(parents=True)
+        for line, around in (("echo x > ../out", project), ("touch ../../out", made)):
+            done = inside(command, "--", "sh", "-c", line)
+            said = done.stderr.decode()
+            assert done.returncode != 0
+            assert f"only {project}/src, because no git repository holds it" in said, said
+            assert said.rstrip().endswith(f" add --workspace {around}"), said
+            assert "protected" not in said
+        named = ("--workspace", str(project))
+        assert inside(command, *named, "--", "sh", "-c", "echo x > ../out").returncode == 0
+        for name in ("objects", "refs", "HEAD"):
+            (project / "src/.git" / name).mkdir(parents=True)
+        said = inside(command, "--", "sh", "-c", "echo x > ../other").stderr.decode()
+        assert "that would open a folder around the workspace" in said
+        assert "--workspace" not in said

@@ -6,14 +6,16 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
 
 import pytest
-from ctl import Ctl
+from ctl import ROOT, Ctl
 
 from sandboxd_client import AsyncClient, Client, bytes_of
+from sandboxd_client.cli.table import COMMANDS
 from sandboxd_proto.errors import ExecFailed, NotFound, PathDenied
 from sandboxd_proto.messages.notifications import Exited, Output, Started
 
@@ -154,7 +156,7 @@ def test_interrupts_and_termination(real):
     assert process.poll() is None
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=30)
-    assert process.returncode == 130
+    assert process.returncode == -signal.SIGINT
     assert gone("7531")
     process = real.start("run", "--", "sh", "-c", "echo up; sleep 7532")
     process.stdout.readline()
@@ -193,6 +195,27 @@ def test_a_terminal(real, screen):
     assert shown.mode() == shown.before
 
 
+def test_a_redirected_stderr_is_the_commands_own_beside_a_terminal(real, screen, workspace):
+    script = "test -t 0 && test -t 1 && echo both; test -t 2 || echo apart; echo err >&2; exit 3"
+    words = real.argv("run", "--", "sh", "-c", script)
+    shown = screen(["sh", "-c", '"$@" 2>err.log', "sh", *words])
+    assert shown.end() == 3
+    assert shown.shown == b"both\r\napart\r\n"
+    assert (workspace / "err.log").read_bytes() == b"err\n"
+    shown = screen(["sh", "-c", '"$@" 2>err.log', "sh", *real.argv("run", "--", "touch", "/usr/x")])
+    assert shown.end() == 1
+    said = (workspace / "err.log").read_text()
+    assert said.startswith("touch: ")
+    assert "perhaps denied" in said
+
+
+def test_a_shell_keeps_its_prompt_where_stderr_is_redirected(real, screen):
+    shown = screen(["sh", "-c", '"$@" 2>/dev/null', "sh", *real.argv("shell")])
+    shown.until(b"(sandbox)")
+    shown.type(b"exit\r")
+    assert shown.end() == 0
+
+
 def test_a_resize_and_one_interrupt_in_a_terminal(real, screen):
     script = "trap 'stty size' WINCH; echo ready; while :; do sleep 0.1; done"
     shown = screen(real.argv("run", "--", "sh", "-c", script))
@@ -201,7 +224,7 @@ def test_a_resize_and_one_interrupt_in_a_terminal(real, screen):
     shown.resize(40, 111)
     shown.until(b"40 111")
     shown.type(b"\x03")
-    assert shown.end() == 130
+    assert shown.end() == -signal.SIGINT
     assert shown.mode() == shown.before
 
 
@@ -213,7 +236,7 @@ def test_a_second_interrupt_in_a_terminal_kills(real, screen):
     shown.until(b"^C")
     assert appeared("7534")
     shown.type(b"\x03")
-    assert shown.end() == 130
+    assert shown.end() == -signal.SIGINT
     assert shown.mode() == shown.before
     assert gone("7534")
 
@@ -308,3 +331,30 @@ async def test_the_asynchronous_client(real, workspace, anyio_backend_name):
 @pytest.fixture
 def anyio_backend():
     return "asyncio"
+
+
+NEEDING = [
+    name
+    for name, command in COMMANDS.items()
+    if any(flag.name == "--socket" for flag in command.flags) and name != "socket"
+]
+
+
+@pytest.mark.parametrize("backend", ["bubblewrap", "landlock"])
+def test_every_command_that_needs_the_daemon_says_that_it_is_inside(inside, backend):
+    if inside("check", "--backend", backend).returncode:
+        pytest.skip(f"{backend} does not work here")
+    operands = {"sandbox forward": "x 1", "plan": "on", "sandbox run": "x true", "grants": "",
+                "top": "--once", "approve": "--list", "dashboard": "--no-open"}  # fmt: skip
+    ctl = f"{sys.executable} -m sandboxd_client.cli"
+    lines = []
+    for name in NEEDING:
+        words = operands.get(name, "x" if COMMANDS[name].operand else "")
+        lines.append(f"echo '== {name}'; {ctl} {name} {words}")
+    flags = ("--backend", backend, "--read", str(ROOT), "--read", sys.base_prefix)
+    flags += ("-e", f"PYTHONPATH={inside.env()['PYTHONPATH']}")
+    done = inside("run", *flags, "-c", "exec 2>&1; " + "; ".join(lines))
+    said = [part.splitlines() for part in done.stdout.decode().split("== ")[1:]]
+    assert [lines[0] for lines in said] == NEEDING
+    wrong = [lines for lines in said if "no daemon can be reached from there" not in str(lines[1:])]
+    assert wrong == []

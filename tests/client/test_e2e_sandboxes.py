@@ -139,6 +139,24 @@ def fetched(endpoint: str, path: str) -> bytes:
     raise AssertionError("nothing answered")
 
 
+def test_hints_fit_the_subcommand(inside, sandbox, folder):
+    other = folder / "other"
+    other.mkdir()
+    for named in (("run", "--sandbox", sandbox), ("sandbox run", sandbox)):
+        said = inside(*named, "--cwd", str(other), "--", "ls").stderr.decode()
+        assert f"hint:  make a sandbox with: sandboxctl sandbox create --read {other}\n" in said
+    lines = {
+        ("sandbox run", sandbox): f"sandboxctl sandbox run {sandbox} -- sh -c 'ls | head'",
+        ("run", "--sandbox", sandbox): f"sandboxctl run --sandbox {sandbox} -- sh -c 'ls | head'",
+        ("shell",): "sandboxctl shell -- sh -c 'ls | head'",
+        ("explain",): "sandboxctl explain -- sh -c 'ls | head'",
+    }
+    for words, hint in lines.items():
+        assert f"for a line of shell: {hint}\n" in inside(*words, "ls | head").stderr.decode()
+    builtin = inside("sandbox run", sandbox, "cd", "x").stderr.decode()
+    assert f"sandboxctl sandbox run {sandbox} -- sh -c 'cd x'" in builtin
+
+
 def test_a_command_in_a_sandbox_may_have_less_time(inside, sandbox):
     done = inside("sandbox run", "--timeout", "200ms", sandbox, "--", "sleep", "600")
     assert done.returncode == 124
@@ -313,3 +331,36 @@ def test_no_daemon_is_started_inside_a_sandbox(inside):
     done = inside("run", "--read", str(ROOT), "-e", f"PYTHONPATH={sources}", "--", *nested)
     assert done.returncode == 125, done.stderr
     assert b"this is inside a sandbox" in done.stderr
+
+
+def test_a_command_in_the_place_of_a_sandbox_has_no_ports(inside):
+    inside("run", "--detach", "--name", "alone", "--", "sleep", "60")
+    try:
+        said = inside("sandbox forward", "alone", "8000").stderr.decode()
+        assert "'alone' is a command, and no sandbox" in said
+        assert "sandboxctl sandbox create" in said
+    finally:
+        inside("kill", "alone")
+    assert "there is no sandbox 'none'" in inside("sandbox forward", "none", "1").stderr.decode()
+
+
+def test_a_port_is_forwarded_once_and_ended_by_its_number(inside):
+    inside("sandbox create", "--name", "ports")
+
+    def forwarded(*words):
+        return inside("sandbox forward", *words).stdout.decode().strip()
+
+    try:
+        by_socket, by_port = forwarded("ports", "3000"), forwarded("--tcp", "ports", "3000")
+        assert by_socket.startswith("/")
+        assert by_port.startswith("127.0.0.1:")
+        other = forwarded("ports", "3001")
+        assert forwarded("ports", "3000") == by_socket
+        assert forwarded("--tcp", "ports", "3000") == by_port
+        assert inside("sandbox unforward", "ports", "3000").returncode == 0
+        unknown = inside("sandbox unforward", "ports", "3000")
+        assert unknown.returncode == 2
+        assert f"there are: 3001 ({other})".encode() in unknown.stderr
+        assert forwarded("ports", "3000") not in ("", by_socket)
+    finally:
+        inside("sandbox destroy", "ports")

@@ -77,6 +77,40 @@ def test_input_that_the_command_does_not_read_is_left_to_the_next(inside):
     assert done.stdout == b"mine\nyours"
 
 
+@pytest.mark.parametrize("command", [("run",), ("sandbox run", "loop")])
+@pytest.mark.parametrize("from_file", [True, False])
+def test_a_loop_that_reads_its_lines_from_stdin_sees_them_all(inside, folder, command, from_file):
+    (folder / "list").write_text("a\nb\nc\n")
+    if command[0] != "run":
+        inside("sandbox create", "--name", "loop")
+    words = inside.argv(*command, "--", "sh", "-c", "echo item $0")
+    script = 'while read line; do "$@" $line; done'
+    script = f'{script} < "$0"' if from_file else f'cat "$0" | {script}'
+    try:
+        done = subprocess.run(
+            ["sh", "-c", script, str(folder / "list"), *words], capture_output=True, timeout=60,
+            cwd=inside.workspace, env=inside.env(),
+        )  # fmt: skip
+    finally:
+        if command[0] != "run":
+            inside("sandbox destroy", "loop")
+    assert done.stdout == b"item a\nitem b\nitem c\n", done.stderr
+
+
+def test_of_a_file_the_command_takes_what_it_reads_and_with_n_nothing(inside, folder):
+    source = folder / "list"
+    source.write_bytes(bytes(range(256)) * 4096)
+    with source.open("rb") as file:
+        some = inside.start("run", "--", "head", "-c", "1000", stdin=file)
+        assert len(some.communicate(timeout=60)[0]) == 1000
+        assert file.tell() == 1000
+        none = inside.start("run", "-n", "--", "cat", stdin=file)
+        assert none.communicate(timeout=60)[0] == b""
+        assert file.tell() == 1000
+        rest = inside.start("run", "--", "cat", stdin=file)
+        assert rest.communicate(timeout=60)[0] == source.read_bytes()[1000:]
+
+
 def test_both_streams_into_one_pipe_keep_their_exact_order(inside):
     script = "i=0; while [ $i -lt 500 ]; do echo o$i; echo e$i >&2; i=$((i+1)); done"
     process = inside.start("run", "--", "sh", "-c", script, stderr=subprocess.STDOUT)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shlex
 import subprocess
 import tomllib
 from pathlib import Path
 
 import pytest
 
+from sandboxd_client import Client
 from sandboxd_client.cli import grants, sessions
 from sandboxd_client.cli.explained import report
 from sandboxd_client.cli.git_places import half_shown
@@ -25,8 +28,10 @@ def own(ctl, start_daemon):
 
 def test_attach_says_what_one_sees(own):
     own("run", "--detach", "--name", "job", "-c", "read x; echo $x; exit 3", "--pty")
+    assert b"sandboxctl attach lets you type to it" in own("logs", "job").stderr
     assert b"what you type is its input" in own("attach", "job", input=b"hello\n").stderr
     own("run", "--detach", "--name", "deaf", "sleep", "600")
+    assert b"it is still running; --follow goes on\n" in own("logs", "deaf").stderr
     with own.start("attach", "deaf") as attached:
         assert b"takes no input; Ctrl-C leaves it running" in attached.stderr.readline()
         attached.terminate()
@@ -45,7 +50,9 @@ def test_shutdown_names_what_would_end_with_the_daemon(ctl, folder, screen):
     assert (refused.returncode, refused.stdout) == (125, b"")
     assert own("restart").returncode == 125
     assert b"1 command would end with the daemon" in refused.stderr
-    assert b"--force" in refused.stderr
+    assert (
+        b"wait for commands, or end them (sandboxctl ps, kill); or give --force" in refused.stderr
+    )
     assert b"job" in own("ps").stdout
     asked = screen(own.argv("shutdown"))
     asked.until(b"End it? [y/N]")
@@ -55,6 +62,26 @@ def test_shutdown_names_what_would_end_with_the_daemon(ctl, folder, screen):
     assert b"job" in own("ps").stdout
     done = own("shutdown", "--force")
     assert (done.returncode, b"1 command ended with the daemon" in done.stderr) == (0, True)
+
+
+def test_a_session_with_its_agent_is_in_the_way_too(ctl, folder):
+    own = ctl
+    own.socket_path, own.extra = str(folder / "run" / "d.sock"), []
+    inside = shlex.join(own.argv("run", "true"))
+    agent = own.start("session open", "--", "sh", "-c", f"echo up; read x; {inside}; exit 7",
+                      stdin=subprocess.PIPE)  # fmt: skip
+    assert agent.stdout.readline() == b"up\n"
+    for command in ("restart", "shutdown"):
+        refused = own(command)
+        assert refused.returncode == 125
+        assert b"1 session would end with the daemon" in refused.stderr
+        assert b"leave sessions (sandboxctl sessions); or give --force" in refused.stderr
+    assert own("restart", "--force").returncode == 0
+    _, said = agent.communicate(b"go\n", timeout=60)
+    assert b"any more\n  hint:  the daemon was restarted, or the session was closed" in said
+    assert said.endswith(b"the daemon was restarted, or the session was closed\n")
+    assert agent.returncode == 7, "the agent's own code"
+    assert own("shutdown").returncode == 0
 
 
 def test_attach_completes_detached_commands_only(own):
@@ -167,11 +194,13 @@ def test_grants_are_a_table():
             {**one, "add": None},
             {**one, "workspace": None, "session": "se-1", "expires": None, "add": add},
             {**one, "add": {"fs_read_allow": ["/x" * 60]}},
+            {**one, "add": None, "reach": {"write": ["/srv/out"], "read": [], "network": hosts}},
         ],
         80,
     ).splitlines()
-    assert len(shown) == 4
     assert max(map(len, shown)) == 80
+    assert "".join(line.strip() for line in shown[4:6]) == "read " + "/x" * 60
+    assert shown[-1].strip() == "any command with write /srv/out, net a.org"
     assert shown[1].endswith("any command")
     assert shown[2].split() == [
         "gr-07d6aa009aece9ce", "its", "end", "se-1", "write", "/o,", "net", "a.org",
@@ -222,6 +251,18 @@ def test_who_commits_is_asked_for_in_the_words_of_git(tmp_path, monkeypatch):
     assert missing_identity(str(tmp_path)) is None
 
 
+def test_a_name_that_was_given_is_not_called_missing(tmp_path, monkeypatch):
+    monkeypatch.setattr("sandboxd_client.cli.git_user.texts_of_settings", lambda workspace: [""])
+    for name in ("EMAIL", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_EMAIL"):
+        monkeypatch.delenv(name, raising=False)
+    assert missing_identity(str(tmp_path), "git commit -m x")
+    assert missing_identity(str(tmp_path), "git -c user.email=a@b commit") is None
+    assert missing_identity(str(tmp_path), "GIT_AUTHOR_EMAIL=a@b git commit") is None
+    monkeypatch.setenv("GIT_AUTHOR_EMAIL", "a@b")
+    monkeypatch.setenv("GIT_COMMITTER_EMAIL", "a@b")
+    assert missing_identity(str(tmp_path), "git commit -m x") is None
+
+
 def _content(path: Path) -> str:
     return path.read_text() if path.exists() else ""
 
@@ -237,9 +278,20 @@ def test_a_repository_that_is_shown_in_part_is_explained(tmp_path):
     assert half_shown(words, [*shown, f"{tmp_path}/main"]) is None
     lent = tmp_path / "lent/.git/objects/info"
     lent.mkdir(parents=True)
-    (lent / "alternates").write_text("/srv/objects\n")
+    (lent / "alternates").write_text("/home/x/objects\n/home/x/objects\n/srv/objects\n")
     words = ["clone", str(tmp_path / "lent")]
-    assert half_shown(words, [str(tmp_path)]).endswith("add --read /srv/objects")
+    told = half_shown(words, [str(tmp_path)])
+    assert told.endswith("does not show it: add --read /home/x/objects")  # once; /srv is shown
+    assert half_shown(words, [str(tmp_path)], os.getuid()) is None  # another user's
+    assert half_shown(words, [], minimal=True).endswith("--read /srv/objects")
+
+
+def test_a_repository_that_is_not_shown_is_named_once(tmp_path):
+    for name in ("objects", "refs"):
+        (tmp_path / "r2.git" / name).mkdir(parents=True)
+    (tmp_path / "r2.git/HEAD").write_text("ref: refs/heads/main\n")
+    told = half_shown(["clone", str(tmp_path / "r2.git")], ["/elsewhere"], minimal=True)
+    assert told == f"the sandbox does not show {tmp_path}/r2.git: add --read {tmp_path}/r2.git"
 
 
 @pytest.mark.parametrize(
@@ -253,26 +305,30 @@ def test_a_script_that_cannot_be_executed_is_told_what_it_lacks(inside, mode, hi
     assert (done.returncode, hint in done.stderr) == (126, True)
 
 
+def test_a_restart_names_the_command_that_ends_a_sandbox(own):
+    own("sandbox create", "--name", "kept")
+    refused = own("restart").stderr
+    assert b"1 sandbox would end with the daemon" in refused
+    assert b"end sandboxes (sandboxctl sandbox list, sandbox destroy); or give --force" in refused
+    assert b"wait" not in refused
+
+
+def test_what_is_for_outside_gets_no_flags_that_do_not_help(inside, folder):
+    (folder / "other").mkdir()
+    done = inside("run", "--", "git", "remote", "add", "origin", str(folder / "other"))
+    assert (
+        b"hint: the remotes stay as they are; outside of the sandbox: git remote add" in done.stderr
+    )
+    assert b"--read" not in done.stderr
+    readable = inside("run", "--", "ls", str(folder / "other"))  # the control
+    assert b"--read" in readable.stderr
+
+
 def test_owners_cannot_be_changed_and_the_hint_says_so(inside):
     done = inside("run", "-c", "touch made && chown 12345 made")
     assert done.returncode == 1
     alone = inside("run", "--", "chown", "12345", "made")
     assert b"hint: a sandbox has one user and one group" in alone.stderr
-
-
-@pytest.mark.requires("root")
-def test_root_is_told_whose_folder_keeps_it_out(inside, folder):
-    other = folder / "others"
-    other.mkdir()
-    os.chown(other, 12345, 12345)
-    done = inside("run", "--write", str(other), "--", "touch", str(other / "made"))
-    assert done.returncode == 1
-    assert f"{other} belongs to user 12345".encode() in done.stderr
-    assert f"-w {other} runs it as user 12345".encode() in done.stderr
-    folder.chmod(0o711)
-    assert inside("run", "-w", str(other), "--", "touch", str(other / "made")).returncode == 0
-    system = inside("run", "--", "touch", "/etc/made-by-a-test")
-    assert b"no flag is proposed for folders of the system" in system.stderr
 
 
 def test_where_an_installed_program_is(inside):
@@ -303,3 +359,35 @@ def test_a_sandbox_that_exists_is_made_anew_with_the_flag(inside, folder):
         assert inside("sandbox run", "wider", "--", "touch", made).returncode == 0
     finally:
         inside("sandbox destroy", "kept", "wider")
+
+
+def test_variables_before_a_command_are_given_as_flags(inside):
+    done = inside("run", "--", "FOO=1", "BAR=a b", "env", "X=2")
+    assert done.returncode == 127
+    assert b"variables are set with a flag: -e FOO=1 -e 'BAR=a b' env X=2\n" in done.stderr
+
+
+def test_a_backend_is_known_by_what_the_config_may_call_it(inside):
+    done = inside("check", "--backend", "bwrap")
+    assert b"there is no backend" not in done.stderr
+    assert b"there is no backend" in inside("check", "--backend", "bwarp").stderr
+
+
+def test_plan_alone_says_whether_it_is_on(own):
+    assert own("plan").stdout == b"plan mode is off\n"
+    own("plan", "on")
+    assert own("plan").stdout == b"plan mode is on for every session\n"
+    assert json.loads(own("plan", "--json").stdout) == {"plan": True, "sessions": []}
+    own("plan", "off")
+    asked = " ".join(own.argv("plan"))
+    done = own("session open", "--plan", "--", "sh", "-c", asked)
+    assert done.stdout == b"plan mode is off, but not in every session\n"
+    assert b"to end it there: sandboxctl plan off se-" in done.stderr
+
+
+def test_the_count_of_what_a_session_ended_is_in_the_right_number(own):
+    with Client(own.socket_path) as client:
+        session = client.session_open(mode="force").session
+        client.start(["sleep", "600"], preset="read-only")
+        closed = own("session close", session).stdout.decode()
+    assert closed == f"{session}: 1 command was ended\n"

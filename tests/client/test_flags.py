@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from sandboxd_client.cli.amounts import count, seconds, size_bytes
+from sandboxd_client.cli.flags import RUN
+from sandboxd_client.cli.network import network
 from sandboxd_client.cli.parse import UsageError, parse
-from sandboxd_client.cli.request import environment, network, policy
-from sandboxd_client.cli.table import COMMANDS, RUN
+from sandboxd_client.cli.request import environment, policy
+from sandboxd_client.cli.table import COMMANDS
 from sandboxd_proto.errors import ManifestInvalid
 from sandboxd_proto.messages.execute import ExecuteParams
 from sandboxd_proto.messages.server import CheckParams
@@ -53,6 +55,9 @@ def test_two_dashes_allow_a_command_with_a_leading_dash():
         (["--read"], "write --read PATH"),
         (["--quiet=1", "true"], "write --quiet alone"),
         (["--base", "all", "true"], "it is one of minimal, host"),
+        (["--memory", "lots", "ls"], "write --memory 256M ls"),
+        (["--memory", "ls"], "write --memory 256M ls"),
+        (["--timeout", "five", "true", "x"], "write --timeout 5m true x"),
     ],
 )
 def test_a_mistake_is_named_with_what_would_be_right(arguments, hint):
@@ -192,8 +197,8 @@ def test_limits(project):
     assert (manifest["base"], manifest["syscall_policy"]) == ("minimal", "strict")
 
 
-def test_network_words():
-    assert network([]) is None
+def test_network_words(project):
+    assert "network" not in asked()["manifest"]
     assert network(["deny"]) == {"kind": "deny"}
     hosts = ["a.example", "b.example:8080"]
     assert network([",".join(hosts), hosts[0]]) == {"kind": "allow_hosts", "hosts": hosts}
@@ -319,3 +324,10 @@ def test_a_size_without_a_unit_names_the_one_that_was_meant():
     with pytest.raises(UsageError) as refused:
         size_bytes("50", "--memory")
     assert refused.value.hint == "write --memory 50M"
+
+
+def test_help_says_which_mode_there_is_without_one(ctl):
+    opening = " ".join(ctl("help", "session", "open").stdout.decode().split())
+    assert "Without it default, whatever the config says" in opening
+    running = " ".join(ctl("help", "run").stdout.decode().split())
+    assert "Without it the session's mode, else widest_mode of the config" in running

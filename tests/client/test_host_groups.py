@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from sandboxd_client.cli.advice import advise
+from sandboxd_client.cli.flags import RUN
 from sandboxd_client.cli.group_settings import settings
 from sandboxd_client.cli.host_groups import expanded
+from sandboxd_client.cli.network import network
 from sandboxd_client.cli.parse import UsageError, parse
-from sandboxd_client.cli.request import network
-from sandboxd_client.cli.table import RUN
 
 TOOLS = {
     "python3": """case "$*" in
@@ -151,3 +152,29 @@ def test_a_tool_in_a_sandbox_asks_what_it_is_configured_for(inside, configured):
     mine = ("--env", "npm_config_registry=https://mine.example/")
     done = inside("run", "--net", "group:node", *mine, "--", *ask, HOME=configured["HOME"])
     assert done.stdout == b"https://mine.example/\n", done.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "target", "group"),
+    [
+        ("v/bin/pip install x", "more.example", "group:python"),
+        ("python3 -m pip install x", "index.example:8443", "group:python"),
+        ("npm install", "npm.example:443", "group:node"),
+        ("cargo build", "files.example", "group:rust"),
+        ("pip install git+https://other.example/x", "other.example", None),
+        ("curl https://more.example", "more.example", None),
+    ],
+)
+def test_a_package_manager_that_lacks_one_host_is_told_its_group(
+    machine: dict[str, str], monkeypatch: pytest.MonkeyPatch, line: str, target: str, group: str
+) -> None:
+    for name, value in machine.items():
+        monkeypatch.setenv(name, value)
+    denials = [{"kind": "network", "target": target, "remedy": None}]
+    result = {"outcome": "exited", "exit_code": 1, "denials": denials}
+    found = advise(parse(RUN, ["--", *line.split()]), result)
+    assert [hint for hint in found if "--net group:" in hint] == (found if group else [])
+    assert group is None or f"in place of --net {target.removesuffix(':443')} give" in found[0]
+    allowed = parse(RUN, ["--", *line.split()])
+    allowed.hosts = expanded(group, machine) if group else []
+    assert advise(allowed, result) == []

@@ -10,6 +10,8 @@ from ctl import Ctl
 
 from sandboxd_client.cli.git_hints import taken_for_deleted
 
+AS_SOMEONE = ("-c", "user.name=t", "-c", "user.email=t@example.org")
+
 
 @pytest.fixture
 def project(inside: Ctl) -> Ctl:
@@ -69,7 +71,11 @@ def test_one_is_looked_at_put_back_and_the_others_deleted(project):
     assert b"+export A=1" in project("kept diff").stdout, "without a name: all of them"
     assert project("kept accept", ".envrc").returncode == 0
     assert (project.workspace / ".envrc").read_text() == "export A=1\n"
+    refused = project("kept drop")
+    assert (refused.returncode, b"needs a NAME, or --all" in refused.stderr) == (2, True)
+    assert b".vscode" in project("kept list").stdout
     assert project("kept drop", "--all").returncode == 0
+    assert project("kept drop").returncode == 0, "there is nothing that it would delete"
     assert project("kept list").stdout == b""
     assert not (project.workspace / ".sandboxd-kept").exists()
 
@@ -122,6 +128,21 @@ def test_what_appeared_again_and_again_is_listed_once(project):
     assert b".envrc" not in project("kept list").stdout
     assert project("kept drop", ".vscode").returncode == 0
     assert project("kept list").stdout == b""
+
+
+def test_everything_is_put_back_at_once_or_nothing_is(project):
+    project("run", "--", "git", "checkout", "-q", "other")
+    refused = project("kept accept")
+    assert (refused.returncode, b"needs a NAME, or --all" in refused.stderr) == (2, True)
+    assert project("kept accept", "--all", ".envrc").returncode == 2
+    (project.workspace / ".vscode").mkdir()
+    assert b".vscode exists" in project("kept accept", "--all").stderr
+    assert not (project.workspace / ".envrc").exists()
+    (project.workspace / ".vscode").rmdir()
+    assert project("kept accept", "--all").returncode == 0
+    assert (project.workspace / ".envrc").read_text() == "export A=1\n"
+    assert (project.workspace / ".vscode").is_dir()
+    assert b"nothing was moved aside" in project("kept accept", "--all").stderr
 
 
 def hint_after(ctl: Ctl, *words: str) -> str:
@@ -251,7 +272,9 @@ def test_a_commit_that_the_settings_sign_says_why_it_failed(project, tmp_path):
 def test_switching_beside_a_protected_file_says_what_is_in_the_way(project):
     git = ["git", "-C", str(project.workspace)]
     subprocess.run([*git, "checkout", "-q", "other"], check=True)
-    assert "Remove it outside" in hint_after(project, "checkout", "main")
+    said = hint_after(project, "checkout", "main")
+    assert "hint: .envrc, .vscode/tasks.json stay, because they are read-only inside" in said
+    assert "Remove them outside" in said
     assert "git cannot replace what is read-only" in hint_after(project, "checkout", "other")
     for words in (["checkout", "nosuch"], ["merge", "nosuch"], ["pull"], ["reset", "nosuch"]):
         assert hint_after(project, *words) == "", words
@@ -273,9 +296,30 @@ def test_a_protected_file_that_git_cannot_replace_is_named(project):
 def test_recording_the_deletion_of_what_was_moved_aside_is_said(project):
     project("run", "--", "git", "checkout", "-q", "other")
     assert "git takes for deleted" in hint_after(project, "add", "-A")
+    said = hint_after(project, *AS_SOMEONE, "commit", "-q", "-m", "x")
+    assert "git takes for deleted what was moved aside: .envrc" in said, "the add staged it"
+    project("run", "--", "touch", "c")
+    project("run", "--", "git", "add", "c")
+    said = hint_after(project, *AS_SOMEONE, "commit", "-q", "-m", "y")
+    assert "git takes for deleted" not in said, "the commit before recorded it"
     project("run", "--", "git", "reset", "-q", "--hard", "main")
     project("run", "--", "git", "checkout", "-q", "main")
     assert hint_after(project, "add", "a") == "", "nothing is missing on this branch"
+
+
+def test_a_merge_that_counts_too_late_is_explained(project):
+    assert "its numbers for it are wrong" in hint_after(project, "merge", "other")
+    assert hint_after(project, "merge", "other") == ""
+
+
+def test_a_commit_that_records_the_deletion_by_itself_is_said(project):
+    project("run", "--", "git", "checkout", "-q", "other")
+    project("run", "--", "touch", "c")
+    project("run", "--", "git", "add", "c")
+    said = hint_after(project, *AS_SOMEONE, "commit", "-q", "-m", "x")
+    assert "git takes for deleted" not in said, "only c was recorded"
+    said = hint_after(project, *AS_SOMEONE, "commit", "-q", "-am", "y")
+    assert "git takes for deleted what was moved aside: .envrc" in said
 
 
 @pytest.mark.parametrize("version", ["2", "4"])
@@ -293,11 +337,11 @@ def test_what_git_takes_for_deleted_is_read_from_its_index(project, version):
     (folder / ".vscode").rmdir()
     known = {".envrc", ".vscode"}  # of version 4 nothing is known: each is named
     every = known | {".vsco", "tasks.json", "a"}
-    assert set(taken_for_deleted(["commit"], str(folder))) == (known if version == "2" else every)
+    assert set(taken_for_deleted(["add"], str(folder))) == (known if version == "2" else every)
     index = folder / ".git" / "index"
     index.unlink()
     os.mkfifo(index)  # as a command could: opening it waits for nothing
-    assert ".envrc" in taken_for_deleted(["commit"], str(folder))
+    assert ".envrc" in taken_for_deleted(["add"], str(folder))
 
 
 def test_a_rebase_whose_state_was_moved_aside_says_how_to_go_on(project):

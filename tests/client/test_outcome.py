@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import shlex
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sandboxd_client.cli.denial_lines import allowing
-from sandboxd_client.cli.outcome import exit_code, remarks
+from sandboxd_client.cli.explained import manifest_file, report
+from sandboxd_client.cli.live import tell
+from sandboxd_client.cli.outcome import cancelled, exit_code, remarks
+from sandboxd_client.cli.parse import Options
 from sandboxd_client.cli.plain_text import quoted
+from sandboxd_client.cli.plan_words import after_run
 from sandboxd_client.jsontext import dumps, loads, printable
 
 
@@ -131,3 +136,180 @@ def test_printed_json_has_no_control_or_bidi_characters_and_says_the_same(text):
     document = printable(dumps({"message": text + "\u202e\x9b"}))
     assert document.decode().isprintable()
     assert loads(document) == {"message": text + "\u202e\x9b"}
+
+
+def unproposed(reason: str, **more: object) -> dict[str, object]:
+    return {
+        "kind": "filesystem_read", "target": "/home/bob", "confidence": "medium", "remedy": None,
+        "message": "the command says: /home/bob exists on the host, and is not visible in the "
+        f"sandbox. No change is proposed: {reason}", **more,
+    }  # fmt: skip
+
+
+def test_where_a_flag_would_do_that_is_not_proposed_the_decision_is_the_users():
+    for certain in ({"claimed": True}, {"confidence": "high"}):
+        for reason in ("it is another user's home, or lies in one", "it is a start-up file"):
+            result = {"outcome": "exited", "denials": [unproposed(reason, **certain)]}
+            (line,) = remarks(result)
+            assert line.endswith(
+                f"{reason}; it is for you to decide whether to allow it nevertheless, with --read"
+            )
+            assert "no flag allows it" not in line
+            assert remarks(result, typed=[])[0].endswith(" with --read of sandbox create")
+    never = unproposed("the daemon's config does not permit it", confidence="high")
+    (line,) = remarks({"outcome": "exited", "denials": [never]})
+    assert line.startswith("denied, no flag allows it: ")
+    assert "decide" not in line
+
+
+def test_folders_of_the_system_are_only_those_of_the_system():
+    message = "{} could not be written: it is not in fs_write_allow"
+    claim = {"kind": "filesystem_write", "confidence": "low", "claimed": True, "remedy": None}
+    outside = "; no flag is proposed for folders of the system: do that outside of the sandbox"
+    flag = "; if the command is to write there, name the folder with --write"
+    for target, way in (
+        ("/usr/x", outside), ("/etc/a/b", outside), ("/var/tmp/x", flag), ("/home/me/x/y", flag),
+        ("/sys/x", "--write"),
+    ):  # fmt: skip
+        denial = {**claim, "target": target, "message": message.format(target)}
+        (line,) = remarks({"outcome": "exited", "denials": [denial]})
+        assert line.partition("it is not in ")[2] in (way, f"--write{way}")
+
+
+HIDDEN = {
+    "kind": "filesystem_read", "target": "/d/x", "confidence": "low", "claimed": True,
+    "message": "the command says: /d/x exists on the host, and is not visible in the sandbox",
+}  # fmt: skip
+
+
+def test_no_reason_is_made_up_for_what_was_not_judged():
+    """While a shell runs, and after a command that succeeded, no flag is worked out for it."""
+    printed: list[str] = []
+    told: set[str] = set()
+    tell(HIDDEN, printed.append, told, options=Options())
+    advice = "; if the command needs it, and it is no secret, name it with --read"
+    assert printed.pop().endswith(f"in the sandbox{advice}\n")
+    masked = {**HIDDEN, "message": "x. No change is proposed: it is masked"}
+    tell(masked, printed.append, told, options=Options())
+    assert printed.pop().endswith("No change is proposed: it is masked\n")
+    (succeeded,) = remarks({"outcome": "exited", "exit_code": 0, "denials": [HIDDEN]})
+    assert succeeded.endswith(advice)
+    assert succeeded in told, "so that it is told once"
+    message = f"{HIDDEN['message']}; this user could not read it outside either"
+    (foreign,) = remarks({"outcome": "exited", "denials": [{**HIDDEN, "message": message}]})
+    assert foreign.endswith("outside either")
+
+
+@pytest.mark.parametrize("certain", [{}, {"claimed": False, "confidence": "high"}])
+def test_what_would_open_too_much_is_done_outside(certain):
+    message = "/h/x could not be written: it is not in fs_write_allow"
+    denial = {**HIDDEN, "kind": "filesystem_write", **certain}
+    for reason in (
+        "all of /h would have to be writable",
+        "/usr/local would have to be writable, and no request may make it writable",
+        "it belongs to the whole machine",
+    ):
+        text = f"{message}. No change is proposed: {reason}"
+        (wide,) = remarks({"outcome": "exited", "denials": [{**denial, "message": text}]})
+        assert wide.endswith(f"{reason}; do that outside of the sandbox")
+        assert "no flag allows it" not in wide
+
+
+def test_what_a_folder_holds_that_would_have_to_be_allowed_is_the_users_decision_too():
+    message = "/p/new could not be written: it is not visible in the sandbox. No change is proposed"
+    denial = {**HIDDEN, "kind": "filesystem_write"}
+    for why, way in (
+        ("it holds a repository, or files that run later",
+         "it is for you to decide whether to allow it nevertheless, with --write"),
+        ("it holds /p/.env, which is masked", "another folder can be named with --write"),
+        ("that would open a folder around the workspace",
+         "another folder can be named with --write"),
+    ):  # fmt: skip
+        text = f"{message}: /p would have to be writable, and {why}"
+        (line,) = remarks({"outcome": "exited", "denials": [{**denial, "message": text}]})
+        assert line.endswith(f"{why}; {way}")
+    certain = {**denial, "message": text, "claimed": False, "confidence": "high"}
+    assert remarks({"outcome": "exited", "denials": [certain]})[0].endswith(f"{why}; {way}")
+
+
+def protected(target: str, operation: str, by: str = "/w/.vscode", **more: object) -> str:
+    message = f"{target} stays as it is: {by} is protected, because it can run code later"
+    denial = {
+        "kind": "protected_path", "operation": operation, "target": target, "message": message,
+        "confidence": "high", "remedy": None, **more,
+    }  # fmt: skip
+    (line,) = remarks({"outcome": "exited", "denials": [denial]})
+    return line
+
+
+def test_what_is_protected_is_for_outside_and_a_flag_that_works_is_not_denied():
+    decide = (
+        "; do that outside of the sandbox. Of a path that exists, it is for you to decide whether "
+        "to allow it nevertheless, with --write"
+    )
+    for line in (
+        protected("/w/.vscode/x", "create"), protected("/w/.vscode", "write"),
+        protected("/w/.vscode/x", "remove"),
+    ):  # fmt: skip
+        assert line.startswith("denied: ")
+        assert line.endswith(decide)
+    for operation in ("remove", "rename"):  # with --write it is a mount, and stays
+        assert protected("/w/.vscode", operation).endswith("; do that outside of the sandbox")
+    claim = {"confidence": "medium", "claimed": True}
+    said = "the command says: /w/.vscode stays as it is: /w/.vscode is protected"
+    assert protected("/w/.vscode", "rename", message=said, **claim).endswith("of the sandbox")
+    assert protected("/w/.vscode", "write", message=said, **claim).endswith(decide)
+    moved = "/w/.envrc appeared and was moved to /w/.sandboxd-kept/1: it is protected"
+    denial = {"kind": "protected_path", "target": "/w/.envrc", "message": moved,
+              "confidence": "high"}  # fmt: skip
+    for line in remarks({"outcome": "exited", "denials": [denial]}):
+        assert "flag" not in line
+        assert "--write" not in line
+
+
+def test_an_explanation_does_not_call_protected_files_impossible():
+    need = {
+        "access": "write", "target": "/w/.envrc", "operation": "create", "status": "refused",
+        "note": "protected: it can run code outside the sandbox later", "grant": None,
+    }  # fmt: skip
+    told = report({"needs": [need]}, failed=True)
+    assert "changed outside of the sandbox (--write PATH of what exists allows it never" in told
+    assert "# Not allowed here: /w/.envrc: protected" in manifest_file({"needs": [need]}, "sh")
+    ordinary = report({"needs": [{**need, "note": ""}]}, failed=True)
+    assert "protected" not in ordinary
+
+
+def test_a_granted_file_that_cannot_be_replaced_is_for_outside():
+    message = (
+        "/w/.git/config could not be replaced, renamed or removed (rename): it is in fs_write_allow"
+        " itself, and such a file can only be written in place"
+    )
+    denial = {"kind": "filesystem_write", "target": "/w/.git/config", "message": message,
+              "confidence": "high", "remedy": None}  # fmt: skip
+    (line,) = remarks({"outcome": "exited", "denials": [denial]})
+    assert line.startswith("denied: /w/.git/config could not be replaced")
+    assert line.endswith("it is in --write itself, and such a file can only be written in place; "
+                         "do that outside of the sandbox")  # fmt: skip
+
+
+def test_in_plan_mode_the_way_out_is_named_and_no_flag():
+    message = "/w/z could not be written: it is not visible in the sandbox{}"
+    reason = ". No change is proposed: plan mode is on (se-1f, user)"
+    denial = {"kind": "filesystem_write", "confidence": "high", "remedy": None, "target": "/w/z"}
+    result = {"outcome": "exited", "denials": [{**denial, "message": message.format(reason)}]}
+    (line,) = remarks(result)
+    assert line == f"denied: {message.format('. No change is proposed: plan mode is on')}"
+    options = Options("run")
+    told = "plan mode allows nothing more: "
+    ending = "end plan mode as an approver: sandboxctl plan off"
+    assert after_run(options, result) == f"{told}{ending} se-1f and sandboxctl plan off"
+    options.add("--plan", "")
+    assert after_run(options, result) == f"{told}leave --plan out and {ending}"
+    named = {**denial, "message": message.format(f"{reason[:-1]} x y) is a part of its name")}
+    assert after_run(options, {"denials": [named]}) is None
+
+
+def test_who_did_not_cancel_a_command_is_told_that_it_was():
+    assert cancelled({"outcome": "exited"}) == []
+    (line,) = cancelled({"outcome": "cancelled", "signal": 9})
+    assert line.startswith("the command was cancelled from elsewhere: by sandboxctl kill")

@@ -173,21 +173,33 @@ def test_a_closed_standard_descriptor_is_no_reason_to_fail(ctl, closed):
     assert done.returncode == 5
 
 
-def test_stdin_is_read_no_further_than_the_daemon_has_taken_it(ctl, fake, folder):
+def test_stdin_is_read_no_further_than_the_daemon_has_taken_it(ctl, fake):
     """The daemon answers a write when there is room; until then the rest stays where it is."""
     fake.handlers["execution/write"] = lambda connection, params, id: None  # no answer
-    source = folder / "source"
-    source.write_bytes(b"x" * 1_000_000)
-    with source.open("rb") as file:
-        process = ctl.start("run", "--", "sleep", "60", stdin=file)
+    with open("/dev/zero", "rb") as endless:
+        process = ctl.start("run", "--", "sleep", "60", stdin=endless)
         while "execution/write" not in fake.methods():
             assert process.poll() is None
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=30)
-        (write,) = [m for m in fake.seen if m["method"] == "execution/write"]
-        assert 0 < file.tell() <= 64 * 1024  # the offset is shared with the child
-        assert len(write["params"]["base64"]) * 3 // 4 == file.tell() + 2
+    (write,) = [m for m in fake.seen if m["method"] == "execution/write"]
+    assert len(write["params"]["base64"]) * 3 // 4 == 64 * 1024 + 2
     assert process.returncode == 143
+
+
+@pytest.mark.parametrize("command", [("true",), ("sleep", "60")])
+def test_a_file_that_the_command_does_not_read_is_left_to_the_next_reader(ctl, folder, command):
+    source = folder / "source"
+    source.write_bytes(b"0123456789" * 100_000)
+    with source.open("rb") as file:
+        file.seek(7)
+        process = ctl.start("run", "--", *command, stdin=file)
+        if command[0] == "sleep":
+            while file.tell() == 7:  # the offset is shared with the child
+                assert process.poll() is None
+            process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=30)
+        assert file.tell() == 7
 
 
 def test_first_interrupt_is_forwarded_and_the_command_decides(ctl):
@@ -199,6 +211,20 @@ def test_first_interrupt_is_forwarded_and_the_command_decides(ctl):
     assert process.returncode == 9
 
 
+def test_it_dies_of_an_interrupt_that_the_command_died_of(ctl):
+    """A shell sees 130, and ends its loop."""
+    process = ctl.start("run", "--", "sh", "-c", "echo up; exec sleep 60")
+    assert process.stdout.readline() == b"up\n"
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+    assert process.returncode == -signal.SIGINT
+
+
+def test_any_other_signal_that_ended_the_command_is_an_exit_code(ctl):
+    for name, code in (("SEGV", 139), ("INT", 130), ("TERM", 143), ("KILL", 137)):
+        assert ctl("run", "--", "sh", "-c", f"kill -{name} $$").returncode == code
+
+
 def test_second_interrupt_kills(ctl, fake):
     process = ctl.start("run", "--", "sh", "-c", "trap '' INT; echo up; while :; do sleep 1; done")
     assert process.stdout.readline() == b"up\n"
@@ -207,7 +233,7 @@ def test_second_interrupt_kills(ctl, fake):
         pass
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=30)
-    assert process.returncode == 130
+    assert process.returncode == -signal.SIGINT
     assert "execution/cancel" in fake.methods()
     assert not fake.commands
 
@@ -274,7 +300,8 @@ def test_an_argument_that_is_not_utf8_is_refused_with_a_sentence(ctl):
                           cwd=ctl.workspace, capture_output=True, timeout=60,
                           env=ctl.env())  # fmt: skip
     assert done.returncode == 125
-    assert b"not UTF-8" in done.stderr
+    assert b"error: '\\xff' is not UTF-8" in done.stderr
+    assert b"hint: a shell inside can find the file" in done.stderr
 
 
 def test_no_daemon_and_no_autostart_is_125(ctl):

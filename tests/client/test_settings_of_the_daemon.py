@@ -93,6 +93,28 @@ def test_an_edit_right_after_the_start_is_said_and_only_once(ctl, start_daemon):
     assert (done.returncode, done.stderr.count(b"changed after the daemon had read it")) == (0, 1)
 
 
+@pytest.mark.parametrize(
+    ("text", "mistake"),
+    [("backend = auto\n", "is not TOML"), ('backend = "dokcer"\n', "dokcer"), ("pol = 1\n", "pol")],
+)
+def test_a_mistake_in_an_edited_config_is_named(ctl, start_daemon, text, mistake):
+    daemon = start_daemon(config="")
+    ctl.socket_path = daemon.socket
+    config = daemon.home / ".config" / "sandboxd" / "config.toml"
+    config.write_text(text)
+    for words in (("run", "--", "true"), ("status",), ("doctor",)):
+        done = ctl(*words)
+        said = " ".join((done.stdout + done.stderr).decode().split())
+        assert done.returncode == 0
+        before, _, after = said.partition(
+            "changed after the daemon had read it, and no daemon would"
+        )
+        assert mistake in after.partition("; correct that, then `sandboxctl restart`")[0], said
+        assert "restart" not in before
+    config.write_text("# right\n")
+    assert b"read it; `sandboxctl restart` makes it" in ctl("run", "--", "true").stderr
+
+
 def test_an_edit_while_the_daemon_starts_counts_as_one_after_it(tmp_path):
     path = tmp_path / "config.toml"
     path.write_text("")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from ctl import Ctl
 
-GONE = "is gone: the sandbox had a /tmp of its own"
+GONE = "is gone: the sandbox had a "
 
 
 @pytest.mark.parametrize("command", [["ls", "lib"], ["ls", "./lib/"], ["sh", "-c", "ls lib"]])
@@ -20,6 +20,15 @@ def test_a_denied_folder_that_is_listed_is_named(inside: Ctl, command: list[str]
     assert other.stderr == b""
 
 
+def test_a_home_folder_that_is_listed_and_looks_empty_is_named(inside: Ctl) -> None:
+    done = inside("run", "--", "ls", "/root")
+    assert (done.returncode, done.stdout) == (0, b"")
+    said = done.stderr.decode()
+    assert "/root, whose content on the host is not visible in the sandbox" in said
+    assert "--read /root" not in said
+    assert inside("run", "--", "ls", "/tmp").stderr == b""
+
+
 @pytest.mark.parametrize(
     ("script", "lost"),
     [
@@ -27,6 +36,28 @@ def test_a_denied_folder_that_is_listed_is_named(inside: Ctl, command: list[str]
         ("echo x | tee /tmp/out.txt", "/tmp/out.txt"),
         ("echo x > f; cp f /tmp/copy", "/tmp/copy"),
         ("sort -o /tmp/sorted /etc/passwd", "/tmp/sorted"),
+        ("git init -q p; git clone -q p /tmp/clone 2>/dev/null", "/tmp/clone"),
+        ("cd /tmp && git init -q p", "/tmp/p"),
+        ("git -C /tmp init -q p", "/tmp/p"),
+        ("python3 -c 'import sys, os; os.mkdir(sys.argv[1])' /tmp/made", "/tmp/made"),
+        ("tool() { mkdir ${1#*=}; }; tool --prefix=/tmp/root", "/tmp/root"),
+        ("tool() { mkdir ${1#-o}; }; tool -o/tmp/root", "/tmp/root"),
+        ("D=/tmp/kept; mkdir $D", "/tmp/kept"),
+        ("cd /tmp; echo x > out", "/tmp/out"),
+        ("echo x > f; cp f /tmp", "/tmp/f"),
+        ("echo x > f; cp f /tmp; cat /tmp/f", None),
+        ("echo x > f; tar cf a.tar f; mkdir /tmp/d; tar xf a.tar -C /tmp/d", "/tmp/d"),
+        ("mkdir -p /tmp/d && echo x > /tmp/d/out", "/tmp/d/out"),
+        ("echo x > /var/tmp/out", "/var/tmp/out"),
+        ("echo x > /dev/shm/out", "/dev/shm/out"),
+        ("D=/tmp/part; mkdir $D; ls $D", None),
+        ("mkdir -p /tmp/h; HOME=/tmp/h ls", None),
+        ("tool() { mkdir $2; }; tool --cache-dir /tmp/h", None),
+        ("export TMPDIR=/tmp/own; mkdir $TMPDIR", None),
+        ("cp /bin/true /tmp/tool; /tmp/tool", None),
+        ("cd /tmp; cp /bin/echo tool; ./tool", None),
+        ("mkfifo /tmp/pipe", None),
+        ("ls /tmp > f", None),
         ("echo x > /tmp/part; cat /tmp/part > f", None),
         ("echo x > /tmp/part && rm /tmp/part", None),
         ("rm -f /tmp/none", None),
@@ -43,6 +74,13 @@ def test_a_file_in_tmp_that_the_caller_asked_for_is_named(
         assert GONE not in said
     else:
         assert f"warning: {lost} {GONE}" in said
+
+
+def test_an_operand_in_tmp_is_named_only_if_it_is_there(inside: Ctl) -> None:
+    said = inside("run", "--", "python3", "-m", "venv", "--without-pip", "/tmp/the env").stderr
+    assert f'warning: "/tmp/the env" {GONE}'.encode() in said
+    other = inside("run", "--", "test", "!", "-e", "/tmp/env")
+    assert (other.returncode, other.stderr) == (0, b"")
 
 
 def test_a_sandbox_that_stays_loses_nothing(inside: Ctl) -> None:

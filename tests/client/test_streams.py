@@ -52,12 +52,12 @@ def test_one_pipe_of_another_user_is_relayed_in_order(user, params):
     assert done.stdout.strip() == params
 
 
-def test_files_are_relayed(ctl, fake, folder):
+def test_a_file_is_relayed_and_as_input_through_a_pipe_of_ours(ctl, fake, folder):
     (folder / "in").write_text("typed")
     with open(folder / "in") as source, open(folder / "out", "w") as target:
         params = asked(ctl, fake, script="cat", stdin=source, stdout=target)
-    assert "fds" not in params
-    assert params["stdin_open"]
+    assert params["fds"] == {"stdin": 0}
+    assert "stdin_open" not in params
     assert (folder / "out").read_text() == "typed"
 
 
@@ -73,11 +73,12 @@ def test_captured_output_is_not_passed_on(ctl, fake):
     assert params["fds"] == {"stdin": 0}
 
 
-def test_nothing_is_passed_into_a_sandbox_that_lives_on(ctl, fake):
-    """What a command leaves running there must not hold the caller's pipes."""
+def test_no_output_is_passed_into_a_sandbox_that_lives_on(ctl, fake):
+    """What a command leaves running there must not hold the caller's pipes. Its input ends with
+    the command."""
     every, sandbox = dict.fromkeys(("stdin", "stdout"), subprocess.PIPE), f"sb-{'0' * 32}"
     params = asked(ctl, fake, "--sandbox", sandbox, **every)
-    assert "fds" not in params
+    assert params["fds"] == {"stdin": 0}
     assert params["sandbox"] == sandbox
     assert not {"manifest", "preset", "workspace", "backend"} & set(params)
 
@@ -107,6 +108,26 @@ def test_other_refusals_are_not_tried_again(ctl, fake, refuse):
     fake.handlers["execute"] = refusing
     assert ctl("run", "--", "true").returncode == 125
     assert fake.methods().count("execute") == 1
+
+
+@pytest.mark.parametrize(("flags", "inside"), [((), "pipe"), (("--pty",), "terminal")])
+def test_where_a_terminal_takes_stderr_too_what_is_redirected_goes_first(
+    ctl, fake, refuse, screen, workspace, flags, inside
+):
+    def refusing(connection, params, id):
+        if params.get("pty", {}).get("stderr") == "pipe":
+            raise refuse(-32002, "no", kind="PolicyNotSupported", field="pty.stderr")
+        return fake.execute(connection, params, id)
+
+    fake.handlers["execute"] = refusing
+    script = "echo err >&2; test -t 1 && echo terminal || echo pipe"
+    words = ctl.argv("run", *flags, "--", "sh", "-c", script)
+    shown = screen(["sh", "-c", '"$@" 2>err.log', "sh", *words])
+    assert shown.end() == 0
+    said = (workspace / "err.log").read_bytes()
+    assert inside.encode() in shown.shown
+    assert (b"err\n" in said) is (inside == "pipe")
+    assert b"your redirected stderr" in said
 
 
 def test_an_interrupt_is_the_commands_though_nobody_said_that_it_was_started(ctl, fake):

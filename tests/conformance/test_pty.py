@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 
+import pytest
 from support.rpc import Connection
 from support.subject import Subject
 
@@ -15,6 +16,21 @@ def test_all_three_are_a_terminal_of_the_size_that_was_asked_for(subject: Subjec
     ran = subject.python(code, pty={"rows": 33, "cols": 111})
     assert ran.stdout.splitlines() == ["True True True", "111 33"]
     assert ran.raw["stderr"]["bytes"] == 0
+
+
+@pytest.mark.asks("pty.stderr")
+def test_stderr_can_be_apart_from_the_terminal(subject: Subject) -> None:
+    """A user's `2>file` keeps what the command writes there, with a terminal for the rest."""
+    code = "import os; print(*map(os.isatty, range(3))); os.write(2, b'a\\nb'); open('/dev/tty')"
+    ran = subject.python(code, pty={"stderr": "pipe"})
+    assert ran.stdout == "True True False\r\n"
+    assert ran.raw["stderr"]["data"] == "a\nb", ran.story  # no terminal has changed it
+
+
+@pytest.mark.asks("pty.stderr")
+def test_what_stays_running_holds_neither_the_terminal_nor_stderr_open(subject: Subject) -> None:
+    ran = subject.shell("echo out; echo err >&2; sleep 60 &", pty={"stderr": "pipe"})
+    assert (ran.stdout, ran.raw["stderr"]["data"]) == ("out\r\n", "err\n"), ran.story
 
 
 def test_it_is_the_controlling_terminal(subject: Subject) -> None:

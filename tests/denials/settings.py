@@ -92,7 +92,9 @@ def host(
         permits=lambda path, access: (
             path not in unread if access == "read" else path.startswith(mine)
         ),
-        mode_permits=lambda path, access: path.startswith(modes),
+        barrier=lambda path, access, top: None if path.startswith(modes) else path,
+        owner=lambda path: "ada",
+        user=lambda: "bob",
         foreign_home=lambda path: path.startswith(strangers),
         canonical=lambda path: path.replace("/var/run", "/run", 1),
         pid_exists=frozenset(pids).__contains__,

@@ -155,3 +155,24 @@ def test_macos_refuses_with_eperm(text: str, kind: str, target: str) -> None:
 def test_windows_wording_of_a_refused_connection(text: str) -> None:
     (found,) = denials(setting(platform="win32"), text)
     assert (found.kind, found.target) == ("network", "example.org")
+
+
+@pytest.mark.parametrize("flags", [(), ("-q",)])
+def test_what_a_command_line_writes_is_missing_for_writing(flags: tuple[str, ...]) -> None:
+    """`git push` prints the words of a missing folder, about a remote that it is to write."""
+    text = "fatal: '/h/u/lib' does not appear to be a git repository\n"
+    text += "fatal: Could not read from remote repository.\n"
+    (pushed,) = denials(setting("git", "push", *flags, "/h/u/lib", "main"), text)
+    assert (pushed.kind, pushed.target) == ("filesystem_write", "/h/u/lib")
+    (fetched,) = denials(setting("git", "fetch", *flags, "/h/u/lib", "main"), text)
+    assert (fetched.kind, fetched.target) == ("filesystem_read", "/h/u/lib")
+
+
+@pytest.mark.parametrize("mounts", [True, False])
+def test_folders_that_are_made_on_the_way_are_granted_where_one_exists(mounts: bool) -> None:
+    reason = "ENOENT: no such file or directory" if mounts else "EACCES: permission denied"
+    text = f"Error: {reason}, mkdir '/w/out/new/d'\n"
+    (found,) = denials(setting("node", "x.js", mounts=mounts, landlock=not mounts), text)
+    assert found.remedy == {"fs_write_allow": ["/w/out"]}
+    assert "make it first" not in found.message
+    assert found.layer == ("mount" if mounts else "landlock")

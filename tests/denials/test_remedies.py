@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 from denials.settings import WS, denials, host, setting
 
-from sandboxd.denials.context import HostFile, HostView
+from sandboxd.denials.context import HostFile, HostView, Setting
 from sandboxd.denials.text.outputs import outputs
+from sandboxd.denials.withheld import withheld
+from sandboxd.policy.mounts.mount_plan import Mount, MountKind, MountPlan
 from sandboxd_proto.manifest import manifest_from
 
 EROFS = ": Read-only file system\n"
@@ -177,3 +179,79 @@ def test_a_file_that_is_granted_alone_comes_with_a_warning() -> None:
 @pytest.mark.parametrize("words", [[], [""], ["-"], ["--"], ["-o"], ["--output"], ["of="], ["cf"]])
 def test_unfinished_command_lines_name_no_fault(program: str, words: list[str]) -> None:
     assert all(one.path for one in outputs(program, words))
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        # The file is not masked; what would have to be writable for it holds what is.
+        ("touch: cannot touch '/w/new': Read-only file system",
+         "/w would have to be writable, and it holds /w/ws/.env, which is masked"),
+        ("touch: cannot touch '/h/u/x': Read-only file system",
+         "all of /h/u would have to be writable"),
+        ("touch: cannot touch '/etc/x': Read-only file system",
+         "all of /etc would have to be writable"),
+        ("ls: cannot access '/h/u/lib': No such file or directory",
+         "it is another user's home, or lies in one"),
+    ],
+)  # fmt: skip
+def test_the_message_says_what_stands_in_the_way(text: str, why: str) -> None:
+    view = host(mine=("/",), strangers="/h/u/lib")
+    (found,) = denials(setting(view=view), f"{text}\n")
+    assert found.remedy is None
+    assert found.message.partition(". No change is proposed: ")[2] == why
+
+
+def test_what_lies_around_the_workspace_and_a_mask_in_a_strangers_home_are_called_so() -> None:
+    text = "touch: cannot touch '/w/new': Read-only file system\n"
+    where = setting(view=host(mine=("/",)))
+    (found,) = denials(replace(where, plan=replace(where.plan, workspace=WS)), text)
+    around = "/w would have to be writable, and that would open a folder around the workspace"
+    assert found.message.endswith(f". No change is proposed: {around}")
+    # The home holds a mask, which is not why it is kept; what is masked stays so with any flag.
+    strange = setting(view=host(strangers="/h/u"))
+    assert withheld(strange, "/h/u", "read") == "it is another user's home, or lies in one"
+    assert withheld(strange, "/h/u/.ssh/id", "read") == "it is masked"
+
+
+def granted(path: str, **more: Any) -> Setting:
+    """/w/ws is writable, and so is `path` itself."""
+    where = setting(view=host(mine=("/w",), more={path: HostFile("")}), **more)
+    return replace(where, layout=MountPlan([*where.layout.places, Mount(path, MountKind.WRITE)]))
+
+
+@pytest.mark.parametrize("path", [f"{WS}/.git/HEAD", f"{WS}/README.md"])
+def test_a_granted_file_that_is_a_mount_is_written_in_place_only(path: str) -> None:
+    busy = f"mv: cannot move 'x' to '{path}': Device or resource busy\n"
+    (found,) = denials(granted(path), busy)
+    assert "it is in fs_write_allow itself, and such a file can only be written" in found.message
+    assert found.remedy is None
+    assert "proposed" not in found.message, "its folder is writable already"
+
+
+@pytest.mark.parametrize(
+    ("reason", "landlock"), [("Read-only file system", False), ("Permission denied", True)]
+)
+def test_a_granted_file_in_a_read_only_folder_needs_the_folder_to_be_replaced(
+    reason: str, landlock: bool
+) -> None:
+    where = granted("/w/out/old.txt", landlock=landlock)
+    (found,) = denials(where, f"rm: cannot remove '/w/out/old.txt': {reason}\n")
+    assert "could not be replaced, renamed or removed (remove): it is in fs_write" in found.message
+    assert found.remedy == {"fs_write_allow": ["/w/out"]}
+    assert not denials(where, f"bash: line 1: /w/out/old.txt: {reason}\n"), "it can be written"
+
+
+def test_in_plan_mode_nothing_is_proposed_that_it_would_refuse() -> None:
+    for text, remedy in CASES:
+        for found in denials(setting(plan_flags=("se-1", "user")), text):
+            assert found.remedy is None, text
+            if remedy is not None:
+                assert found.message.endswith("plan mode is on (se-1, user)")
+    where = setting(plan_flags=("se-1",))
+    where = replace(where, plan=replace(where.plan, preset="read-only", workspace=WS))
+    where = replace(where, layout=MountPlan([Mount("/", MountKind.SYSTEM)]))
+    (found,) = denials(where, "touch: cannot touch 'z'" + EROFS)
+    assert found.message.endswith(
+        "makes nothing writable. No change is proposed: plan mode is on (se-1)"
+    )

@@ -132,6 +132,27 @@ def test_a_masked_operand_is_told_although_it_reads_as_empty() -> None:
     assert denials(setting("echo", "/h/u/.ssh/id"), facts=ok) == []
 
 
+def test_a_secret_that_is_hidden_by_default_is_the_users_to_allow() -> None:
+    ok, kept = RunEvidence(exit_code=0), "No change is proposed: it is a secret, or holds one"
+    (found,) = denials(setting("cat", "/h/u/.ssh/id"), facts=ok)
+    assert "unless it is allowed by its own name" in found.message
+    assert kept in found.message
+    assert found.remedy is None
+    hidden = setting("cat", "/h/u/.ssh/id", withheld=("/h/u/.ssh",))
+    for one in (hidden, setting("cat", ".env")):
+        (found,) = denials(one, facts=ok)
+        assert "from every command of this plan" in found.message
+
+
+def test_a_hidden_folder_that_is_listed_is_told_although_it_looks_empty() -> None:
+    ok = RunEvidence(exit_code=0)
+    (found,) = denials(setting("ls", "-l", "/h"), facts=ok)
+    assert (found.target, found.confidence) == ("/h", "low")
+    assert "content on the host is not visible in the sandbox" in found.message
+    for other in (("ls", "/tmp"), ("ls", WS), ("ls",), ("test", "-d", "/h"), ("ls", "/usr")):
+        assert denials(setting(*other), facts=ok) == [], other
+
+
 def test_a_hidden_operand_counts_only_when_the_command_failed() -> None:
     command = ("test", "-f", "/h/u/notes.txt")
     assert [d.target for d in denials(setting(*command))] == ["/h/u/notes.txt"]

@@ -492,10 +492,18 @@ def test_mode_bits_are_read_as_for_a_user_without_capabilities(tmp_path: Path) -
     file = tmp_path / "closed"
     file.write_text("x")
     file.chmod(0o000)
-    assert not host_view().mode_permits(str(file), "read")
+    assert host_view().barrier(str(file), "read", "/") == str(file)
     assert host_view().permits(str(file), "read") == (os.geteuid() == 0)
     file.chmod(0o400)
-    assert host_view().mode_permits(str(file), "read")
+    assert host_view().barrier(str(file), "read", "/") is None
+    new = str(tmp_path / "new" / "file")
+    assert host_view().barrier(new, "write", "/") is None
+    tmp_path.chmod(0o600)
+    # As root: as for a user without capabilities.
+    assert host_view().barrier(str(file), "read", "/") == str(tmp_path)
+    assert host_view().barrier(str(file), "read", str(file)) is None
+    tmp_path.chmod(0o500)
+    assert host_view().barrier(new, "write", "/") == str(tmp_path)
 
 
 def test_another_name_of_what_is_kept_from_commands_is_not_proposed() -> None:

@@ -364,3 +364,21 @@ def test_only_a_start_that_runc_lost_is_tried_again(
             anyio.run(engine.start, "c")
         assert refused.value.message == raised
     assert tried == ["c"] * starts
+
+
+def test_to_learn_that_no_engine_runs_loads_no_http_library() -> None:
+    program = """
+import sys, anyio
+from sandboxd.backends.docker.endpoint import Endpoint
+from sandboxd.backends.docker.engine import Engine
+from sandboxd_proto.errors import SandboxUnavailable
+try:
+    anyio.run(Engine(Endpoint("unix:///nonexistent/engine.sock")).facts)
+except SandboxUnavailable as error:
+    print(error.message, "aiohttp" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout == (
+        "the Docker engine at unix:///nonexistent/engine.sock does not answer: "
+        "No such file or directory False\n"
+    ), done.stderr

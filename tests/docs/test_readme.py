@@ -84,7 +84,8 @@ def test_the_installation_is_what_the_release_check_tries() -> None:
 def test_the_denial_that_is_quoted_is_what_is_printed(folder: Path, env: dict[str, str]) -> None:
     quoted = of("text")[0].text
     if os.geteuid() == 0:  # root could
-        outside = "; no flag is proposed for folders of the system: do that outside of the sandbox"
+        outside = ". No change is proposed: all of /usr would have to be writable; do that outside"
+        outside += " of the sandbox"
         quoted = quoted.replace("; this user could not write it outside either", outside)
     command = ["sandboxctl", "run", "--", "touch", "/usr/note.txt"]
     done = subprocess.run(

@@ -181,7 +181,7 @@ def test_a_deep_tree_in_the_private_folder(box: Box) -> None:
     folder = ran.stdout.strip()
     assert serves(box)
     if box.backend == "landlock":
-        for _ in range(200):
+        for _ in range(1200):
             if not os.path.lexists(folder):
                 break
             threading.Event().wait(0.05)

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 
 import pytest
-from support.attacks import Box, freely, python
+from support.attacks import Box, freely, python, weakest
 from support.backends import running_backend
 
 pytestmark = pytest.mark.isolation
@@ -70,7 +70,8 @@ def test_users_keyring_is_not_searched(box: Box, user_key: int) -> None:
 
 
 def test_key_is_not_read_by_its_number(box: Box, user_key: int) -> None:
-    """keyctl(READ) by serial number, which no namespace of users hides. The filter's business."""
+    """keyctl(READ) by serial number, which no namespace of users hides. The business of every
+    filter: also the one that refuses nothing else."""
     attack = python("""
         data = ctypes.create_string_buffer(16)
         call("keyctl", 11, int(args[0]), data, 16)
@@ -78,6 +79,7 @@ def test_key_is_not_read_by_its_number(box: Box, user_key: int) -> None:
     """)
     assert freely(attack, user_key).worked
     assert box.attack(attack, user_key, preset="read-only").blocked
+    assert box.attack(attack, user_key, manifest=weakest()).blocked
 
 
 SHARED = python("""

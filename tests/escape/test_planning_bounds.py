@@ -81,6 +81,22 @@ def test_many_repositories(box: Box, workspace: Path, params: dict[str, str]) ->
     assert any("commands can only read" in one for one in ran.raw["warnings"])
 
 
+@pytest.mark.parametrize("number", [60, 400], ids=["each read-only", "their folder read-only"])
+def test_repositories_that_a_command_makes_push_none_out(
+    box: Box, workspace: Path, params: dict[str, str], number: int
+) -> None:
+    """More than are protected one by one, and before the user's own in every order."""
+    own = make_repository(workspace / "zz" / "own")
+    script = f"""for i in $(seq {number}); do mkdir -p 0/$i/.git; done"""
+    assert box.shell(script, **params).exited(0)
+    hook, config = own / ".git/hooks/post-checkout", own / ".git/config"
+    before = config.read_bytes()
+    ran = box.run(*WRITE, str(hook), str(config), str(workspace / "new"), **params)
+    assert (workspace / "new").exists(), ran.story
+    assert (hook.exists(), config.read_bytes()) == (False, before), ran.story
+    assert any("more than 32 repositories" in one for one in ran.raw["warnings"])
+
+
 def test_a_new_repository_at_the_top(box: Box, workspace: Path, params: dict[str, str]) -> None:
     assert box.shell(f"git init -q . && {TOO_MUCH['names']}", **params).exited(0)
     config = workspace / ".git/config"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import grp
 import os
+import pwd
 import shutil
 import subprocess
 from pathlib import Path
@@ -141,3 +143,30 @@ def test_command_in_another_users_workspace_is_not_root(box: Box, workspace: Pat
         subprocess.run([*as_user(other), "test", "-w", str(workspace)], check=True)
     preset = {"preset": "workspace-write", "workspace": str(workspace)}
     assert box.attack(attack, **preset).blocked
+
+
+@pytest.mark.requires("root")
+def test_the_group_of_a_folder_is_not_the_groups_of_its_owner(box: Box, tmp_path: Path) -> None:
+    """A workspace of a user whose group is root's, as `mkdir` and `chown USER` leave it."""
+    other = unprivileged_user()
+    folder = tmp_path.resolve() / "theirs"
+    folder.mkdir()
+    open_to_others(folder)
+    secret = folder / "secret"
+    secret.write_text("for the group")
+    secret.chmod(0o640)
+    command = (*READ, str(secret), "for the group")
+    assert freely(command).worked
+    assert freely((*as_user(other), *command)).blocked
+    for uid in (other.pw_uid, 424_242):  # with an account, and without
+        os.chown(folder, uid, 0)
+        assert box.attack(command, manifest=weakest(folder)).blocked
+    # Without an account, and with the number of a group of this machine.
+    number = next(one.gr_gid for one in grp.getgrall() if one.gr_gid and not _has_account(one))
+    os.chown(secret, 0, number)
+    os.chown(folder, number, number)
+    assert box.attack(command, manifest=weakest(folder)).blocked
+
+
+def _has_account(group: grp.struct_group) -> bool:
+    return any(one.pw_uid == group.gr_gid for one in pwd.getpwall())

@@ -190,7 +190,9 @@ def test_a_folder_that_lists_names_for_ever(box: Box, mount_point: Path, kind: s
             if "error" in answer:
                 assert answer["error"]["data"]["kind"] in ("Busy", "PathDenied"), answer
             else:
-                assert any("not every folder" in one for one in answer["result"]["warnings"])
+                # The thread's CPU time decides whether it is searched as a distant folder.
+                told = ("too many entries", "not every folder")
+                assert any(text in one for text in told for one in answer["result"]["warnings"])
     status = Path(f"/proc/{box.daemon.pid}/status").read_text()
     resident = next(line.split()[1] for line in status.splitlines() if line.startswith("VmRSS"))
     assert int(resident) < 600_000

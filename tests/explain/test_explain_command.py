@@ -24,7 +24,10 @@ def test_output_and_exit_code_are_the_commands_own(ctl: Ctl) -> None:
     assert told.returncode == 7
     assert told.stdout == "out\n"
     assert told.stderr.startswith("err\n")
-    assert "nothing was refused; what failed is the command's own affair" in told.stderr
+    assert (
+        "no file and no connection was refused; what failed is the command's own affair"
+        in told.stderr
+    )
 
 
 def test_the_table_names_path_access_and_what_to_paste(ctl: Ctl) -> None:
@@ -32,6 +35,16 @@ def test_the_table_names_path_access_and_what_to_paste(ctl: Ctl) -> None:
     assert told.returncode != 0
     assert f"needed  write   create  {ctl.place}/out/new  allow {ctl.place}/out" in told.stderr
     assert f'[sandbox]\nfs_write_allow = ["{ctl.place}/out"]\n' in told.stderr
+
+
+def test_a_line_of_shell_is_explained_and_the_flags_of_run_are_named(ctl: Ctl) -> None:
+    line = f"echo x > {ctl.place}/out/new"
+    told = ctl("explain", "-c", line)
+    named = f"it would need in addition, as flags of run: --write {ctl.place}/out\n"
+    assert named in told.stderr
+    assert ctl("run", "--write", f"{ctl.place}/out", "-c", line).returncode == 0
+    nothing = ctl("explain")
+    assert (nothing.returncode, "explain needs COMMAND" in nothing.stderr) == (125, True)
 
 
 def test_a_silent_refusal_is_a_denial_with_kernel_evidence(ctl: Ctl) -> None:
@@ -72,6 +85,23 @@ def test_the_home_folder_itself_is_never_proposed(ctl: Ctl) -> None:
     assert explanation["missing"] == {}
     assert {n["status"] for n in explanation["needs"]} == {"refused"}
     assert "too wide" in explanation["needs"][0]["note"]
+
+
+@pytest.mark.parametrize("line", ["touch .envrc", "touch .envrc; exit 1"])
+def test_what_was_moved_aside_is_named_with_the_way_to_get_it(ctl: Ctl, line: str) -> None:
+    told = ctl("explain", "-c", line).stderr
+    assert f"refused  write   create  {ctl.workspace}/.envrc  protected: " in told
+    assert "sandboxctl kept list, diff, accept or drop" in told
+    assert "was refused; what failed" not in told
+
+
+def test_warnings_and_hints_of_run_are_told_too(ctl: Ctl) -> None:
+    told = ctl("explain", "--", "sh", "-c", "git init -q made; sudo -n true").stderr
+    assert "warning: " in told
+    assert "/made" in told
+    told = ctl("explain", "--", "sudo", "-n", "true").stderr
+    assert "hint: " in told
+    assert "own affair" not in told
 
 
 def test_connections_are_proposed_as_hosts(ctl: Ctl) -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import errno
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from denials.settings import open_setting, setting
+from denials.settings import host, open_setting, setting
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sandboxd.denials import ExplainRequest, RunEvidence, Setting, StreamScanner
+from sandboxd.policy.plan import RunAs
 from sandboxd.types import RefusedAccess, Wanted
 from sandboxd_proto.denial import Denial
 from sandboxd_proto.messages.explanation import Explanation
@@ -21,12 +23,13 @@ WANTED: tuple[Wanted, ...] = (
 
 
 def judged(
-    where: Setting, *refused: tuple[str, Wanted, int], exit_code: int = 1, stderr: bytes = b""
-) -> tuple[list[Denial], Explanation]:
+    where: Setting, *refused: tuple[str, Wanted, int], exit_code: int = 1, stderr: bytes = b"",
+    **more: Any,
+) -> tuple[list[Denial], Explanation]:  # fmt: skip
     scanner = StreamScanner(where)
     scanner.feed("stderr", stderr)
     accesses = tuple(RefusedAccess(*one) for one in refused)
-    facts = RunEvidence(exit_code=exit_code, explained=True, refused=accesses)
+    facts = RunEvidence(exit_code=exit_code, explained=True, refused=accesses, **more)
     denials = scanner.finish(facts)
     return denials, scanner.explain(facts, denials, ExplainRequest({}))
 
@@ -76,6 +79,36 @@ def test_a_protected_path_is_refused_for_good() -> None:
     denials, explanation = judged(setting("prog"), ("/w/ws/.git/hooks/x", "create", errno.EROFS))
     assert [d.kind for d in denials] == ["protected_path"]
     assert [n.status for n in explanation.needs] == ["refused"]
+    assert explanation.missing == {}
+
+
+def test_what_permission_bits_keep_from_the_owner_of_the_workspace_is_told() -> None:
+    where = setting("prog", view=host(modes=()))
+    spec = replace(where.plan.sandbox, run_as=RunAs(1, 1))
+    dropped = replace(where, plan=replace(where.plan, sandbox=spec))
+    refused: tuple[tuple[str, Wanted, int], ...] = (
+        ("/w/ws/src", "write", errno.EACCES),
+        ("/w/ws/new", "create", errno.EACCES),
+        ("/w/ws/.envrc", "look", errno.EACCES),
+    )
+    for one in refused:
+        (denial,), explanation = judged(dropped, one)
+        assert (denial.target, denial.layer, denial.remedy) == (one[0], "namespace", None)
+        assert "belongs to ada" in denial.message
+        assert "(bob), as whom the command runs" in denial.message
+        assert [n.status for n in explanation.needs] == ["refused"]
+        assert explanation.missing == {}
+        assert judged(where, one)[0] == []  # a user's own daemon: the same holds outside
+
+
+@pytest.mark.parametrize("exit_code", [0, 1])
+def test_a_protected_path_that_was_moved_aside_is_refused_for_good(exit_code: int) -> None:
+    moved = (("/w/ws/.envrc", "/w/ws/.sandboxd-kept/1/.envrc"), ("/w/ws/.vscode", None))
+    _, explanation = judged(setting("prog"), exit_code=exit_code, protected=moved)
+    rows = [(n.status, n.access, n.target, "moved aside" in n.note) for n in explanation.needs]
+    assert rows == [
+        ("refused", "write", "/w/ws/.envrc", True), ("refused", "write", "/w/ws/.vscode", False),
+    ]  # fmt: skip
     assert explanation.missing == {}
 
 

@@ -12,8 +12,6 @@ import pytest
 from support.daemon import Daemon
 from support.rpc import Closed, Connection, RpcError
 
-MORE = 48 << 20  # than it uses after its start
-
 
 def in_use(daemon: Daemon) -> int:
     return int(Path(f"/proc/{daemon.pid}/statm").read_text().split()[0]) * 4096
@@ -36,13 +34,22 @@ def served(daemon: Daemon) -> None:
             return
 
 
+# What is printed, and the MiB that the daemon gets besides those that it uses after its start. As
+# JSON, a control character is six bytes.
+PRINTED = [("16000000 /dev/zero | tr '\\0' x", 48)]
+PRINTED += [("8000000 /dev/zero | tee /dev/stderr", room) for room in (250, 350, 410)]
+
+
 @pytest.mark.isolation
-def test_requests_that_need_more_memory_than_there_is(start_daemon: Callable[..., Daemon]) -> None:
+@pytest.mark.parametrize(("printed", "room"), PRINTED)
+def test_requests_that_need_more_memory_than_there_is(
+    start_daemon: Callable[..., Daemon], printed: str, room: int
+) -> None:
     daemon = start_daemon()
     served(daemon)
     served(daemon)
-    limit(daemon, in_use(daemon) + MORE)
-    flood = {"argv": ["sh", "-c", "head -c 16000000 /dev/zero | tr '\\0' x"]}
+    limit(daemon, in_use(daemon) + (room << 20))
+    flood = {"argv": ["sh", "-c", f"head -c {printed}"]}
     text = "x" * (8 << 20)
     failed = 0
     with ExitStack() as greedy:

@@ -323,7 +323,8 @@ def test_a_large_folder_is_listed_whole(files: Files) -> None:
     assert listed["truncated"] is False
     alone = files("stat", path="many/00007")
     assert {**listed["entries"][7], "name": ""} == {
-        "name": "", **{name: alone[name] for name in ("type", "size", "mode", "mtime_ms")}
+        "name": "", "masked": False,
+        **{name: alone[name] for name in ("type", "size", "mode", "mtime_ms")},
     }  # fmt: skip
 
 

@@ -132,6 +132,20 @@ def test_limits_hold_for_each_command(daemon: Daemon) -> None:
         assert stdout_of(run(connection, sandbox, "echo", "alive")) == "alive\n"
 
 
+def test_a_command_whose_sandbox_is_destroyed_was_cancelled(daemon: Daemon) -> None:
+    """Nothing went wrong: whoever looks for lost isolation in the audit trail finds none."""
+    with daemon.connect() as connection, daemon.connect() as other:
+        sandbox = connection.call("sandbox/create", {})["sandbox"]
+        script = ["sh", "-c", "echo up; sleep 60"]
+        request = connection.start(
+            "execute", {"sandbox": sandbox, "argv": script, "stream": True, "execution_id": "run"}
+        )
+        connection.wait_until(lambda: "up" in connection.output("run"))
+        other.call("sandbox/destroy", {"sandbox": sandbox})
+        result = connection.result(request)
+        assert (result["outcome"], result["denials"]) == ("cancelled", []), result
+
+
 @pytest.mark.isolation
 def test_destroy_ends_everything_in_it(daemon: Daemon) -> None:
     with daemon.connect() as connection:

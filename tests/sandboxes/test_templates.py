@@ -149,7 +149,8 @@ def test_a_mask_that_the_host_replaces_is_there_in_the_next_clone(
             saved.write_text("new\n")
             saved.rename(secret)
             assert stdout_of(run(connection, read, **params)) == "shown\n"
-        assert templates(daemon) != first
+        # Where mounts of other programs come and go, there may have been none.
+        assert not first or templates(daemon) != first
         control = subprocess.run(["cat", secret], capture_output=True, check=True)
         assert control.stdout == b"new\n"
 

@@ -126,6 +126,8 @@ def test_a_session_grant_allows_any_command_in_such_a_sandbox(
     (grant,) = approver.call("grant/list", {"session": shown["session"]})["grants"]
     assert (found["decision"], found["grant"]) == ("run", grant["grant"])
     assert (grant["kind"], grant["scope"]) == ("run", "session")
+    network = {"kind": "deny", "hosts": []}
+    assert grant["reach"] == {"write": [str(tmp_path)], "read": [], "network": network}
     wider = {**check, "manifest": {"network": "inherit"}}
     assert worker.call("manifest/check", wider)["decision"] == "ask"
     approver.call("grant/remove", {"grant": grant["grant"]})
@@ -140,6 +142,8 @@ def test_an_always_grant_is_stored_for_the_workspace(
     assert worker.result(number)["exit_code"] == 0
     stored = daemon.home / ".config" / "sandboxd" / "grants.toml"
     assert str(tmp_path) in stored.read_text()
+    listed = [g["reach"]["write"] for g in approver.call("grant/list")["grants"] if g["workspace"]]
+    assert [str(tmp_path)] in listed
     with daemon.connect() as other:
         open_session(other)
         assert other.call("execute", _touch(tmp_path, "there"))["exit_code"] == 0

@@ -83,6 +83,9 @@ def test_wall_time_kills_and_an_approver_leads_back(daemon: Daemon, worker: Conn
     with connect_approver(daemon) as approver:
         result = worker.call("execute", {"argv": ["sleep", "60"]})
         assert result["outcome"] == "budget"
+        used = result["budget"]
+        assert (used["session"], used["reason"]) == (session["session"], "max_wall_time_secs")
+        assert used["limit"] == 0.6 <= used["observed"]
         worker.notification("session/changed", state="exhausted")
         error_of(lambda: worker.call("execute", {"argv": ["true"]}), "BudgetExceeded")
         raised = {"session": session["session"], "budget": {"max_wall_time_secs": 600}}
@@ -97,6 +100,20 @@ def test_tool_runtime_is_summed_over_what_runs(worker: Connection) -> None:
         assert worker.result(number)["outcome"] == "budget"
     error = error_of(lambda: worker.call("execute", {"argv": ["true"]}), "BudgetExceeded")
     assert error.data["reason"] == "max_tool_runtime_secs"
+
+
+def test_the_limit_of_a_parent_or_of_the_config_is_named() -> None:
+    config = "[budget]\nmax_tool_runtime_secs = 1.0\n"
+    with running_daemon(config=config) as daemon, daemon.connect() as worker:
+        parent = open_session(worker, budget={"max_wall_time_secs": 0.5})
+        open_session(worker, budget={"max_wall_time_secs": 600})
+        ended = worker.call("execute", {"argv": ["sleep", "60"]})["budget"]
+        assert (ended["session"], ended["limit"]) == (parent["session"], 0.5)
+        with daemon.connect() as other:
+            ended = other.call("execute", {"argv": ["sleep", "60"]})["budget"]
+            assert (ended["session"], ended["reason"]) == ("user", "max_tool_runtime_secs")
+            error = error_of(lambda: other.call("execute", {"argv": ["true"]}), "BudgetExceeded")
+            assert "[budget] max_tool_runtime_secs in the config" in error.data["remedy"]
 
 
 def test_executions_at_once_and_depth(worker: Connection) -> None:

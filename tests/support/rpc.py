@@ -144,7 +144,7 @@ class Connection:
     def receive(self) -> Any:
         """The next message, unsorted. Closed when the daemon has ended the connection."""
         while (body := self._taken()) is None:
-            data = self.socket.recv(1 << 18)
+            data = self.socket.recv(1 << 16)
             if not data:
                 raise Closed(f"the connection ended with {len(self._buffer)} bytes of a message")
             self._buffer += data

@@ -80,11 +80,21 @@ def decided(keyboard: Keyboard, *steps: str) -> list[str]:
     return [one["choice"] for one in link.decided]
 
 
-@pytest.mark.parametrize(
-    ("typed", "choice"), [("y", "once"), ("s", "session"), ("a", "always"), ("n", "deny")]
-)
+@pytest.mark.parametrize(("typed", "choice"), [("y", "once"), ("n", "deny")])
 def test_a_listed_key_decides(keyboard: Keyboard, typed: str, choice: str) -> None:
     assert decided(keyboard, "", typed, "q") == [choice]
+
+
+@pytest.mark.parametrize(("typed", "choice"), [("s", "session"), ("a", "always")])
+@pytest.mark.parametrize("other", ["y", "s", "a", "x", " ", "\x1b"])
+def test_what_lasts_needs_a_letter_and_enter(
+    keyboard: Keyboard, typed: str, choice: str, other: str
+) -> None:
+    assert decided(keyboard, "", typed, "\r", "q") == [choice]
+    assert decided(keyboard, "", typed, other, "", "q") == []
+    assert decided(keyboard, "", f"{typed}{other}nyn", "", "q") == [], "typed for something else"
+    assert decided(keyboard, "", typed, "\x03") == []
+    assert decided(keyboard, "", typed, "resolved", "q") == []
 
 
 def test_what_was_typed_before_the_prompt_decides_nothing(keyboard: Keyboard) -> None:

@@ -130,6 +130,7 @@ class Box {
     const entries = []
     for (const entry of await this._tree(source)) {
       local.checkName(entry.name)
+      if (entry.masked) continue // an empty file would take the place of a secret
       if (entry.type === "symlink") {
         entry.target = (await this.stat(path.posix.join(source, entry.name), { follow: false })).target ?? ""
       }
@@ -193,15 +194,17 @@ class Box {
     }
   }
 
+  /** What has this name here is replaced once the file could be read. */
   async _downloadFile(source, root, name, mode, add) {
-    const fd = local.create(root, name, mode)
+    let fd
     try {
       await this._each(source, 0, undefined, async (data) => {
+        fd ??= local.create(root, name, mode)
         await local.writeAll(fd, data)
         add(data.length)
       })
     } finally {
-      fs.closeSync(fd)
+      if (fd !== undefined) fs.closeSync(fd)
     }
   }
 
@@ -221,7 +224,7 @@ class Box {
     const entries = []
     for (const entry of await this.list(folder)) {
       entries.push(entry)
-      if (entry.type !== "dir") continue
+      if (entry.type !== "dir" || entry.masked) continue
       const below = await this._tree(path.posix.join(folder, entry.name))
       entries.push(...below.map((one) => ({ ...one, name: `${entry.name}/${one.name}` })))
     }

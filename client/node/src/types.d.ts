@@ -33,6 +33,7 @@ ExecuteParams?: ExecuteParams
 ExecuteResult?: ExecuteResult
 ExecutionInfo?: ExecutionInfo
 ExecutionList?: ExecutionList
+ExecutionListParams?: ExecutionListParams
 ExecutionRef?: ExecutionRef
 ExecutionStatus?: ExecutionStatus
 Exited?: Exited
@@ -410,7 +411,8 @@ plan: ResolvedManifest
 warnings: string[]
 }
 /**
- * The manifest with every default filled in and every path resolved.
+ * The manifest with every default filled in and every path resolved. `run_as`: the user whose
+ * rights the command has, where a daemon of root gives up root for the workspace's owner.
  */
 export interface ResolvedManifest {
 base: ("host" | "minimal")
@@ -428,6 +430,7 @@ max_output_bytes: (number | null)
 max_processes: (number | null)
 network: Network
 protected: string[]
+run_as: (string | null)
 shm_bytes: (number | null)
 syscall_policy: ("baseline" | "inherit" | "strict")
 timeout_secs: (number | null)
@@ -493,17 +496,20 @@ stdin?: (number | null)
 stdout?: (number | null)
 }
 /**
- * `echo`: whether the terminal shows what is written to it.
+ * `echo`: whether the terminal shows what is written to it. `stderr`: "pipe" gives the command
+ * a stderr of its own beside the terminal.
  */
 export interface PtySize {
 cols?: number
 echo?: boolean
 rows?: number
+stderr?: ("pipe" | "terminal")
 }
 /**
  * `network_usage` is filled where the network goes through the gate (allow_hosts),
  * `explanation` with `explain`. `backend` is null if it was cancelled while it waited for an
  * approval. `grants` are those that widened the plan, `approval` is the one that allowed it.
+ * `budget`: the limit that was used up, where the outcome is `budget`.
  * `warnings`: what was not protected, what should be looked at before it is used outside, and
  * allowed hosts that could not be reached.
  */
@@ -511,6 +517,7 @@ export interface ExecuteResult {
 approval: (string | null)
 attempts: Attempt[]
 backend: (string | null)
+budget?: BudgetNotice
 denials: Denial[]
 duration_ms: number
 enforcement: {
@@ -587,25 +594,39 @@ choice: (string | null)
 message: (string | null)
 state: string
 }
+/**
+ * `outcome`, `exit_code` and `signal` of one that has ended; none: it could not be started.
+ */
 export interface ExecutionInfo {
 argv: string[]
 backend: string
 detached: boolean
 execution_id: string
+exit_code: (number | null)
+outcome: (("budget" | "cancelled" | "cpu" | "exited" | "file_size" | "isolation_lost" | "memory" | "output_limit" | "processes" | "signaled" | "timeout") | null)
 sandbox: (string | null)
+signal: (number | null)
 started_ms: number
 state: ("ended" | "pending" | "running")
 }
 export interface ExecutionList {
 executions: ExecutionInfo[]
 }
+/**
+ * `ended`: also detached executions that have ended, as long as their results are kept.
+ */
+export interface ExecutionListParams {
+ended?: boolean
+}
 export interface ExecutionRef {
 execution_id: string
 }
 /**
- * `pty`, `stdin_open`: how it can be attached to.
+ * `pty`, `stdin_open`: how it can be attached to. `job_control`: the stop key of its terminal
+ * (Ctrl-Z) is for jobs of its own: it is a shell.
  */
 export interface ExecutionStatus {
+job_control: boolean
 pty: boolean
 result: (ExecuteResult | null)
 state: ("ended" | "pending" | "running")
@@ -653,9 +674,11 @@ path: string
 sandbox: string
 }
 /**
- * `name` is relative to the folder that was listed.
+ * `name` is relative to the folder that was listed. `masked`: what it holds is hidden, and
+ * reading it is an error.
  */
 export interface FolderEntry {
+masked: boolean
 mode: number
 mtime_ms: number
 name: string
@@ -675,10 +698,17 @@ listen?: ("tcp" | "unix")
 port: number
 sandbox: string
 }
+/**
+ * `port`: the sandbox's own, which `endpoint` leads to.
+ */
 export interface Forwarded {
 endpoint: string
 forward: string
+port: number
 }
+/**
+ * `reach` of a run grant: what the sandbox can that it allows any command in.
+ */
 export interface GrantInfo {
 add: ({
 [k: string]: unknown | undefined
@@ -687,6 +717,7 @@ expires: (string | null)
 grant: string
 kind: ("egress" | "refuse" | "run" | "widen")
 match: (string | null)
+reach: (Reach | null)
 scope: ("always" | "session")
 session: (string | null)
 workspace: (string | null)

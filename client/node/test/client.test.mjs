@@ -181,6 +181,21 @@ test("folders go up and down", async () => {
   await box.close()
 })
 
+test("what a mask hides is an error, and left out of a download", async () => {
+  const workspace = mkdtempSync(join(process.env.WORKSPACE, "masked-"))
+  for (const name of ["token", "plain"]) writeFileSync(join(workspace, name), "CANARY")
+  const box = await client.box({ ...sandbox, workspace, manifest: { fs_deny: [join(workspace, "token")] } })
+  await assert.rejects(box.read("token"), /is masked/)
+  const target = `${workspace}-back`
+  mkdirSync(target)
+  writeFileSync(join(target, "token"), "mine")
+  await box.download(".", target)
+  await assert.rejects(box.download("token", join(target, "token")), /is masked/)
+  assert.equal(readFileSync(join(target, "token"), "utf8"), "mine")
+  assert.equal(readFileSync(join(target, "plain"), "utf8"), "CANARY")
+  await box.close()
+})
+
 test("nothing is read or written through a link that takes a folder's place", { skip: process.platform !== "linux" }, async () => {
   const place = mkdtempSync(join(process.env.WORKSPACE, "links-"))
   const [folder, outside] = [join(place, "folder"), join(place, "outside")]

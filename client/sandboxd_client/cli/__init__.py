@@ -1,7 +1,9 @@
 """`sandboxctl`: one module for each subcommand, imported only when that subcommand is called.
 
 `sandboxctl run -- true` should cost little more than Python's own start, so none of its modules
-imports argparse, re, enum, typing, msgspec or anyio.
+imports argparse, re, enum, typing, msgspec or anyio, and the daemon works while they are imported:
+`run` connects, `execute` makes the request while that is answered, `afterwards` comes when it is
+sent.
 """
 
 from __future__ import annotations
@@ -19,8 +21,6 @@ USAGE_ERROR = 2
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The entry point: the exit code of the subcommand."""
-    from sandboxd_client.cli.screen import fail
-
     _fill_standard_descriptors()
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
@@ -28,11 +28,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         if argv is None and arguments[:1] == ["run"]:
             _leave(code)
         return code
-    except KeyboardInterrupt:
-        return 130
+    except KeyboardInterrupt as error:
+        return _interrupted(error) if argv is None else 130
     except BrokenPipeError:
         return _broken_pipe()
     except Exception as error:
+        from sandboxd_client.cli.screen import fail
+
         return fail(error, json="--json" in arguments)
 
 
@@ -41,7 +43,7 @@ def _dispatch(arguments: list[str]) -> int:
     if name == "run":
         return int(_run_command().main(rest))
     if name == "sandbox" and rest[:1] == ["run"]:
-        from sandboxd_client.cli.table import SANDBOX_RUN
+        from sandboxd_client.cli.flags import SANDBOX_RUN
 
         return int(_run_command().main(rest[1:], SANDBOX_RUN))
     if name in ("--version", "-V"):
@@ -68,12 +70,25 @@ if sys.platform == "win32":
 
         return run_windows
 
+    def _interrupted(error: KeyboardInterrupt) -> int:
+        return 130
+
 else:
 
     def _run_command() -> ModuleType:
         from sandboxd_client.cli import run
 
         return run
+
+    def _interrupted(error: KeyboardInterrupt) -> int:
+        from sandboxd_client.cli import signals
+
+        try:
+            if sys.stdout is not None:
+                sys.stdout.flush()
+        except OSError:
+            return 130
+        return signals.die(error)
 
 
 def _leave(code: int) -> None:

@@ -24,14 +24,20 @@ _OFFLINE = {"-o", "--offline", "-qo", "-oq"}
 def advise(options: Options, result: dict[str, Any]) -> list[str]:
     """The lines to print after a command."""
     argv, code = options.operands, outcome.exit_code(result)
-    found = _git(options, result, code)
+    found = _in_plan_mode(options, result) or _git(options, result, code)
     if code:
         found = found or _unasked(options, result) or _ssh(options, result, code)
+        found = found or _group(options, result)
         found = found or (hint(argv) if code != NOT_FOUND else None)
         found = found or _unfound(options, result, code) or _foreign_folder(options, result)
+        found = found or _wider_workspace(options, result)
     elif not options.has("--sandbox"):
         found = found or background(argv) or _installed(options)
-    return [f"hint: {found}"] if found else []
+    if not found:
+        return []
+    from sandboxd_client.cli.invocation import fitting
+
+    return [f"hint: {fitting(found, options)}"]
 
 
 def refuse_half_work(options: Options) -> None:
@@ -54,12 +60,22 @@ def refuse_half_work(options: Options) -> None:
 
 
 def note_missing(options: Options) -> None:
-    """Before the command: what git would take for deleted, for the hint after it."""
+    """Before the command: what git would take for deleted, and what it has, for the hint after."""
     words, folder = _git_words(options)
     if words:
         from sandboxd_client.cli.git_hints import taken_for_deleted
 
         options.missing = taken_for_deleted(words, folder)
+    if words[:2] == ["worktree", "add"]:
+        from sandboxd_client.cli.git_worktrees import known
+
+        options.worktrees = known(folder)
+
+
+def _in_plan_mode(options: Options, result: dict[str, Any]) -> str | None:
+    from sandboxd_client.cli.plan_words import after_run
+
+    return after_run(options, result)
 
 
 def _git_words(options: Options) -> tuple[list[str], str]:
@@ -77,28 +93,73 @@ def _git(options: Options, result: dict[str, Any], code: int) -> str | None:
     words, folder = _git_words(options)
     if not words:
         return None
+    foreign = _foreign_repository(options, words, folder) if code else None
+    if foreign:
+        return foreign  # it says who is to do what
+    if words[:2] == ["worktree", "add"]:
+        from sandboxd_client.cli.git_worktrees import add_hint
+
+        found = add_hint(words, code, folder, options.worktrees)
+    else:
+        found = _git_hint(options, result, code, words, folder)
+    if not found:
+        return None
+    from sandboxd_client.cli.git_user import outside_as
+    from sandboxd_client.cli.plain_text import one_line
+
+    if " outside" in found:
+        found += outside_as(folder)
+    return one_line(found)  # it names files, whose names are anything
+
+
+def _git_hint(
+    options: Options, result: dict[str, Any], code: int, words: list[str], folder: str
+) -> str | None:
     from sandboxd_client.cli.git_hints import SWITCHES, git_hint, recorded_deletion
     from sandboxd_client.cli.place import shown_folders
 
     denials = result.get("denials") or []
-    found = git_hint(words, code, denials, folder) or recorded_deletion(options.missing)
+    typed = " ".join((*options.all("--env"), *options.operands))
+    found = _remote(options, words, denials) if code else None
+    found = found or git_hint(words, code, denials, folder, typed)
+    if found is None and options.missing:
+        from sandboxd_client.cli.git_deletions import deleted_by
+
+        found = recorded_deletion(deleted_by(options, words[0], code, folder))
+    if found is None and not code and denials:
+        from sandboxd_client.cli.git_deletions import miscounted
+
+        found = miscounted(words, denials)
     if found is None and code and not denials and words[0] in SWITCHES:
         from sandboxd_client.cli.git_in_the_way import left_in_the_way
 
         found = left_in_the_way(options, words, folder)
     if found is None and code and not any(denial.get("remedy") for denial in denials):
         from sandboxd_client.cli.git_places import half_shown
+        from sandboxd_client.cli.root_hints import user_inside
 
-        found = half_shown(words, [*shown_folders(options), "/usr"])
+        minimal = options.one("--base") == "minimal" or options.has("--manifest")
+        shown = [*shown_folders(options), "/usr"]
+        found = half_shown(words, shown, user_inside(folder), minimal=minimal)
     if found is None and not code and not options.has("--sandbox"):
-        from sandboxd_client.cli.git_user import unseen_hooks
+        from sandboxd_client.cli.git_user import lost_settings, unseen_hooks
 
-        found = unseen_hooks(words, folder, shown_folders(options))
-    if not found:
-        return None
+        found = lost_settings(words, folder) or unseen_hooks(words, folder, shown_folders(options))
+    return found
+
+
+def _foreign_repository(options: Options, words: list[str], folder: str) -> str | None:
+    from sandboxd_client.cli.git_owners import foreign_repository
     from sandboxd_client.cli.plain_text import one_line
 
-    return one_line(found)  # it names files, whose names are anything
+    found = foreign_repository(options, words, folder)
+    return one_line(found) if found else None
+
+
+def _remote(options: Options, words: list[str], denials: list[dict[str, Any]]) -> str | None:
+    from sandboxd_client.cli.git_remotes import remote_hint
+
+    return remote_hint(options, words, denials)
 
 
 def _ssh(options: Options, result: dict[str, Any], code: int) -> str | None:
@@ -126,6 +187,14 @@ def _ssh(options: Options, result: dict[str, Any], code: int) -> str | None:
         return "for the keys of your ssh agent, and your known hosts, add --ssh-agent"
     end = quoted(f"{host}:{port or 22}")
     return f"ssh needs its port and keys: in place of that add --net {end} --ssh-agent"
+
+
+def _group(options: Options, result: dict[str, Any]) -> str | None:
+    if not any(denial.get("kind") == "network" for denial in result.get("denials") or []):
+        return None
+    from sandboxd_client.cli.group_hint import group_hint
+
+    return group_hint(options, _words(options.operands), result)
 
 
 def _unfound(options: Options, result: dict[str, Any], code: int) -> str | None:
@@ -181,6 +250,12 @@ def _foreign_folder(options: Options, result: dict[str, Any]) -> str | None:
     return foreign_folder(options, result)
 
 
+def _wider_workspace(options: Options, result: dict[str, Any]) -> str | None:
+    from sandboxd_client.cli.wider_workspace import after_run
+
+    return after_run(options, result)
+
+
 def hint(argv: list[str]) -> str | None:
     """For the program of `argv`, looking through `sh -c LINE` for its first word."""
     words = _words(argv)
@@ -192,26 +267,39 @@ def hint(argv: list[str]) -> str | None:
         )
     if program in _SYSTEM_PACKAGES:
         return "packages of the system are installed outside of the sandbox"
-    if {"install", "uninstall"} & set(words) and (program.startswith("pip") or "pip" in words):
-        return _pyenv(program)
+    if {"install", "uninstall"} & set(words) and program.rstrip(".0123456789") == "pip":
+        return _pyenv(words[0])
     if program in _CHROMIUM:
         return _chromium(program, words)
     if program in _MAVEN and _OFFLINE & set(words) and not any("repo.local" in w for w in words):
-        return (
-            "what ~/.m2 holds is not shown, each workspace has its own repository: add "
-            "--read ~/.m2/repository to sandboxctl, and to Maven "
-            '-Dmaven.repo.local="$HOME/.m2/repository"'
-        )
+        return _maven_offline()
     from sandboxd_client.cli.root_hints import root_hint
 
     return root_hint(program, words)
 
 
-def _pyenv(program: str) -> str | None:
-    """Its pip fails after its work, because the shims cannot be written."""
+def _maven_offline() -> str:
+    import os
+
+    if os.path.isdir(os.path.expanduser("~/.m2/repository")):
+        return (
+            "what ~/.m2 holds is not shown, each workspace has its own repository: add "
+            "--read ~/.m2/repository to sandboxctl, and to Maven "
+            '-Dmaven.repo.local="$HOME/.m2/repository"'
+        )
+    return (
+        "each workspace has a Maven repository of its own, which is empty at first: run this once "
+        "without -o, with --net and the host of the repository that Maven is configured for"
+    )
+
+
+def _pyenv(typed: str) -> str | None:
+    """The pip among pyenv's shims fails after its work, because the shims cannot be written. One of
+    a virtual environment, and `python -m pip`, do not."""
     from shutil import which
 
-    if not (which(program) or "").endswith(f"/shims/{program}"):
+    folder, _, program = (typed if "/" in typed else which(typed) or "").rpartition("/")
+    if folder.rpartition("/")[2] != "shims":
         return None
     return (
         f"pyenv's {program} ends by writing pyenv's shims, which are read-only inside, and fails "

@@ -1,15 +1,17 @@
 """`sandboxctl approve`: decide what waits, one at a time, oldest first.
 
-The prompt is never replaced by another one. Keys pressed in the first 400 ms of a prompt are
+The prompt is never replaced by another one. Keys pressed before it or in its first 400 ms are
 dropped, and only the listed keys do anything: Enter, end of file, a closed terminal and a lost
-connection decide nothing.
+connection decide nothing. What outlasts the command needs a letter and Enter: a single key may be
+one that was typed for another program.
 """
 
 from __future__ import annotations
 
 import sys
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Literal
 
 from sandboxd_client.cli.approval import ONE_COMMAND
 from sandboxd_client.cli.approver_connection import ApproverConnection, approver
@@ -25,10 +27,15 @@ else:
     from sandboxd_client.cli.raw_mode import SingleKeys, drop_typed
 
 Message = dict[str, Any]
+# Of a question: the user left it undecided or typed Ctrl-C there, or it is no longer pending.
+Outcome = Literal["allowed", "refused", "left", "interrupted", "over"]
 DEAF_S = 0.4
-ENDS = ("", "\x03", "\x04")  # the end of the input, Ctrl-C, Ctrl-D
+INTERRUPT = "\x03"  # Ctrl-C
+ENDS = ("", INTERRUPT, "\x04")  # the end of the input, Ctrl-C, Ctrl-D
 _FLAGS = {"--once": "once", "--session": "session", "--always": "always"}
 _KEYS = {"y": "once", "s": "session", "a": "always", "n": "deny"}
+_LASTING = ("session", "always")
+_ENTER = ("\r", "\n")
 _ALWAYS_OFFERED = ("m no, with a message", "d details", "q quit")
 
 
@@ -101,14 +108,32 @@ def _decision(approval: Message, choice: str, message: str | None) -> Message:
     return params if message is None else {**params, "message": message}
 
 
-class Queue:
-    """The approvals that wait, and the one that is shown."""
+def decide_again(link: ApproverConnection, approval: Message) -> Outcome:
+    """The same question as one that was allowed a moment ago."""
+    say(f"allowed as before: {printable(approval['question'])}")
+    try:
+        decided = link.call("approval/decide", _decision(approval, "once", None))
+    except (Conflict, NotFound):
+        return "over"
+    return "allowed" if decided["state"] == "allowed" else "refused"
 
-    def __init__(self, link: ApproverConnection) -> None:
+
+class Queue:
+    """The approvals that wait, and the one that is shown. `is_left`: whether it is to end although
+    nothing was decided; it is asked when the descriptor `wake` is readable."""
+
+    def __init__(
+        self,
+        link: ApproverConnection,
+        *,
+        wake: int | None = None,
+        is_left: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._link = link
+        self._wake, self._is_left = wake, is_left
         self._seen: set[str] = set()
-        self.allowed = False  # the one that was decided last
-        self._ended = ""  # why the one that was shown is no longer pending
+        self._outcome: Outcome = "left"  # of the one that was shown last
+        self._ended = ""  # why it is no longer pending
 
     def run(self) -> int:
         told = False
@@ -138,22 +163,27 @@ class Queue:
                 self._link.receive(0)
             return not is_typed or keys.read(64) not in ("q", *ENDS)
 
-    def ask(self, approval: Message) -> bool:
-        """One alone, for `run --ask`; whether it was allowed."""
+    def ask(self, approval: Message) -> Outcome:
+        """One alone, for `run --ask`."""
         self._prompt(approval)
-        return self.allowed
+        return self._outcome
 
     def _prompt(self, approval: Message) -> bool:
         """Show one and wait for its key; False if the user ends the queue."""
+        self._outcome = "left"
         show(approval)
         choices = {c["choice"]: c for c in approval["choices"]}
+        if approval.get("title") == ONE_COMMAND:
+            choices.pop("session", None)  # which ends with its command, as `once` does
         labels = {name: printable(choice["label"]) for name, choice in choices.items()}
-        offered = [f"{key} {labels[c]}" for key, c in _KEYS.items() if c in choices]
+        offered = {key: c for key, c in _KEYS.items() if c in choices}
+        lines = [f"{_typed(key, c)} {labels[c]}" for key, c in offered.items()]
         while True:
-            print("\n".join(f"  {one}" for one in (*offered, *_ALWAYS_OFFERED)))
-            key = self._key(approval["approval"])
+            print("\n".join(f"  {one}" for one in (*lines, *_ALWAYS_OFFERED)))
+            key = self._key(approval["approval"], {k: labels[c] for k, c in offered.items()})
             if key is None:
                 print(f"  {self._ended}")
+                self._outcome = "over"
                 return True
             if key in ("q", ""):
                 return False
@@ -165,32 +195,44 @@ class Queue:
                 message = _typed_message()
                 if message is None:
                     continue
-            choice = "deny" if key == "m" else _KEYS[key]
-            if choice in choices:
-                self._decide(approval, choice, message)
-                return True
+            self._decide(approval, "deny" if key == "m" else offered[key], message)
+            return True
 
-    def _key(self, approval_id: str) -> str | None:
-        """A listed key; "" at the end of input; None if the approval is no longer pending."""
-        deaf_until = time.monotonic() + DEAF_S
+    def _key(self, approval_id: str, labels: dict[str, str]) -> str | None:
+        """A listed key, confirmed if it has to be; "" at the end of input; None if the approval is
+        no longer pending. `labels`: of the keys that decide."""
         with SingleKeys() as keys:
+            keys.wake = self._wake
+            _drop_early()
             while True:
-                left = deaf_until - time.monotonic()
-                if left > 0:
-                    # Whatever was typed before the prompt could be read decides nothing.
-                    time.sleep(left)
-                    drop_typed()
-                is_typed, is_told = keys.wait(self._link, None)
-                if is_told:
-                    self._link.receive(0)
-                    if self._is_resolved(approval_id):
-                        return None
-                if is_typed:
-                    typed = keys.read()
-                    if typed in ENDS:
-                        return ""
-                    if typed in (*_KEYS, "m", "d", "q"):
+                typed = self._any_key(keys, approval_id)
+                if typed in labels and _KEYS[typed] in _LASTING:
+                    print(f"  {labels[typed]}: Enter confirms it, any other key does not")
+                    second = self._any_key(keys, approval_id)
+                    if second in _ENTER:
                         return typed
+                    if second:
+                        print("  not confirmed")
+                        _drop_early()
+                        continue
+                    typed = second
+                if not typed or typed in (*labels, "m", "d", "q"):
+                    return typed
+
+    def _any_key(self, keys: SingleKeys, approval_id: str) -> str | None:
+        while True:
+            is_typed, is_told = keys.wait(self._link, None)
+            if self._is_left():
+                return ""
+            if is_told:
+                self._link.receive(0)
+                if self._is_resolved(approval_id):
+                    return None
+            if is_typed:
+                typed = keys.read()
+                if typed == INTERRUPT:
+                    self._outcome = "interrupted"
+                return "" if typed in ENDS else typed
 
     def _is_resolved(self, approval_id: str) -> bool:
         found = [n for n in self._link.notifications if n["method"] == "approval/resolved"]
@@ -205,9 +247,20 @@ class Queue:
         try:
             decided = self._link.call("approval/decide", _decision(approval, choice, message))
             print(f"  {decided['state']}{_held_by(approval, choice)}")
-            self.allowed = decided["state"] == "allowed"
+            self._outcome = "allowed" if decided["state"] == "allowed" else "refused"
         except (Conflict, NotFound) as error:
             print(f"  not decided: {error}")
+            self._outcome = "over"
+
+
+def _typed(key: str, choice: str) -> str:
+    return f"{key} and Enter:" if choice in _LASTING else key
+
+
+def _drop_early() -> None:
+    """Whatever was typed before the prompt could be read decides nothing."""
+    time.sleep(DEAF_S)
+    drop_typed()
 
 
 def _why_resolved(approval: Message) -> str:

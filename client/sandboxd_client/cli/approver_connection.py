@@ -12,8 +12,7 @@ from sandboxd_client import autostart, handshake, transport
 from sandboxd_client.cli.connect import socket_path
 from sandboxd_client.cli.parse import Options
 from sandboxd_client.handshake import lost_error, unwrap
-from sandboxd_client.jsontext import dumps, loads
-from sandboxd_client.lines import LineBuffer
+from sandboxd_client.jsontext import LineBuffer, dumps, loads
 from sandboxd_proto.errors import SandboxdError
 from sandboxd_proto.locations import approver_file
 

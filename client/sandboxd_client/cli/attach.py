@@ -7,18 +7,22 @@ import sys
 assert sys.platform != "win32"
 
 from sandboxd_client import handshake, transport  # noqa: E402 - after the platform is known
-from sandboxd_client.cli import outcome, run, signals  # noqa: E402
+from sandboxd_client.cli import outcome, signals  # noqa: E402
+from sandboxd_client.cli.afterwards import report  # noqa: E402
 from sandboxd_client.cli.connect import connect, socket_path  # noqa: E402
+from sandboxd_client.cli.execute import RESULT_ID, Left  # noqa: E402
 from sandboxd_client.cli.ids import execution_id  # noqa: E402
-from sandboxd_client.cli.input import Input, has_input  # noqa: E402
+from sandboxd_client.cli.input import Input  # noqa: E402
 from sandboxd_client.cli.join_session import join_session  # noqa: E402
 from sandboxd_client.cli.output import TerminalOutput  # noqa: E402
 from sandboxd_client.cli.parse import Options  # noqa: E402
 from sandboxd_client.cli.plain_text import quoted  # noqa: E402
 from sandboxd_client.cli.raw_mode import RawMode  # noqa: E402
-from sandboxd_client.cli.relay import RESULT_ID, Left, Relay  # noqa: E402
+from sandboxd_client.cli.relay import Relay  # noqa: E402
 from sandboxd_client.cli.screen import say  # noqa: E402
+from sandboxd_client.cli.streams import has_input  # noqa: E402
 from sandboxd_client.cli.terminal import is_terminal  # noqa: E402
+from sandboxd_client.descriptors import Outgoing  # noqa: E402
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,7 +38,8 @@ class AttachRelay(Relay):
         self._started = True
         self._send("execution/attach", params)
         self._send("execution/wait", {"execution_id": self._execution_id}, RESULT_ID)
-        return self._until_answer()
+        with signals.Signals() as arrived:
+            return self.until_answer(arrived)
 
     _exited = False
     _result: dict[str, Any] | None = None
@@ -53,6 +58,8 @@ class AttachRelay(Relay):
 
     def _signalled(self, number: int) -> None:
         if number in (signals.INT, signals.TERM, signals.HUP):
+            if number == signals.INT:
+                signals.user_sent(number, typed=False)
             raise Left(128 + number)
         super()._signalled(number)
 
@@ -74,7 +81,7 @@ def main(options: Options) -> int:
         ended = state.get("state") == "ended"
         say(outcome.sight(ended=ended, raw=raw, takes_input=takes_input))
         relay = AttachRelay(
-            sock, wanted, output=TerminalOutput(), pty=pty, streams=True,
+            Outgoing(sock), wanted, output=TerminalOutput(), pty=pty, streams=True,
             input=Input(raw=raw) if takes_input and has_input(0) else None,
             raw=RawMode(0) if raw else None,
         )  # fmt: skip
@@ -82,9 +89,9 @@ def main(options: Options) -> int:
             result = relay.run({"execution_id": wanted, "stdin": takes_input})
         except Left as left:
             say(f"it goes on; sandboxctl attach {quoted(wanted)} comes back to it")
-            return left.code
+            return left.ended()
     finally:
         sock.close()
     if ended:
         say(outcome.ending(result))
-    return run.report(result, options)
+    return report(result, options)

@@ -58,7 +58,8 @@ def prune(options: Options) -> int:
     if options.has("--json"):
         print_json({"removed": [cache.plain() for cache in chosen]})
     else:
-        say(f"removed {len(chosen)} caches, {_size(freed)}" if chosen else "nothing to remove")
+        count = "1 cache" if len(chosen) == 1 else f"{len(chosen)} caches"
+        say(f"removed {count}, {_size(freed)}" if chosen else "nothing to remove")
     return 0
 
 
@@ -107,4 +108,4 @@ def _size(value: int) -> str:
     for limit in (1 << 30, 1 << 20, 1 << 10):
         if value >= limit:
             return shown_bytes(round(value / limit, 1) * limit)
-    return f"{value}"
+    return f"{value}B"

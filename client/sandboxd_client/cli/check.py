@@ -38,6 +38,7 @@ def summary(result: CheckResult) -> str:
     rows = [
         ("backend", result.backend),
         ("starts in", str(plan.get("cwd") or "/")),
+        ("runs as", _user(plan.get("run_as"))),
         *_several("writable", _writable(plan) or ["nothing but /tmp"]),
         *_several("readable", _readable(plan)),
         *_several("hidden", [*(plan.get("fs_deny") or []), "home folders and other secrets"]),
@@ -51,6 +52,10 @@ def summary(result: CheckResult) -> str:
     width = max(len(name) for name, _ in rows)
     lines = [f"{name:<{width}}  {value}\n" for name, value in rows if value]
     return "".join(lines) + "(--verbose lists every path, variable and argument)\n"
+
+
+def _user(name: str | None) -> str:
+    return f"{one_line(name)}, the owner of what it may write: not as root" if name else ""
 
 
 def _several(name: str, values: list[str]) -> list[tuple[str, str]]:

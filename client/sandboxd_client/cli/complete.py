@@ -7,7 +7,8 @@ word N. `:none`: by nothing, not even by names of files.
 
 from __future__ import annotations
 
-from sandboxd_client.cli.table import COMMANDS, GROUPS, CommandSpec, Flag
+from sandboxd_client.cli.flags import CommandSpec, Flag
+from sandboxd_client.cli.table import COMMANDS, GROUPS
 
 _LISTS = ("execution", "detached", "sandbox")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from sandboxd_client.cli import plan_words
 from sandboxd_client.cli.place import here, workspace
 from sandboxd_client.cli.plain_text import one_line, quoted
 from sandboxd_proto.amounts import shown_bytes, shown_seconds
@@ -15,9 +16,24 @@ if TYPE_CHECKING:
     from typing import Any
 
 _SHOWN = 8
-_OF_CREATE = ("--write", "--net HOST")
+_OF_CREATE = ("--read", "--write", "--net HOST")
 _MOVED = " and was moved to "
 _UNPROPOSED = ". No change is proposed"
+_PROTECTED = " stays as it is: "
+_ENTRY = ("remove", "rename")  # what no flag allows for a path itself: granted, it is a mount
+_REPLACED = " could not be replaced, renamed or removed ("
+_EMPTY = "whose content on the host is not visible"
+AROUND_WORKSPACE = "that would open a folder around the workspace"
+# Why the daemon proposes nothing where a flag would do.
+_LEFT_TO_THE_USER = (
+    "it is a secret", "it is a start-up file", "it is another user's home", "it is in a git dir",
+    "it holds a repository", "it holds more than", "it has another name",
+    "only the command's words name it",
+)  # fmt: skip
+# Why it does so where a flag would open too much, or is refused.
+_LEFT_OUTSIDE = ("all of ", "no request may make it writable", "it belongs to the whole machine")
+_SYSTEM = ("bin", "boot", "etc", "lib", "lib64", "nix", "sbin", "usr", "var")
+_KERNEL = ("dev", "proc", "sys")
 _VERBS = {
     "filesystem_read": "reading",
     "filesystem_write": "writing",
@@ -43,9 +59,18 @@ def after_the_end(
 ) -> list[str]:  # fmt: skip
     """What was denied, and what to do about files that were moved aside. `hosts`: of --net.
     `hints`: lines that follow, and that may have a flag for what the daemon proposes none for."""
+    if _is_for_outside(denials, hints):
+        denials = [{**one, "remedy": None, "hinted": True} for one in denials]
+    elif any(" outside" in hint for hint in hints):
+        denials = [{**one, "hinted": True} if _is_protected(one) else one for one in denials]
     denials = [_with_hint(denial, hints) for denial in denials]
     lines = denied(denials, {f"--net {quoted(host)}" for host in hosts}, typed)
-    moved = [denial for denial in denials if _moved_aside(denial)]
+    return lines + after_moving(denials)
+
+
+def after_moving(denials: list[dict[str, Any]]) -> list[str]:
+    """What to do about files that were moved aside."""
+    moved, lines = [denial for denial in denials if moved_aside(denial)], []
     for root in dict.fromkeys(map(_kept_in, moved)):
         where = "" if root == (workspace(None) or here()) else f" (with -w {quoted(root)})"
         lines.append(f"what was moved aside: sandboxctl kept list, diff, accept or drop{where}")
@@ -57,14 +82,28 @@ def after_the_end(
     return lines
 
 
+def _is_for_outside(denials: list[dict[str, Any]], hints: Collection[str]) -> bool:
+    """The command changes what is protected, and a hint says so: flags for the rest do not help."""
+    protected = any(map(_is_protected, denials))
+    return protected and any("outside of the sandbox" in hint for hint in hints)
+
+
+def _is_protected(denial: dict[str, Any]) -> bool:
+    return denial.get("kind") == "protected_path"
+
+
 def _with_hint(denial: dict[str, Any], hints: Collection[str]) -> dict[str, Any]:
-    """A denial whose target a hint proposes does not say that nothing is proposed."""
-    path = quoted(str(denial.get("target")))
-    flags = (f"--read {path}", f"--write {path}")
-    if not any(f"{hint} ".find(f"{flag} ") >= 0 for hint in hints for flag in flags):
+    """A denial whose target, or a folder around it, a hint proposes: what the hint says counts."""
+    folders = [str(denial.get("target"))]
+    while len(folders[-1]) > 1 and folders[-1].startswith("/"):
+        folders.append(os.path.dirname(folders[-1]))
+    reads = () if denial.get("kind") == "filesystem_write" else ("--read",)
+    names = (*reads, "--write", "--workspace")
+    flags = [f"{name} {quoted(path)} " for name in names for path in folders]
+    if not any(flag in f"{hint} " for hint in hints for flag in flags):
         return denial
     message = str(denial.get("message")).partition(_UNPROPOSED)[0]
-    return {**denial, "message": message, "hinted": True}
+    return {**denial, "message": message, "remedy": None, "hinted": True}
 
 
 def denied(
@@ -122,8 +161,14 @@ def _never(denial: dict[str, Any]) -> str:
         return f"{remark(denial)}; name its hosts with --net HOST"
     if (
         denial.get("claimed")
+        or denial.get("hinted")
         or denial.get("confidence") == "low"
         or denial.get("kind") == "network"
+        or _is_protected(denial)
+        or plan_words.flagged_by(denial)
+        or _is_left_to_the_user(denial)
+        or _is_left_outside(denial)
+        or _reason(denial).startswith(AROUND_WORKSPACE)
     ):
         return remark(denial) + _elsewhere(denial)
     verdict = "denied" if denial.get("confidence") == "high" else "perhaps denied"
@@ -132,22 +177,81 @@ def _never(denial: dict[str, Any]) -> str:
     return f"{verdict}, no flag allows it: {_why(denial)}"
 
 
+def _is_left_to_the_user(denial: dict[str, Any]) -> bool:
+    """Whether a flag allows it that is never proposed."""
+    reason = _reason(denial)
+    if reason.startswith(AROUND_WORKSPACE):
+        return denial.get("kind") == "filesystem_read"
+    return reason.startswith(_LEFT_TO_THE_USER)
+
+
+def _is_left_outside(denial: dict[str, Any]) -> bool:
+    if denial.get("kind") != "filesystem_write":
+        return False
+    reason, message = _reason(denial), str(denial.get("message"))
+    return reason.startswith(_LEFT_OUTSIDE) or (_REPLACED in message and not reason)
+
+
+def _reason(denial: dict[str, Any]) -> str:
+    """Why nothing is proposed, without the folder that would have to be allowed."""
+    reason = str(denial.get("message")).partition(f"{_UNPROPOSED}: ")[2]
+    for access in ("readable", "writable"):
+        reason = reason.rpartition(f" would have to be {access}, and ")[2]
+    return reason
+
+
 def _elsewhere(denial: dict[str, Any]) -> str:
     """What can be done about a hidden place for which no flag is proposed. It names no path: the
     command chose that."""
-    message = str(denial.get("message"))
-    if denial.get("kind") == "filesystem_write" and message.endswith("is not in fs_write_allow"):
-        return "; no flag is proposed for folders of the system: do that outside of the sandbox"
-    if "not visible in the sandbox" not in message or denial.get("hinted"):
+    message, writes = str(denial.get("message")), denial.get("kind") == "filesystem_write"
+    if denial.get("hinted") or "outside either" in message or plan_words.flagged_by(denial):
         return ""
+    if _is_protected(denial):
+        return _of_protected(denial)
+    if _is_left_to_the_user(denial):
+        flag = "--write" if writes else "--read"
+        return f"; it is for you to decide whether to allow it nevertheless, with {flag}"
+    if _is_left_outside(denial):
+        return "; do that outside of the sandbox"
+    if writes and message.endswith("is not in fs_write_allow"):
+        return _not_in_write(str(denial.get("target")))
+    if "not visible in the sandbox" not in message:
+        return ""
+    if _EMPTY in message:
+        return "; if the command needs some of it, and no secret, name that with --read"
     reasoned = _UNPROPOSED in message
-    if denial.get("kind") == "filesystem_write" and reasoned:
+    if writes and reasoned:
         return "; another folder can be named with --write"
-    if denial.get("kind") == "filesystem_write":
+    if writes:
         return "; to write beside the workspace, make a folder outside and name it with --write"
     if denial.get("kind") == "filesystem_read" and not reasoned:
-        return "; no flag is proposed for start-up files, secrets and what is not yours"
+        return "; if the command needs it, and it is no secret, name it with --read"
     return ""
+
+
+def _of_protected(denial: dict[str, Any]) -> str:
+    """What was moved aside has lines of its own."""
+    if moved_aside(denial):
+        return ""
+    outside = "; do that outside of the sandbox"
+    before, stays, after = str(denial.get("message")).partition(_PROTECTED)
+    itself = after.startswith(f"{before.rpartition('the command says: ')[2]} ")
+    if not stays or (itself and denial.get("operation") in _ENTRY):
+        return outside
+    return (
+        f"{outside}. Of a path that exists, it is for you to decide whether to allow it "
+        "nevertheless, with --write"
+    )
+
+
+def _not_in_write(target: str) -> str:
+    """For what is shown, and was not judged: a command still runs, or went on nevertheless."""
+    top = target.split("/")[1] if target.startswith("/") else ""
+    if top in _KERNEL:
+        return ""
+    if top in _SYSTEM and not target.startswith("/var/tmp/"):
+        return "; no flag is proposed for folders of the system: do that outside of the sandbox"
+    return "; if the command is to write there, name the folder with --write"
 
 
 def _why(denial: dict[str, Any]) -> str:
@@ -155,10 +259,10 @@ def _why(denial: dict[str, Any]) -> str:
     if not message:
         message = f"{_VERBS.get(str(denial.get('kind')), str(denial.get('kind')))} "
         message += str(denial.get("target") or "")
-    if _moved_aside(denial):
+    if moved_aside(denial):
         before, _, after = message.partition(_MOVED)
         message = f"{before} and was moved aside:{after.partition(':')[2]}"
-    return one_line(in_flags(message)).strip()
+    return one_line(in_flags(plan_words.without_flags(message))).strip()
 
 
 def _kept_in(denial: dict[str, Any]) -> str:
@@ -172,8 +276,8 @@ def _is_tracked_perhaps(denial: dict[str, Any]) -> bool:
     return not inside_git and os.path.lexists(os.path.join(_kept_in(denial), ".git"))
 
 
-def _moved_aside(denial: dict[str, Any]) -> bool:
-    return denial.get("kind") == "protected_path" and _MOVED in str(denial.get("message"))
+def moved_aside(denial: dict[str, Any]) -> bool:
+    return _is_protected(denial) and _MOVED in str(denial.get("message"))
 
 
 def in_flags(message: str) -> str:

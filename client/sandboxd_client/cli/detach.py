@@ -10,8 +10,7 @@ from sandboxd_client.cli.prefix import find_sandbox
 from sandboxd_client.cli.request import in_sandbox, policy
 from sandboxd_client.cli.screen import put, say
 from sandboxd_client.handshake import lost_error, unwrap
-from sandboxd_client.jsontext import dumps, loads
-from sandboxd_client.lines import LineBuffer
+from sandboxd_client.jsontext import LineBuffer, dumps, loads
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,6 +28,11 @@ def detach(options: Options, connection: Callable[[Options], socket]) -> int:
         if options.has(flag):
             raise UsageError(f"{flag} does not go with --detach", "leave one of them out")
     params = in_sandbox(options) if options.has("--sandbox") else policy(options, os.environ)
+    if not options.has("--sandbox"):
+        from sandboxd_client.cli.surprises import say_surprises
+        from sandboxd_client.cli.terminal import is_terminal
+
+        say_surprises(options, params, terminal=is_terminal(2))
     params |= {"argv": options.operands, "detach": True, "capture": False, "stream": True}
     if options.has("--pty"):
         from sandboxd_client.cli.terminal import size

@@ -9,25 +9,35 @@ from typing import Any
 assert sys.platform != "win32"
 
 from sandboxd_client.cli import outcome  # noqa: E402 - after the platform is known
+from sandboxd_client.cli.afterwards import advice, ended  # noqa: E402
+from sandboxd_client.cli.execute import (  # noqa: E402
+    Left,
+    attempt,
+    request,
+    tell_surprises,
+    wants_pty,
+)
 from sandboxd_client.cli.explained import manifest_file, report  # noqa: E402
 from sandboxd_client.cli.parse import Options, UsageError  # noqa: E402
 from sandboxd_client.cli.place import resolve  # noqa: E402
 from sandboxd_client.cli.plain_text import quoted  # noqa: E402
-from sandboxd_client.cli.relay import Left  # noqa: E402
-from sandboxd_client.cli.run import attempt, connection, request, wants_pty  # noqa: E402
-from sandboxd_client.cli.screen import REFUSED, put, say, write  # noqa: E402
+from sandboxd_client.cli.run import connection, take_command  # noqa: E402
+from sandboxd_client.cli.screen import REFUSED, put, say, say_denial, write  # noqa: E402
 from sandboxd_client.cli.streams import Streams  # noqa: E402
+from sandboxd_client.cli.table import EXPLAIN  # noqa: E402
 from sandboxd_client.cli.terminal import is_terminal  # noqa: E402
+from sandboxd_client.cli.wider_workspace import after_explain  # noqa: E402
 
 
 def main(options: Options) -> int:
+    take_command(options, EXPLAIN)
     target = options.one("--write-manifest")
     if target is not None and os.path.isdir(resolve(target)):
         raise UsageError(f"--write-manifest {target}: that is a folder", "name a file")
     try:
         result = _run(options)
     except Left as left:
-        return left.code
+        return left.ended()
     explanation = result.get("explanation")
     if not isinstance(explanation, dict):
         say("error: nothing was recorded: the backend of this daemon cannot explain")
@@ -37,14 +47,15 @@ def main(options: Options) -> int:
         _store(resolve(target), manifest_file(explanation, options.operands[0]))
         if not options.has("--quiet"):
             say(f"wrote {target}; use it: sandboxctl run --manifest {quoted(target)} -- …")
-    return outcome.exit_code(result)
+    return ended(result)
 
 
 def _run(options: Options) -> dict[str, Any]:
     """Its output goes through the daemon, which reads what the command says about refusals."""
     pty = wants_pty(options, is_terminal(0) and is_terminal(1))
     streams = Streams(pty=pty, input=True, output=False)
-    params = request(options, pty=pty, stdin_open=streams.forwards_input)
+    params = request(options, streams)
+    tell_surprises(options, params)
     sock = connection(options)
     try:
         return attempt(sock, {**params, "explain": True}, streams)
@@ -58,7 +69,16 @@ def _show(options: Options, result: dict[str, Any], explanation: dict[str, Any])
 
         put(printable(dumps(result)) + b"\n")
     elif not options.has("--quiet"):
-        write(report(explanation, failed=outcome.exit_code(result) != 0))
+        hints, lines = advice(options, result), outcome.beside_explanation(result)
+        failed = outcome.exit_code(result) != 0
+        write(report(explanation, failed=failed, told=bool(hints or lines)))
+        for line in lines:
+            say_denial(line)
+        for line in hints:
+            say(line)
+        wider = after_explain(options, explanation)
+        if wider is not None:
+            say(f"hint: {wider}")
 
 
 def _store(path: str, text: str) -> None:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from sandboxd_client.cli.denial_lines import allowing
 from sandboxd_client.cli.plain_text import one_line
 from sandboxd_client.cli.screen import columns
 
@@ -15,13 +16,15 @@ _FIELDS = (
     "tmp_bytes", "shm_bytes", "image",
 )  # fmt: skip
 _OPTIONAL_SHOWN = 8
+_OWN_AFFAIR = "what failed is the command's own affair, or a refused system call (--syscalls)"
 
 
-def report(explanation: dict[str, Any], *, failed: bool) -> str:
+def report(explanation: dict[str, Any], *, failed: bool, told: bool = False) -> str:
+    """`told`: lines about the failure follow."""
     needs = explanation.get("needs", [])
     if not needs:
-        own = "; what failed is the command's own affair" if failed else ""
-        return f"sandboxctl: nothing was refused{own}\n"
+        own = f"; {_OWN_AFFAIR}" if failed and not told else ""
+        return f"sandboxctl: no file and no connection was refused{own}\n"
     heading = "what was refused" if failed else "the command succeeded without what was refused"
     lines = [f"sandboxctl: {heading}", *_table(needs, failed=failed)]
     if explanation.get("truncated"):
@@ -29,10 +32,20 @@ def report(explanation: dict[str, Any], *, failed: bool) -> str:
     if explanation.get("secrets"):
         lines.append("not proposed, because it holds secrets (--read PATH allows it nevertheless):")
         lines += [f"  {one_line(path)}" for path in explanation["secrets"]]
+    if any(str(need.get("note")).startswith("protected: ") for need in needs):
+        lines.append(
+            "what is protected is changed outside of the sandbox (--write PATH of what exists "
+            "allows it nevertheless)"
+        )
     missing = explanation.get("missing")
     if missing:
-        heading = "it would need in addition:" if failed else "to allow that too:"
-        lines += [heading, "", _sandbox_table(missing)]
+        heading = "it would need in addition" if failed else "to allow that too"
+        flags = [flag for flag in allowing(missing) if flag.startswith("--")]
+        if flags:
+            lines += [f"{heading}, as flags of run: {' '.join(flags)}", "or in a manifest:"]
+        else:
+            lines.append(f"{heading}, in a manifest:")
+        lines += ["", _sandbox_table(missing)]
         if failed:
             lines.append("it may have stopped early: explain it again with what it needs so far")
     elif failed and any(need["status"] == "needed" for need in needs):
@@ -81,7 +94,7 @@ def manifest_file(explanation: dict[str, Any], program: str) -> str:
         text += f"# Not allowed here, because it holds secrets: {one_line(path)}\n"
     for need in explanation.get("needs", []):
         if need["status"] == "refused":
-            text += f"# Cannot be allowed: {one_line(need['target'])}: {one_line(need['note'])}\n"
+            text += f"# Not allowed here: {one_line(need['target'])}: {one_line(need['note'])}\n"
     text += "\n" + _sandbox_table(explanation.get("manifest", {}))
     if explanation.get("preset"):
         text += "\n# What it is put on top of: protected files, private caches, toolchains.\n"

@@ -27,6 +27,29 @@ def read(path: str) -> bytes:
     return b""
 
 
+def git_dirs(start: str) -> tuple[str, str, str]:
+    """Of the repository that `start` lies in: its top folder, its git dir, and the git dir that it
+    shares with other worktrees."""
+    folder = start
+    while not os.path.lexists(os.path.join(folder, ".git")) and not _is_bare(folder):
+        above = os.path.dirname(folder)
+        if above == folder:
+            folder = start
+            break
+        folder = above
+    pointer = os.path.join(folder, ".git")
+    git_dir = pointer if os.path.isdir(pointer) else folder
+    if os.path.isfile(pointer):
+        target = read(pointer).decode(errors="replace").removeprefix("gitdir:").strip()
+        git_dir = os.path.normpath(os.path.join(folder, target))
+    common = read(os.path.join(git_dir, "commondir")).decode(errors="replace").strip()
+    return folder, git_dir, os.path.normpath(os.path.join(git_dir, common)) if common else git_dir
+
+
+def _is_bare(folder: str) -> bool:
+    return all(os.path.lexists(os.path.join(folder, name)) for name in ("HEAD", "objects"))
+
+
 def lists(index: bytes, path: bytes) -> bool:
     """Whether an entry has this path, or one below it: its length, the path, and a zero byte."""
     at = index.find(path)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import os
 
-from sandboxd_client.cli.git_files import index_of, lists
-from sandboxd_client.cli.git_places import hidden_remote
+from sandboxd_client.cli.denial_lines import moved_aside
+from sandboxd_client.cli.git_files import git_dirs, index_of, lists
 from sandboxd_client.cli.git_user import FATAL, missing_identity, signing_hint, unsigned
 from sandboxd_client.cli.plain_text import quoted
 from sandboxd_proto.locations import KEPT_FOLDER
@@ -22,7 +22,10 @@ _VALUED = ("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path")
 SWITCHES = ("checkout", "switch", "merge", "pull", "reset", "cherry-pick")
 _RECORDS = ("add", "commit", "stash")
 _SEQUENCES = ("rebase-merge", "rebase-apply", "sequencer")
+_GOES_ON = ("--continue", "--abort", "--skip", "--quit", "--edit-todo", "--show-current-patch")
+_SUBMODULES = ("add", "init", "update", "deinit", "sync", "set-url", "set-branch", "absorbgitdirs")
 _AUTHORED = ("commit", "merge", "rebase", "cherry-pick", "revert", "am", "tag", "stash", "pull")
+_LISTED = 5  # files that a hint names
 _OUTSIDE = "run this git command outside of the sandbox"
 # Subcommand, one of its words (empty: any), and the way round. The first that matches counts.
 _CONFIG: tuple[tuple[str, tuple[str, ...], str], ...] = (
@@ -56,35 +59,32 @@ def git_hint(
     code: int,
     denials: Sequence[dict[str, Any]],
     workspace: str,
+    typed: str = "",
 ) -> str | None:
-    """`words`: from the subcommand on."""
+    """`words`: from the subcommand on. `typed`: variables of --env and the whole command."""
     name, rest = words[0], words[1:]
-    targets = [str(denial.get("target")) for denial in denials]
-    if name == "worktree" and rest[:1] == ["add"]:
-        return _worktree(rest[1:], code)
-    moved = next((t for t in targets if t.rpartition("/")[2] in _SEQUENCES), None)
-    if moved is not None:
-        return _sequence(name, os.path.relpath(moved, workspace))
+    written = [d for d in denials if d.get("kind") != "filesystem_read"]
+    targets = [str(denial.get("target")) for denial in written]
+    moved = [str(denial.get("target")) for denial in written if moved_aside(denial)]
+    state = next((path for path in moved if path.rpartition("/")[2] in _SEQUENCES), None)
+    if state is not None:
+        return _sequence(name, os.path.relpath(state, workspace))
     if any(target.endswith(("/.git/config", "/.gitconfig")) for target in targets):
         return _settings(name, rest)
     if any("/.git/worktrees/" in target for target in targets):
         return f"what other worktrees need cannot be changed inside: {_OUTSIDE}"
-    if unsigned(words, code, denials):
+    if unsigned(words, code, denials, workspace):
         return signing_hint(name)
-    if name == "rebase" and code and not denials:
-        aside = _kept_sequence(workspace)
-        return _sequence(name, aside) if aside else None
+    if name == "rebase" and code and not denials and any(word in _GOES_ON for word in rest):
+        return _sequence_aside(workspace)
     if code == FATAL and name in _AUTHORED and not denials:
-        return missing_identity(workspace)
-    remote = hidden_remote(words, denials, workspace) if code else None
-    if remote is not None:
-        return remote
-    if name == "submodule" and code:
+        return missing_identity(workspace, typed)
+    if name == "submodule" and code and any(word in _SUBMODULES for word in rest):
         return f"{_OUTSIDE}; submodules that are checked out can be used inside"
     left = _read_only(denials, workspace)
     if left and code:
         return _not_replaced(left)
-    return _left_behind(left[0]) if left and name in SWITCHES else None
+    return _left_behind(left) if left and name in SWITCHES else None
 
 
 def _read_only(denials: Sequence[dict[str, Any]], workspace: str) -> list[str]:
@@ -110,27 +110,6 @@ def _settings(name: str, rest: list[str]) -> str:
     return f"git's settings (.git/config) cannot be changed inside: {_OUTSIDE}"
 
 
-def _worktree(rest: list[str], code: int) -> str | None:
-    """A worktree outside the workspace is not made, or made in a folder that ends with the run."""
-    place = _place_of_worktree(rest)
-    if place is None or (code == 0 and os.path.lexists(place)):
-        return None
-    branch = os.path.basename(os.path.normpath(place))
-    return (
-        f"{place} was not made. A worktree is made outside of the sandbox; then run "
-        "commands in it with --workspace. To remove what this left: git worktree prune, and "
-        f"git branch -d {branch} if that branch is new"
-    )
-
-
-def _place_of_worktree(rest: list[str]) -> str | None:
-    index = 0
-    while index < len(rest) and rest[index].startswith("-") and rest[index] != "--":
-        index += 2 if rest[index] in ("-b", "-B", "--reason") else 1
-    words = [word for word in rest[index:] if word != "--"]
-    return words[0] if words else None
-
-
 def _sequence(name: str, moved: str) -> str:
     return (
         f"the state of the {name} was moved aside, because its steps can run commands; git knows "
@@ -140,32 +119,51 @@ def _sequence(name: str, moved: str) -> str:
     )
 
 
-def _kept_sequence(workspace: str) -> str | None:
-    """The state of a rebase that an earlier command left and that was moved aside."""
+def _sequence_aside(workspace: str) -> str | None:
+    """A rebase is to go on, and git knows of none: the state of one may lie aside."""
+    git_dir = git_dirs(workspace)[1]
+    if any(os.path.lexists(os.path.join(git_dir, name)) for name in _SEQUENCES):
+        return None
     if not os.path.isdir(os.path.join(workspace, KEPT_FOLDER)):
         return None
     from sandboxd_client.cli.kept import entries
 
-    origins = [entry.origin for entry in entries(workspace)]
-    return next((one for one in origins if one.rpartition("/")[2] in _SEQUENCES), None)
-
-
-def _left_behind(path: str) -> str:
+    origins = [entry.origin.rstrip("/") for entry in entries(workspace)]
+    aside = next((one for one in origins if one.rpartition("/")[2] in _SEQUENCES[:2]), None)
+    if aside is None:
+        return None
     return (
-        f"{path} stays, because it is read-only inside; git now calls it untracked, or changed. "
-        "Remove it outside before you switch back, or switch branches outside"
+        "git knows of no rebase now. The state of one that an earlier command left lies aside: if "
+        f"that is meant, look at it (sandboxctl kept diff {aside}), put it back (sandboxctl kept "
+        f"accept {aside}), and go on with it outside"
     )
+
+
+def _left_behind(paths: Sequence[str]) -> str:
+    stay, it = ("stays, because it is", "it")
+    if len(paths) > 1:
+        stay, it = ("stay, because they are", "them")
+    return (
+        f"{_listed(paths)} {stay} read-only inside; git now calls {it} untracked, or changed. "
+        f"Remove {it} outside before you switch back, or switch branches outside"
+    )
+
+
+def _listed(paths: Sequence[str]) -> str:
+    more = len(paths) - _LISTED
+    return ", ".join(paths[:_LISTED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _not_replaced(paths: Sequence[str]) -> str:
     return (
-        f"git cannot replace what is read-only inside ({', '.join(paths[:3])}): {_OUTSIDE}, after "
+        f"git cannot replace what is read-only inside ({_listed(paths)}): {_OUTSIDE}, after "
         "a look at git status: it may have changed other files before it failed"
     )
 
 
 def taken_for_deleted(words: list[str], workspace: str) -> list[str]:
-    """Before a git command that records changes: files that lie aside and that git tracks."""
+    """Before a git command that records changes: files that lie aside and that git tracks. Before
+    a commit also what it does not track any more: a `git add` may have staged the deletion."""
     if not words or words[0] not in _RECORDS:
         return []
     if not os.path.isdir(os.path.join(workspace, KEPT_FOLDER)):
@@ -179,7 +177,7 @@ def taken_for_deleted(words: list[str], workspace: str) -> list[str]:
         for origin in missing
         if not origin.startswith(".git/")
         and not os.path.lexists(os.path.join(workspace, origin))
-        and (index is None or lists(index, os.fsencode(origin.rstrip("/"))))
+        and (words[0] == "commit" or index is None or lists(index, os.fsencode(origin.rstrip("/"))))
     ]
 
 
@@ -187,7 +185,8 @@ def recorded_deletion(missing: Sequence[str]) -> str | None:
     if not missing:
         return None
     return (
-        f"git takes for deleted what was moved aside: {', '.join(missing[:3])}. Look at git status "
-        "and git show --stat before you push. To bring it back, outside: git restore --source "
-        f"BRANCH -- {missing[0]}, or sandboxctl kept accept {missing[0]}"
+        f"git takes for deleted what was moved aside: {_listed(missing)}. Look at git status "
+        "and git show --stat before you push. To bring it back, outside: git restore --staged "
+        f"--worktree --source BRANCH -- {missing[0]}, or sandboxctl kept accept {missing[0]} and "
+        f"git add {missing[0]}"
     )

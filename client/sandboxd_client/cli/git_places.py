@@ -1,62 +1,59 @@
-"""Where a git command reads from and writes to: remotes that are folders, or reached by ssh."""
+"""Where a git command reads from: folders that lend objects, and hosts that are reached by ssh."""
 
 from __future__ import annotations
 
 import os
 
-from sandboxd_client.cli.denial_lines import allowing
-from sandboxd_client.cli.git_files import read
+from sandboxd_client.cli.git_files import git_dirs, read
 from sandboxd_client.cli.plain_text import quoted
+from sandboxd_client.cli.root_hints import NO_NUMBER
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any
 
 
-def hidden_remote(
-    words: list[str], denials: Sequence[dict[str, Any]], workspace: str
+_HIDDEN = ("/home", "/root", "/Users", "/tmp", "/var/tmp", "/run", "/private")
+
+
+def half_shown(
+    words: list[str], shown: Sequence[str], uid: int | None = None, *, minimal: bool = False
 ) -> str | None:
-    """A remote that is a folder which the sandbox does not show, named by the user's own config."""
-    if words[0] not in ("push", "fetch", "pull", "ls-remote"):
-        return None
-    lines = read(os.path.join(workspace, ".git", "config")).decode(errors="replace").splitlines()
-    values = (line.partition("=")[2].strip().strip('"') for line in lines)
-    places = {os.path.normpath(os.path.join(workspace, v.removeprefix("file://"))) for v in values}
-    for denial in denials:
-        target = str(denial.get("target"))
-        flag = f"{'--write' if words[0] == 'push' else '--read'} {quoted(target)}"
-        if target in places and flag not in allowing(denial.get("remedy")):
-            return f"the remote is a folder that the sandbox does not show: add {flag}"
-    return None
-
-
-def half_shown(words: list[str], shown: Sequence[str]) -> str | None:
     """A folder to clone from whose objects lie in other folders: a worktree, a submodule, a clone
-    that borrows. `shown`: folders that the sandbox shows."""
+    that borrows. `shown`: folders that the sandbox shows, beside those of the machine, which a
+    `minimal` base does not. `uid`: whose folders are proposed."""
     places = [word for word in words[1:] if not word.startswith("-") and os.path.isdir(word)]
     if words[0] not in ("clone", "fetch", "pull", "ls-remote") or not places:
         return None
-    missing = [
-        path
-        for path in _objects_of(os.path.abspath(places[0]))
-        if not any(path == one or path.startswith(f"{one.rstrip('/')}/") for one in shown)
-    ]
-    if not missing:
+    named, missing = os.path.abspath(places[0]), list[str]()
+    hidden = ("/",) if minimal else (*_HIDDEN, os.path.expanduser("~"))
+    for path in _objects_of(named):
+        if _below(path, hidden) and not _below(path, [*shown, *missing]):
+            missing.append(path)
+    if not missing or not all(_is_of(uid, path) for path in missing):
         return None
     flags = " ".join(f"--read {quoted(path)}" for path in missing)
+    if missing == [named]:
+        return f"the sandbox does not show {quoted(named)}: add {flags}"
     return f"git needs more than {places[0]}, and the sandbox does not show it: add {flags}"
+
+
+def _below(path: str, folders: Sequence[str]) -> bool:
+    return any(f"{path}/".startswith(f"{one.rstrip('/')}/") for one in folders)
+
+
+def _is_of(uid: int | None, path: str) -> bool:
+    try:
+        return uid in (None, NO_NUMBER) or os.stat(path).st_uid == uid
+    except OSError:
+        return False
 
 
 def _objects_of(folder: str) -> list[str]:
     """The folders that git reads for the repository in `folder`."""
-    pointer = os.path.join(folder, ".git")
-    git_dir = pointer if os.path.isdir(pointer) else folder
-    if os.path.isfile(pointer):
-        target = read(pointer).decode(errors="replace").removeprefix("gitdir:").strip()
-        git_dir = os.path.normpath(os.path.join(folder, target))
-    common = read(os.path.join(git_dir, "commondir")).decode(errors="replace").strip()
-    git_dir = os.path.normpath(os.path.join(git_dir, common)) if common else git_dir
+    top, _, git_dir = git_dirs(folder)
+    if top != folder:
+        return [folder]
     lent = read(os.path.join(git_dir, "objects", "info", "alternates")).decode(errors="replace")
     objects = os.path.join(git_dir, "objects")
     return [folder, git_dir, *(os.path.normpath(os.path.join(objects, p)) for p in lent.split())]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from textwrap import wrap
 from typing import Any
 
 from sandboxd_client.cli.approver_connection import approver
@@ -11,6 +12,7 @@ from sandboxd_client.cli.parse import Options, UsageError
 from sandboxd_client.cli.screen import columns, printable, say
 
 _WIDTH = 80
+_INDENT: dict[str, Any] = {"initial_indent": " " * 4, "subsequent_indent": " " * 4}
 _WHERE = 24
 _WORDS = {"fs_write_allow": "write", "fs_read_allow": "read"}
 
@@ -35,14 +37,17 @@ def main(options: Options) -> int:
 
 
 def table(grants: list[dict[str, Any]], width: int) -> str:
-    """One line each; what is longer than the line is cut, and --json has it."""
+    """One line each; what does not fit is on lines of its own."""
     rows = [("ID", "UNTIL", "WHERE", "WHAT"), *map(_row, grants)]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     lines = []
     for row in rows:
         cells = [cell.ljust(size) for cell, size in zip(row, widths, strict=False)]
         line = "  ".join([*cells, row[3]]).rstrip()
-        lines.append(line if len(line) <= width else f"{line[: width - 1]}…")
+        if len(line) <= width:
+            lines.append(line)
+        else:
+            lines += ["  ".join(cells), *wrap(row[3], width, **_INDENT)]
     return "\n".join(lines) + "\n"
 
 
@@ -50,12 +55,13 @@ def _row(grant: dict[str, Any]) -> tuple[str, str, str, str]:
     where = _short(grant["workspace"] or grant["session"] or "")
     if len(where) > _WHERE:
         where = f"…{where[1 - _WHERE :]}"
-    return grant["grant"], grant["expires"] or "its end", where, _what(grant["add"])
+    return grant["grant"], grant["expires"] or "its end", where, _what(grant)
 
 
-def _what(add: dict[str, Any] | None) -> str:
+def _what(grant: dict[str, Any]) -> str:
+    add = grant["add"]
     if not add:
-        return "any command"
+        return f"any command{_in_sandbox(grant.get('reach'))}"
     words = [f"{verb} {_short(p)}" for name, verb in _WORDS.items() for p in add.get(name, ())]
     network = add.get("network")
     hosts = network.get("hosts") or [network.get("kind")] if isinstance(network, dict) else []
@@ -63,6 +69,17 @@ def _what(add: dict[str, Any] | None) -> str:
     known = (*_WORDS, "network")
     words += [f"{name} {printable(str(v))}" for name, v in add.items() if name not in known]
     return ", ".join(words)
+
+
+def _in_sandbox(reach: dict[str, Any] | None) -> str:
+    """What the sandbox can in which any command may run."""
+    if reach is None:
+        return ""
+    words = [f"{verb} {_short(path)}" for verb in ("write", "read") for path in reach[verb]]
+    network = reach["network"]
+    hosts = [f"net {printable(host)}" for host in network.get("hosts") or ()]
+    known = {"deny": "no network", "inherit": "net all"}
+    return f" with {', '.join([*words, *(hosts or [known.get(network['kind'], '')])])}"
 
 
 def _short(path: str) -> str:

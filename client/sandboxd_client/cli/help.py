@@ -6,22 +6,32 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from textwrap import wrap
 
+from sandboxd_client.cli.flags import POLICY, CommandSpec, Flag
 from sandboxd_client.cli.parse import Options, UsageError
-from sandboxd_client.cli.table import COMMANDS, GROUPS, POLICY, CommandSpec, Flag
+from sandboxd_client.cli.table import COMMANDS, GROUPS
 
 _WIDTH, _LEFT = 80, 25
 
 EXIT_CODES = """\
 exit codes:
   the command's own, or 128+n when signal n ended it
-  124  its --timeout passed
+  124  its --timeout passed, or the time of the session's budget was used up
   125  it was refused, an option is wrong, the daemon failed, or a limit or lost
        isolation ended it without a signal
   126  it was found but could not be executed
   127  it was not found
-  130  ended by a second Ctrl-C
+  130, 131  Ctrl-C or Ctrl-\\ ended it; sandboxctl then dies of the same signal,
+       which ends a loop or script of the shell, too
   129, 143  sandboxctl was told to end by SIGHUP, SIGTERM
   141  the reader of the output went away
+"""
+
+KEYS = """\
+keys in a terminal:
+  Ctrl-C  interrupts the command; pressed again, it ends one that goes on
+  Ctrl-Z  stops it, also vim or less; fg continues it. A prompt that takes keys
+          one by one (Python's, a database's) does not stop: start such
+          programs in sandboxctl shell, where Ctrl-Z is the shell's
 """
 
 
@@ -62,9 +72,16 @@ def page(command: CommandSpec) -> str:
         text += "\nexamples:\n" + "".join(rows)
     if command.flags:
         text += "\noptions:\n" + "".join(map(_row, command.flags))
+    if has_keys(command):
+        text += f"\n{KEYS}"
     if command.greedy:
         text += f"\n{EXIT_CODES}"
     return text
+
+
+def has_keys(command: CommandSpec) -> bool:
+    """It shows one command in this terminal."""
+    return command.name in ("run", "sandbox run")
 
 
 def topic(words: list[str]) -> str:
@@ -122,6 +139,8 @@ def unknown_command(name: str) -> str:
 
 
 def unknown_choice(word: str, choices: Sequence[str]) -> str:
+    if _MODES_ELSEWHERE.get(word) in choices:
+        return f"that mode is {_MODES_ELSEWHERE[word]} here; no mode skips the sandbox"
     near = get_close_matches(word, choices, n=1)
     return f"did you mean {near[0]}?" if near else f"it is one of {', '.join(choices)}"
 
@@ -136,6 +155,9 @@ def unknown_flag(command: CommandSpec, name: str) -> str:
         return _FLAG_ADVICE[name]
     if _FLAGS_ELSEWHERE.get(name) in known:
         return f"did you mean {_FLAGS_ELSEWHERE[name]}?"
+    flag, _, value = name.removeprefix("--").partition("-")
+    if value and any(one.value for one in command.flags if one.name == f"--{flag}"):
+        return f"did you mean --{flag} {value}?"
     near = get_close_matches(name, known, n=1)
     if near:
         return f"did you mean {near[0]}?"
@@ -155,6 +177,11 @@ _ELSEWHERE_ACTIONS = {
     "clean": "prune", "clear": "prune",
 }  # fmt: skip
 _PORTS = "a port of a sandbox is reached with sandboxctl sandbox forward"
+_MODES_ELSEWHERE = {
+    "yolo": "force", "dangerously_skip_permissions": "force", "bypassPermissions": "force",
+    "dangerously_skip_sandbox_and_permissions": "force", "dangerously-skip-permissions": "force",
+    "accept_edits": "auto_edit", "acceptEdits": "auto_edit",
+}  # fmt: skip
 _FLAG_ADVICE = {"-p": _PORTS, "--publish": _PORTS, "--port": _PORTS}
 _FLAGS_ELSEWHERE = {
     "--network": "--net", "--allow-net": "--net", "--mem": "--memory", "-m": "--memory",

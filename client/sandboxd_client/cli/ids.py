@@ -14,10 +14,11 @@ from sandboxd_proto.messages.execution import ExecutionInfo
 _TOKEN_BYTES = 4096
 
 
-def executions(client: Client) -> list[ExecutionInfo]:
-    """Of every client of this user, where the approver's token can be read; else the detached."""
+def executions(client: Client, *, ended: bool = False) -> list[ExecutionInfo]:
+    """Of every client of this user, where the approver's token can be read; else the detached.
+    `ended`: also detached ones that have ended."""
     become_owner(client)
-    return client.execution_list().executions
+    return client.execution_list(ended=ended).executions
 
 
 def become_owner(client: Client) -> None:
@@ -42,17 +43,19 @@ def known(kind: str) -> dict[str, str]:
             return {item.name or item.sandbox: item.workspace or item.backend for item in listed}
         return {
             item.execution_id: " ".join(item.argv)[:40]
-            for item in executions(client)
+            for item in executions(client, ended=kind == "detached")
             if item.detached or kind != "detached"
         }
 
 
 def execution_id(client: Client, typed: str) -> str:
     """One that has ended goes before another that begins with its name."""
-    running = [item.execution_id for item in executions(client)]
+    listed = executions(client, ended=True)
+    running = [item.execution_id for item in listed if item.state != "ended"]
     if typed not in running and has_ended(client, typed):
         return typed
-    return unique(typed, running)
+    found = unique(typed, running)
+    return found if found in running else unique(typed, [item.execution_id for item in listed])
 
 
 def has_ended(client: Client, typed: str) -> bool:

@@ -64,12 +64,3 @@ class Input:
             data = b""  # the terminal hung up
         self.ended = not data
         return data
-
-
-def has_input(fd: int = 0) -> bool:
-    """False for a closed descriptor and /dev/null: the command's stdin is then simply empty."""
-    try:
-        status = os.fstat(fd)
-        return not os.path.samestat(status, os.stat(os.devnull))
-    except OSError:
-        return False

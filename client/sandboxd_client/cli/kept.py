@@ -78,9 +78,14 @@ def diff(options: Options) -> int:
 
 def accept(options: Options) -> int:
     folder = _workspace(options)
-    for entry in _chosen(folder, options.operands):
+    chosen = _named_or_all(options, entries(folder), "accept", "what would be put back")
+    if not chosen:
+        say("nothing was moved aside in this workspace")
+    for entry in chosen:
+        _check_target(folder, os.path.join(folder, entry.origin), entry)
+    for entry in chosen:
         target = os.path.join(folder, entry.origin)
-        _check_target(folder, target, entry)
+        _check_target(folder, target, entry)  # another one can have brought it back
         os.makedirs(os.path.dirname(target), exist_ok=True)
         os.rename(entry.path, target)
         say(f"{one_line(entry.origin)} is back in its place")
@@ -91,17 +96,29 @@ def accept(options: Options) -> int:
 
 def drop(options: Options) -> int:
     """A path stands for all that appeared there."""
-    if options.has("--all") and options.operands:
-        raise UsageError("--all stands for every name", "give names, or --all alone")
     folder = _workspace(options)
     known = entries(folder)
-    named = _chosen(folder, options.operands) if options.operands else known
+    named = _named_or_all(options, known, "drop", "what would be deleted")
     paths = {entry.origin for entry in named if entry.origin.rstrip("/") in options.operands}
-    chosen = [entry for entry in known if entry in named or entry.origin in paths]
+    everything = options.has("--all")
+    chosen = [one for one in known if everything or one in named or one.origin in paths]
     for entry in chosen:
         _delete(folder, entry)
     say(f"deleted {len(chosen)}" if known else "nothing was moved aside in this workspace")
     return 0
+
+
+def _named_or_all(options: Options, known: Sequence[Kept], what: str, shown: str) -> Sequence[Kept]:
+    """With --all of each path the newest one."""
+    if options.has("--all") and options.operands:
+        raise UsageError("--all stands for every name", "give names, or --all alone")
+    if options.operands:
+        return _chosen(_workspace(options), options.operands)
+    if known and not options.has("--all"):
+        raise UsageError(
+            f"kept {what} needs a NAME, or --all", f"sandboxctl kept list shows {shown}"
+        )
+    return [*{entry.origin: entry for entry in known}.values()]
 
 
 def _is_empty(path: str) -> bool:

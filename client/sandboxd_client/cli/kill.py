@@ -15,6 +15,7 @@ def main(options: Options) -> int:
     code = 0
     with connect(options) as client:
         for typed in options.operands:
+            execution_id = typed
             try:
                 execution_id = ids.execution_id(client, typed)
                 if signal is None:
@@ -25,7 +26,7 @@ def main(options: Options) -> int:
                         sender.execution_signal(execution_id, signal)
             except SandboxdError as raised:
                 error = raised
-                if isinstance(error, NotFound) and ids.has_ended(client, typed):
+                if isinstance(error, NotFound) and ids.has_ended(client, execution_id):
                     error = NotFound(f"{typed!r} has ended already", remedy="see sandboxctl logs")
                 code = fail(error, json=options.has("--json"), options=options)
     if options.has("--json") and not code:

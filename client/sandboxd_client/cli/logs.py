@@ -16,8 +16,7 @@ from sandboxd_client.cli.ids import execution_id
 from sandboxd_client.cli.join_session import join_session
 from sandboxd_client.cli.parse import Options
 from sandboxd_client.cli.screen import say, say_denial
-from sandboxd_client.jsontext import dumps, loads
-from sandboxd_client.lines import LineBuffer
+from sandboxd_client.jsontext import LineBuffer, dumps, loads
 from sandboxd_client.payload import decode
 
 TYPE_CHECKING = False
@@ -38,7 +37,9 @@ def main(options: Options) -> int:
         found = handshake.ask(sock, method, {"execution_id": wanted})
     result = found if follow else found.get("result")
     if result is None:
-        say("it is still running; --follow goes on, sandboxctl attach lets you type to it")
+        typing = ", sandboxctl attach lets you type to it" if found.get("stdin_open") else ""
+        state = "has not started yet" if found.get("state") == "pending" else "is still running"
+        say(f"it {state}; --follow goes on{typing}")
         return 0
     say(outcome.ending(result))
     for line in outcome.remarks(result):

@@ -1,4 +1,4 @@
-"""`sandboxctl man [COMMAND]`: manual pages from the table that the parser reads; roff in a pipe."""
+"""`sandboxctl man [COMMAND]`: manual pages from the table that the parser reads."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import subprocess
 from contextlib import suppress
 
 from sandboxd_client import __version__
-from sandboxd_client.cli.help import EXIT_CODES, no_page_error, topic
+from sandboxd_client.cli.flags import CommandSpec, Flag
+from sandboxd_client.cli.help import EXIT_CODES, KEYS, has_keys, no_page_error, topic
 from sandboxd_client.cli.parse import Options
 from sandboxd_client.cli.plain_text import quoted
-from sandboxd_client.cli.screen import say
-from sandboxd_client.cli.table import COMMANDS, CommandSpec, Flag
+from sandboxd_client.cli.screen import put, say
+from sandboxd_client.cli.table import COMMANDS
 from sandboxd_client.cli.terminal import is_terminal
 
 
@@ -22,16 +23,22 @@ def main(options: Options) -> int:
     if name and name not in COMMANDS:
         raise no_page_error(name)
     text = page(COMMANDS[name]) if name else overview()
-    if is_terminal(1):
+    if not options.has("--roff"):
         return _show(text, options.operands)
     print(text, end="")
     return 0
 
 
 def _show(roff: str, words: list[str]) -> int:
-    """Formatted by `man`; the text of `help` where there is none that reads it."""
+    """Formatted by `man`, which pages it in a terminal and prints plain text elsewhere; the text of
+    `help` where there is none that reads it."""
+    elsewhere = None if is_terminal(1) else subprocess.PIPE
     with suppress(OSError):
-        if subprocess.run(["man", "-l", "-"], input=roff.encode(), check=False).returncode == 0:
+        done = subprocess.run(
+            ["man", "-l", "-"], input=roff.encode(), stdout=elsewhere, check=False
+        )
+        if done.returncode == 0:
+            put(done.stdout or b"")
             return 0
     print(topic(words), end="")
     return 0
@@ -83,6 +90,8 @@ def page(command: CommandSpec) -> str:
             text += f".TP\n\\fB{_safe(line)}\\fR\n{_safe(what)}\n"
     if command.flags:
         text += ".SH OPTIONS\n" + "".join(map(_flag, command.flags))
+    if has_keys(command):
+        text += _listed("KEYS", KEYS)
     return text + (_exit_codes() if command.greedy else "")
 
 
@@ -102,8 +111,12 @@ def _flag(flag: Flag) -> str:
 
 
 def _exit_codes() -> str:
-    lines = EXIT_CODES.splitlines()[1:]
-    return ".SH EXIT STATUS\n.nf\n" + "".join(f"{_safe(line)}\n" for line in lines) + ".fi\n"
+    return _listed("EXIT STATUS", EXIT_CODES)
+
+
+def _listed(heading: str, text: str) -> str:
+    lines = text.splitlines()[1:]
+    return f".SH {heading}\n.nf\n" + "".join(f"{_safe(line)}\n" for line in lines) + ".fi\n"
 
 
 def _safe(text: str) -> str:

@@ -19,6 +19,7 @@ _ENDED = {
     "file_size": "it wrote a larger file than it may",
     "output_limit": "it printed more than it may",
     "isolation_lost": "the sandbox around it was changed from outside",
+    "budget": "the session's budget is used up",
 }
 
 
@@ -27,7 +28,7 @@ def exit_code(result: dict[str, Any]) -> int:
     if outcome == "exited":
         code = result.get("exit_code")
         return code if isinstance(code, int) else REFUSED
-    if outcome == "timeout":
+    if outcome in ("timeout", "budget"):  # of a budget only a time ends a command
         return TIMEOUT
     signal = result.get("signal")
     return SIGNALED + signal if isinstance(signal, int) else REFUSED
@@ -67,15 +68,50 @@ def remarks(
     `given`: hosts of --net, which a remedy repeats and which need not be added again.
     `hints`: lines that will follow these. `typed`: the flags of a command in a sandbox that exists.
     """
-    outcome, denials = str(result.get("outcome")), result.get("denials") or []
-    lines = []
-    # A limit that ended the command is among the denials, with what would raise it.
-    if outcome in _ENDED and outcome not in [denial.get("kind") for denial in denials]:
-        lines.append(f"the command was ended: {_ENDED[outcome]}")
+    denials = result.get("denials") or []
+    lines = _ended(result, denials)
     if denials:
         from sandboxd_client.cli.denial_lines import after_the_end
 
         lines += after_the_end(denials, given, hints, typed)
+    return lines + _warnings(result)
+
+
+def cancelled(result: dict[str, Any]) -> list[str]:
+    """For who runs it in the foreground, and did not cancel it."""
+    if result.get("outcome") != "cancelled":
+        return []
+    return [
+        "the command was cancelled from elsewhere: by sandboxctl kill or another client, or with "
+        "its session or the daemon"
+    ]
+
+
+def beside_explanation(result: dict[str, Any]) -> list[str]:
+    """The same lines where a table has the denials already."""
+    denials = result.get("denials") or []
+    lines = cancelled(result) + _ended(result, denials)
+    if denials:
+        from sandboxd_client.cli.denial_lines import after_moving
+
+        lines += after_moving(denials)
+    return lines + _warnings(result)
+
+
+def _ended(result: dict[str, Any], denials: list[dict[str, Any]]) -> list[str]:
+    """A limit that ended the command is among the denials, with what would raise it."""
+    outcome = str(result.get("outcome"))
+    if outcome == "budget":
+        from sandboxd_client.cli.budget_words import used_up
+
+        return [used_up(result.get("budget"))]
+    if outcome not in _ENDED or outcome in [denial.get("kind") for denial in denials]:
+        return []
+    return [f"the command was ended: {_ENDED[outcome]}"]
+
+
+def _warnings(result: dict[str, Any]) -> list[str]:
+    lines: list[str] = []
     if warnings := result.get("warnings"):
         from sandboxd_client.cli.plain_text import one_line
 

@@ -40,9 +40,13 @@ class TerminalOutput:
             self.pending_bytes += len(data)
             self._in_line = not data.endswith(b"\n")
 
-    def add_line(self, line: bytes) -> None:
-        """To stderr, below a prompt or another unfinished line where a terminal shows both."""
-        self.add(2, b"\r\n" + line if self._in_line and is_terminal(2) else line)
+    def add_line(self, line: str) -> None:
+        """One of ours, to stderr, after the output that came before it; below a prompt or another
+        unfinished line where a terminal shows both."""
+        from sandboxd_client.cli.screen import for_stderr
+
+        data = for_stderr(line)
+        self.add(2, b"\r\n" + data if self._in_line and is_terminal(2) else data)
 
     def write(self) -> None:
         """One piece, after poll() said that there is room. BrokenPipeError: the reader is gone."""

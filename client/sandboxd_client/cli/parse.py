@@ -4,7 +4,8 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from sandboxd_client.cli.table import CommandSpec, Flag
+    from sandboxd_client.cli.flags import CommandSpec, Flag
+    from sandboxd_client.cli.git_worktrees import Known
 
 
 class UsageError(Exception):
@@ -18,16 +19,19 @@ class UsageError(Exception):
 
 _AMOUNTS = {"TIME": "5m", "SIZE": "256M", "N": "10"}  # by how a value is called; an example
 _NO_AMOUNT = ("none", "all")
+SHELL_LINE = "LINE"  # how -c calls its value
 
 
 class Options:
     """What was given. A flag that was not given has no value, an empty list, or False."""
 
-    def __init__(self) -> None:
+    def __init__(self, command: str = "") -> None:
+        self.command = command  # the name of the subcommand
         self.help = False
         self.operands: list[str] = []
         self.hosts: list[str] = []  # what --net stands for, groups resolved
         self.missing: list[str] = []  # before a git command: what it takes for deleted
+        self.worktrees: Known | None = None  # before `git worktree add`
         # The word that was just taken as a value, its flag, and how the flag calls its value.
         self.taken: tuple[str, str, str] | None = None
         self.told: set[str] = set()  # warnings of the daemon, each said once
@@ -62,7 +66,7 @@ class Options:
 def parse(command: CommandSpec, arguments: list[str], *, needs_operand: bool = True) -> Options:
     flags = {flag.name: flag for flag in command.flags}
     flags |= {flag.short: flag for flag in command.flags if flag.short}
-    options = Options()
+    options = Options(command.name)
     index = 0
     while index < len(arguments):
         argument = arguments[index]
@@ -98,7 +102,7 @@ def _flag(
     if flag is None:
         from sandboxd_client.cli.help import unknown_flag
 
-        hint = _taken_hint(options) or unknown_flag(command, name)
+        hint = _taken_hint(options, [argument, *following]) or unknown_flag(command, name)
         raise UsageError(f"{command.name} has no option {name}", hint)
     options.taken = None
     if not flag.value:
@@ -118,26 +122,41 @@ def _flag(
         )
     is_command = following[1:2] != ["--"]
     if command.greedy and is_command and flag.value in _AMOUNTS and not _may_be_amount(value):
-        raise UsageError(
-            f"{name} needs a value, and {value!r} is none",
-            f"write {name} {_AMOUNTS[flag.value]} {' '.join(following)}",
-        )
+        raise _no_amount_error(name, flag, following)
     options.add(flag.name, _checked(flag, value))
     options.taken = (value, name, flag.value)
     return 1
+
+
+def _no_amount_error(name: str, flag: Flag, following: list[str]) -> UsageError:
+    """The name of a program was not meant as the value, which is forgotten."""
+    from shutil import which
+
+    example, (value, *command) = _AMOUNTS[flag.value], following
+    if which(value) is not None:
+        reason = f"{name} needs a value like {example}, and {value!r} is a program"
+        return UsageError(reason, f"write {name} {example} {' '.join(following)}")
+    return UsageError(f"{name} cannot be {value!r}", f"write {' '.join([name, example, *command])}")
 
 
 def _may_be_amount(value: str) -> bool:
     return not value[:1].isalpha() or value in _NO_AMOUNT
 
 
-def _taken_hint(options: Options) -> str | None:
-    """Where a program's name was taken as the value of the flag before it."""
+def _taken_hint(options: Options, rest: list[str] | None = None) -> str | None:
+    """Where a program's name was taken as the value of the flag before it. `rest`: the words that
+    follow."""
     from shutil import which
 
-    if options.taken is None or which(options.taken[0]) is None:
+    if options.taken is None:
         return None
     value, name, wanted = options.taken
+    if wanted == SHELL_LINE and rest:
+        from sandboxd_client.cli.plain_text import quoted
+
+        return f"a line of shell is one word: {name} {quoted(' '.join([value, *rest]))}"
+    if which(value) is None:
+        return None
     return f"{value!r} was taken as the value of {name}; write {name} {wanted} {value} …"
 
 
@@ -170,7 +189,9 @@ def _check_operands(command: CommandSpec, options: Options) -> None:
             f"{command.name} takes no argument {options.operands[0]!r}",
             f"see sandboxctl {command.name} --help",
         )
-    for operand in options.operands if command.choices else ():
+    # What may follow a choice is no choice.
+    checked = options.operands[:1] if " " in command.operand else options.operands
+    for operand in checked if command.choices else ():
         if operand not in command.choices:
             from sandboxd_client.cli.help import unknown_choice
 

@@ -36,7 +36,7 @@ def workspace(named: str | None) -> str | None:
     homes = _homes()
     if named is not None:
         folder = resolve(named)
-        if _too_wide(folder, homes):
+        if _too_wide(os.path.realpath(folder), homes):
             raise UsageError(
                 f"{folder} cannot be the workspace: it holds a whole home folder or the machine",
                 "name a project folder below it, or allow single paths with --write",
@@ -45,7 +45,7 @@ def workspace(named: str | None) -> str | None:
     current = here()
     root = _git_root(current, homes)
     folder = root or current
-    return None if _too_wide(folder, homes) else folder
+    return None if _too_wide(os.path.realpath(folder), homes) else folder
 
 
 def shown_folders(options: Options) -> list[str]:
@@ -54,10 +54,16 @@ def shown_folders(options: Options) -> list[str]:
     return [folder, *map(resolve, (*options.all("--read"), *options.all("--write")))]
 
 
+def git_root() -> str | None:
+    """The repository that the current folder lies in."""
+    return _git_root(here(), _homes())
+
+
 def _git_root(folder: str, homes: set[str]) -> str | None:
     """The repository that `folder` lies in. One of another owner above it does not count."""
     owner = _owner(folder)
-    while not _too_wide(folder, homes):
+    is_real = folder == os.path.realpath(folder)  # then so is every folder above it
+    while not _too_wide(folder if is_real else os.path.realpath(folder), homes):
         pointer = os.path.join(folder, ".git")
         if owner == _owner(folder) == _owner(pointer) and _is_repository(pointer):
             return folder
@@ -110,9 +116,8 @@ def account_home() -> str:
         return ""
 
 
-def _too_wide(folder: str, homes: set[str]) -> bool:
-    """A home folder, or something that contains one."""
-    real = os.path.realpath(folder)
+def _too_wide(real: str, homes: set[str]) -> bool:
+    """A home folder, or something that contains one. `real`: its path without symlinks."""
     if real == os.path.dirname(real):
         return True
     return any(home == real or home.startswith(real + os.sep) for home in homes)

@@ -81,7 +81,10 @@ def _raw(mode: list[Any]) -> list[Any]:
 
 
 class SingleKeys:
-    """`with SingleKeys():` keys are read one by one, without echo; Ctrl-C is one of them."""
+    """`with SingleKeys():` keys are read one by one, without echo; Ctrl-C is one of them.
+    `wake`: a descriptor that ends a wait when it is readable."""
+
+    wake: int | None = None
 
     def __enter__(self) -> SingleKeys:
         self._before = termios.tcgetattr(0)
@@ -95,12 +98,16 @@ class SingleKeys:
 
     def wait(self, link: ApproverConnection, timeout_s: float | None) -> tuple[bool, bool]:
         """Whether a key was pressed, and whether something came from the daemon."""
-        readable, _, _ = select.select([0, link.fileno()], [], [], timeout_s)
+        more = [] if self.wake is None else [self.wake]
+        readable, _, _ = select.select([0, link.fileno(), *more], [], [], timeout_s)
         return 0 in readable, link.fileno() in readable
 
     def read(self, most: int = 1) -> str:
         """What was typed; "" at the end of the input."""
-        return os.read(0, most).decode("ascii", "replace")
+        try:
+            return os.read(0, most).decode("ascii", "replace")
+        except OSError:
+            return ""  # the terminal hung up
 
 
 def drop_typed() -> None:

@@ -34,6 +34,8 @@ _ENDS = {"\x1a": "\x04"}  # Ctrl-Z ends the input here
 class SingleKeys:
     """`with SingleKeys() as keys:` keys are read one by one, without echo."""
 
+    wake: int | None = None  # of use on POSIX only
+
     def __init__(self, keyboard: Keyboard | None = None) -> None:
         self._keyboard = keyboard
 

@@ -12,23 +12,23 @@ import time
 
 assert sys.platform != "win32"
 
-from sandboxd_client import descriptors  # noqa: E402 - after the platform is known
-from sandboxd_client.cli import signals, terminal  # noqa: E402
-from sandboxd_client.cli.interrupts import Interrupts  # noqa: E402
+from sandboxd_client.cli import signals, terminal  # noqa: E402 - after the platform is known
+from sandboxd_client.cli.execute import RESULT_ID, Left, message  # noqa: E402
 from sandboxd_client.handshake import lost_error, unwrap  # noqa: E402
-from sandboxd_client.jsontext import dumps, loads  # noqa: E402
-from sandboxd_client.lines import LineBuffer  # noqa: E402
+from sandboxd_client.jsontext import LineBuffer, loads  # noqa: E402
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from _socket import socket
     from typing import Any
 
+    from sandboxd_client.cli.asking import Asker
+    from sandboxd_client.cli.execute import Tell
     from sandboxd_client.cli.input import Input
-    from sandboxd_client.cli.live import LiveDenials
     from sandboxd_client.cli.output import TerminalOutput
     from sandboxd_client.cli.raw_mode import RawMode
     from sandboxd_client.cli.streams import Streams
+    from sandboxd_client.cli.suspension import Suspension
+    from sandboxd_client.descriptors import Outgoing
 
 READ_BYTES = 64 * 1024  # a larger buffer is mapped and unmapped for each read
 UNWRITTEN_LIMIT = 1024 * 1024
@@ -36,63 +36,55 @@ UNWRITTEN_LIMIT = 1024 * 1024
 CANCEL_WAIT_S = 10.0
 _IN, _OUT = select.POLLIN, select.POLLOUT
 _BAD = select.POLLHUP | select.POLLERR | select.POLLNVAL
-RESULT_ID, _WRITE_ID, _QUESTION_ID = 1, 2, 3
+_WRITE_ID, _QUESTION_ID, _STOP_ID = RESULT_ID + 1, RESULT_ID + 2, RESULT_ID + 3
 _SIGPIPE = 13
-
-
-class Left(Exception):
-    """sandboxctl ends before the command's end was reported; `code` is its exit code."""
-
-    def __init__(self, code: int) -> None:
-        self.code = code
+_CTRL_Z = b"\x1a"
+_SHOW_S = 1.0
 
 
 class Relay:
     def __init__(
-        self, sock: socket, execution_id: str, *, output: TerminalOutput, input: Input | None,
+        self, outgoing: Outgoing, execution_id: str, *, output: TerminalOutput, input: Input | None,
         raw: RawMode | None, pty: bool, streams: bool, own: Streams | None = None,
-        keys_kill: bool = True, live: LiveDenials | None = None, ask: bool = False,
+        keys_kill: bool = True, live: Tell | None = None, ask: Asker | None = None,
     ) -> None:  # fmt: skip
-        """`streams`: the daemon tells events. `own`: descriptors of ours that go with the request.
+        """`streams`: the daemon tells events. `own`: descriptors of ours that go with a request.
         `keys_kill`: Ctrl-C twice kills a program in a terminal that does not take it.
-        `live`: where denials are told while the command runs. `ask`: an approval that the command
-        waits for is decided on this terminal."""
-        sock.setblocking(False)
-        self._sock = sock
+        `live`: gets denials while the command runs. `ask`: decides what the command
+        waits for, on this terminal."""
+        self._outgoing = outgoing
+        self._sock = outgoing.sock
         self._execution_id = execution_id
         self._output = output
         self._input = input
         self._raw = raw
         self._pty = pty
         self._size = terminal.size() if pty else terminal.DEFAULT_SIZE
-        self._interrupts = Interrupts()
+        self._interrupts = signals.Interrupts()
         self._own = own
-        self._unsent = own.descriptors if own is not None else []
+        self._file = own.file if own is not None else None
         self._keys_kill = keys_kill
         self._live = live
         self._ask = ask
         self._lines = LineBuffer()
-        self._outgoing = bytearray()
-        self._next_id = _QUESTION_ID + 1
+        self._next_id = _STOP_ID + 1
         self._answer: dict[str, Any] | None = None
         self._started = not streams
         self._pending_notice: dict[str, Any] = {}
+        self._questions: list[dict[str, Any]] = []  # for `ask`
         self._cancelled: int | None = None  # the exit code that the reason for it stands for
         self._deadline: float | None = None
+        self._suspension: Suspension | None = None  # after Ctrl-Z
+        self._held: list[tuple[int, bytes]] = []
 
-    def run(self, params: dict[str, Any]) -> dict[str, Any]:
-        """The result of `execute`. Raises the daemon's error, ConnectionLost or Left."""
-        self._send("execute", params, RESULT_ID)
-        return self._until_answer()
-
-    def _until_answer(self) -> dict[str, Any]:
-        with signals.Signals() as arrived:
-            try:
-                while self._answer is None or self._output.waiting_for is not None:
-                    self._turn(arrived)
-            finally:
-                if self._raw is not None:
-                    self._raw.release()
+    def until_answer(self, arrived: signals.Signals) -> dict[str, Any]:
+        """The result. Raises the daemon's error, ConnectionLost or Left."""
+        try:
+            while self._answer is None or self._output.waiting_for is not None:
+                self._turn(arrived)
+        finally:
+            if self._raw is not None:
+                self._raw.release()
         if self._cancelled is not None:
             raise Left(self._cancelled)
         result: dict[str, Any] = unwrap(self._answer)
@@ -102,16 +94,26 @@ class Relay:
 
     def _turn(self, arrived: signals.Signals) -> None:
         ready = dict(self._poll(arrived.fd))
+        if self._suspension is not None and not self._suspension.wanted and not ready:
+            self._suspension.look()
+            if self._suspension.wanted:
+                self._ask_for_jobs()
         if arrived.fd in ready:
             for number in arrived.read():
                 self._signalled(number)
         if self._sock.fileno() in ready:
             self._exchange(ready[self._sock.fileno()])
+        while self._ask is not None and self._questions and self._answer is None:
+            question = self._questions.pop(0)
+            if self._cancelled is None:
+                self._decide_here(self._ask, question, arrived)
         waiting_for = self._output.waiting_for
         if waiting_for is not None and waiting_for in ready:
             self._write_output()
         if self._input is not None and self._input.fd in ready and self._input.wanted:
             self._read_input(self._input)
+        if self._file is not None and self._file.waiting_for in ready:
+            self._file.feed()
 
     def _poll(self, signal_fd: int) -> list[tuple[int, int]]:
         poll = select.poll()
@@ -123,6 +125,8 @@ class Relay:
             poll.register(self._sock.fileno(), wanted)
         if self._output.waiting_for is not None:
             poll.register(self._output.waiting_for, _OUT)
+        if self._file is not None and self._answer is None and self._file.waiting_for is not None:
+            poll.register(self._file.waiting_for, _OUT)
         timeout_s = None
         if self._input is not None and self._started and self._answer is None:
             timeout_s = self._input.retry_s
@@ -132,6 +136,9 @@ class Relay:
             timeout_s = min(timeout_s or CANCEL_WAIT_S, self._deadline - time.monotonic())
             if timeout_s <= 0:
                 raise Left(self._cancelled or 125)
+        asked = self._suspension
+        if asked is not None and not asked.wanted and (left_s := asked.left_s) is not None:
+            timeout_s = left_s if timeout_s is None else min(timeout_s, left_s)
         ready = poll.poll(None if timeout_s is None else timeout_s * 1000)
         if not ready and self._input is not None:
             self._input.look_again()
@@ -142,8 +149,7 @@ class Relay:
     def _send(self, method: str, params: dict[str, Any], id: int | None = None) -> None:
         if id is None:
             id, self._next_id = self._next_id, self._next_id + 1
-        message = {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
-        self._outgoing += dumps(message) + b"\n"
+        self._outgoing.add(message(method, params, id))
 
     def _about(self, method: str, **params: Any) -> None:
         self._send(f"execution/{method}", {"execution_id": self._execution_id, **params})
@@ -151,7 +157,7 @@ class Relay:
     def _exchange(self, events: int) -> None:
         try:
             if self._outgoing and events & _OUT:
-                self._send_some()
+                self._outgoing.send_some()
             if events & (_IN | _BAD):
                 data = self._sock.recv(READ_BYTES)
                 if not data:
@@ -165,14 +171,6 @@ class Relay:
         except (ValueError, RecursionError) as error:
             raise lost_error(f"its message cannot be read: {error}") from None
 
-    def _send_some(self) -> None:
-        """The descriptors go with the first byte, which is that of `execute`."""
-        if self._unsent:
-            del self._outgoing[: descriptors.send(self._sock, self._outgoing, self._unsent)]
-            self._unsent = []
-        else:
-            del self._outgoing[: self._sock.send(self._outgoing)]
-
     def _message(self, message: dict[str, Any]) -> None:
         method = message.get("method")
         if method == "execution/output":
@@ -180,9 +178,10 @@ class Relay:
             data = _bytes_of(params)
             if self._pty:
                 self._interrupts.printed(data)
-            self._output.add(2 if params["stream"] == "stderr" else 1, data)
-            if self._pty and self._keys_kill and self._interrupts.stopped(data):
-                self._suspend()
+            if params["stream"] == "stderr":  # beside a terminal it has no part in Ctrl-Z
+                self._output.add(2, data)
+            else:
+                self._print(1, data)
         elif method == "execution/started":
             self._started = True
             if self._own is not None:
@@ -193,13 +192,16 @@ class Relay:
         elif method == "execution/denial":
             if self._live is not None:
                 denial = message["params"]["denial"]
-                self._live.tell(denial, self._output.add_line)
+                self._live(denial, self._output.add_line)
         elif method is None and message.get("id") == RESULT_ID:
             self._answer = message
+            self._print_held()
+        elif method is None and message.get("id") == _STOP_ID:
+            self._suspend_unless_job(message)
         elif method is None and message.get("id") == _QUESTION_ID and "result" in message:
             from sandboxd_client.cli.approval import tell
 
-            tell(message["result"], self._pending_notice)
+            tell(message["result"], self._pending_notice, self._say, ask=self._ask is not None)
         elif method is None and message.get("id") == _WRITE_ID and self._input is not None:
             self._input.in_flight = False
             # The command closed its stdin or ended: drop the rest.
@@ -207,16 +209,76 @@ class Relay:
         elif method is None and message.get("id") is None and "error" in message:
             self._answer = message
 
+    def _say(self, text: str) -> None:
+        self._output.add_line(f"sandboxctl: {text}\n")
+
+    def _print(self, fd: int, data: bytes) -> None:
+        asked = self._suspension
+        if asked is None:
+            self._output.add(fd, data)
+            return
+        if asked.wanted:
+            self._held.append((fd, data))
+            return
+        now, later = asked.shown(data)
+        self._output.add(fd, now)
+        if asked.wanted:
+            self._held.append((fd, later))
+            self._ask_for_jobs()
+        elif asked.over:
+            self._suspension = None
+
+    def _ask_for_jobs(self) -> None:
+        """What is printed meanwhile is held: it is for when we go on."""
+        self._send("execution/status", {"execution_id": self._execution_id}, _STOP_ID)
+
+    def _suspend_unless_job(self, answer: dict[str, Any]) -> None:
+        """The jobs of a shell inside stop alone."""
+        self._suspension = None
+        status = answer.get("result") or {}
+        if status.get("state") == "running" and not status.get("job_control"):
+            self._suspend()
+        self._print_held()
+
+    def _print_held(self) -> None:
+        held, self._held = self._held, []
+        for fd, data in held:
+            self._output.add(fd, data)
+
     def _pending(self, params: dict[str, Any]) -> None:
         """The command waits for an approval, which is decided elsewhere, or here with `--ask`."""
-        if self._ask and not (self._started and self._pty) and terminal.is_terminal(0):
-            from sandboxd_client.cli.approval import decide_here
-
-            decide_here(self._sock.getpeername(), params["approval"])
+        if self._ask is not None and terminal.is_terminal(0):
+            self._questions.append(params)
         else:
-            self._pending_notice = params
-            wanted = {"approval": params["approval"], "timeout_secs": 0}
-            self._send("approval/wait", wanted, _QUESTION_ID)
+            self._tell(params["approval"], params)
+
+    def _tell(self, approval: str, notice: dict[str, Any]) -> None:
+        self._pending_notice = notice
+        self._send("approval/wait", {"approval": approval, "timeout_secs": 0}, _QUESTION_ID)
+
+    def _decide_here(self, ask: Asker, params: dict[str, Any], arrived: signals.Signals) -> None:
+        """The terminal is the question's until the answer. What the command prints meanwhile stays
+        with the daemon, and its keys are dropped."""
+        from sandboxd_proto.errors import SandboxdError
+
+        self._show_all()
+        if self._raw is not None:
+            self._raw.release()
+        try:
+            answer = ask.decide(params["approval"], arrived)
+        except SandboxdError as error:
+            if not self._started:
+                raise
+            self._say(f"it cannot be decided here: {error}")
+            answer = "left"
+        self._resumed()
+        if answer == "interrupted":
+            signals.user_sent(signals.INT, typed=True)
+            self._cancel(128 + signals.INT)
+        elif answer == "left":
+            self._tell(params["approval"], {})
+        for number in ask.arrived:
+            self._signalled(number)
 
     # our own descriptors
 
@@ -235,6 +297,16 @@ class Relay:
             self._about("close_stdin")
             return
         self._typed(data)
+        if self._suspension is not None and not self._suspension.wanted:
+            self._suspension = None
+        if self._pty and self._keys_kill and data == _CTRL_Z and self._suspension is None:
+            from sandboxd_client.cli.suspension import Suspension
+
+            self._suspension = Suspension()
+        if self._pty:
+            for number, key in signals.KEYS.items():
+                if key in data:
+                    signals.user_sent(number, typed=True)
         if self._pty and self._keys_kill and self._interrupts.typed(data):
             self._cancel(128 + signals.INT)
             return
@@ -250,6 +322,8 @@ class Relay:
     # signals
 
     def _signalled(self, number: int) -> None:
+        if number in signals.KEYS:
+            signals.user_sent(number, typed=False)
         if number == signals.WINCH or number == signals.CONT:
             self._resumed()
         elif number == signals.TSTP:
@@ -272,11 +346,13 @@ class Relay:
         self._cancelled = code
         self._deadline = time.monotonic() + CANCEL_WAIT_S
         self._about("cancel")
-        self._flush()
+        self._outgoing.flush()
 
     def _suspend(self) -> None:
+        self._suspension = None
         self._about("signal", signal="STOP")
-        self._flush()
+        self._outgoing.flush()
+        self._show_all()
         if self._raw is not None:
             self._raw.release()
         signals.stop_self()
@@ -293,13 +369,14 @@ class Relay:
             self._size = terminal.size()
             self._about("resize", rows=self._size[0], cols=self._size[1])
 
-    def _flush(self) -> None:
-        """As much as the socket takes now: enough before we stop or leave."""
-        try:
-            while self._outgoing:
-                self._send_some()
-        except OSError:
-            return
+    def _show_all(self) -> None:
+        """What was printed before the stop, unless the terminal does not take it."""
+        deadline = time.monotonic() + _SHOW_S
+        while (fd := self._output.waiting_for) is not None and time.monotonic() < deadline:
+            poll = select.poll()
+            poll.register(fd, _OUT)
+            if poll.poll(_SHOW_S * 1000):
+                self._write_output()
 
 
 def _bytes_of(output: dict[str, Any]) -> bytes:

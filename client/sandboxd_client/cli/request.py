@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 
 from sandboxd_client.caller_env import usual
+from sandboxd_client.cli.flags import NARROWING, POLICY
 from sandboxd_client.cli.parse import Options, UsageError
 from sandboxd_client.cli.place import here, resolve, workspace
-from sandboxd_client.cli.table import NARROWING, POLICY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,12 +15,6 @@ if TYPE_CHECKING:
     from typing import Any
 
 DEFAULT_PRESET = "workspace-write"
-_NETWORKS = {"none": "deny", "off": "deny", "all": "inherit", "deny": "deny", "inherit": "inherit"}
-_MISTAKEN_NETWORKS = {
-    "allow": "all", "any": "all", "yes": "all", "true": "all", "on": "all", "host": "all",
-    "full": "all", "no": "none", "false": "none", "never": "none",
-}  # fmt: skip
-_LONGEST_WORD = 8
 _AMOUNTS = ("--timeout", "--memory", "--cpu", "--processes", "--tmp-size", "--shm-size")
 _PATHS = {"--read": "fs_read_allow", "--write": "fs_write_allow", "--deny": "fs_deny"}
 
@@ -28,7 +22,7 @@ _PATHS = {"--read": "fs_read_allow", "--write": "fs_write_allow", "--deny": "fs_
 def policy(options: Options, caller: Mapping[str, str]) -> dict[str, Any]:
     """`preset`, `workspace`, `manifest`, `cwd` and `backend`, each only where there is one."""
     file = options.one("--manifest")
-    manifest, meant = _from_file(file) if file is not None else ({}, {"preset": DEFAULT_PRESET})
+    manifest, meant = _from_file(file) if file is not None else ({}, {"preset": _preset(options)})
     preset = options.one("--preset") or meant.get("preset")
     params: dict[str, Any] = {"manifest": manifest}
     if preset is not None:
@@ -53,6 +47,12 @@ def policy(options: Options, caller: Mapping[str, str]) -> dict[str, Any]:
     if options.has("--backend"):
         params["backend"] = options.one("--backend")
     return params
+
+
+def _preset(options: Options) -> str:
+    """Plan mode refuses a sandbox that can write."""
+    planning = options.has("--plan") or options.one("--mode") == "plan"
+    return "read-only" if planning else DEFAULT_PRESET
 
 
 def _of_groups(options: Options, caller: Mapping[str, str], folder: str | None) -> dict[str, str]:
@@ -150,61 +150,6 @@ def _lend_agent(manifest: dict[str, Any], caller: Mapping[str, str]) -> None:
     manifest["env"].append(["SSH_AUTH_SOCK", path])
 
 
-def network(asked: list[str]) -> Any:
-    """`deny` (none), `inherit` (all), or the hosts of all --net together; None: not said."""
-    words = [
-        _NETWORKS.get(word) or _host_of(word) for item in asked for word in item.split(",") if word
-    ]
-    if not words:
-        if asked:
-            raise UsageError("--net is empty", "write none, all or a host")
-        return None
-    kinds = {word for word in words if word in ("deny", "inherit")}
-    if not kinds:
-        return {"kind": "allow_hosts", "hosts": _with_groups(list(dict.fromkeys(words)))}
-    if len(set(words)) > 1:
-        given = (word for item in asked for word in item.split(",") if word)
-        raise UsageError(
-            f"--net cannot be {' and '.join(dict.fromkeys(given))} at once",
-            "give either none, or all, or hosts",
-        )
-    return {"kind": words[0]}
-
-
-def _host_of(word: str) -> str:
-    """The host of a URL that was pasted. A misspelt `all` or `none` is no host."""
-    if "://" not in word:
-        if word == "*":
-            raise UsageError("--net '*': hosts are named one by one", "every host: --net all")
-        if word.isalpha() and len(word) < _LONGEST_WORD:
-            _check_misspelt(word)
-        return word
-    place = word.partition("://")[2].partition("/")[0].rpartition("@")[2]
-    return place.partition("?")[0].partition("#")[0]
-
-
-def _check_misspelt(word: str) -> None:
-    from difflib import get_close_matches
-
-    meant = _MISTAKEN_NETWORKS.get(word.lower()) or next(
-        iter(get_close_matches(word.lower(), ("none", "all"), n=1, cutoff=0.7)), None
-    )
-    if meant is not None:
-        raise UsageError(
-            f"--net {word}: that is no word of --net, and no host name has so few letters",
-            f"did you mean --net {meant}? For a host of that name write its port: {word}:443",
-        )
-
-
-def _with_groups(words: list[str]) -> list[str]:
-    """Groups of tools (group:python, …) as the hosts of their configuration on this machine."""
-    if not any(word.startswith("group:") for word in words):
-        return words
-    from sandboxd_client.cli.host_groups import expanded
-
-    return list(dict.fromkeys(host for word in words for host in expanded(word, os.environ)))
-
-
 def _limits(options: Options, manifest: dict[str, Any]) -> None:
     if manifest.get("timeout") is None:
         manifest["timeout"] = "none"
@@ -212,9 +157,11 @@ def _limits(options: Options, manifest: dict[str, Any]) -> None:
     for flag, field in (("--base", "base"), ("--syscalls", "syscall_policy")):
         if options.has(flag):
             manifest[field] = options.one(flag)
-    net = network(options.all("--net"))
-    if net is not None:
-        manifest["network"] = _widened(manifest.get("network"), net)
+    if options.has("--net"):
+        from sandboxd_client.cli.network import network, widened
+
+        net = network(options.all("--net"))
+        manifest["network"] = widened(manifest.get("network"), net)
         options.hosts = manifest["network"].get("hosts") or []
 
 
@@ -237,13 +184,6 @@ def _amounts(options: Options, manifest: dict[str, Any]) -> None:
         value = options.one(flag)
         if value is not None:
             manifest[field] = reader(value, flag)
-
-
-def _widened(before: Any, net: dict[str, Any]) -> dict[str, Any]:
-    """Hosts are added to a manifest's hosts; anything else replaces what it says."""
-    if net["kind"] == "allow_hosts" and isinstance(before, dict) and before.get("hosts"):
-        return {"kind": "allow_hosts", "hosts": _merged(before["hosts"], net["hosts"])}
-    return net
 
 
 def _workspace(named: str | None, preset: str | None) -> str | None:
@@ -275,6 +215,8 @@ def _cwd(
 
 
 def _inside(path: str, root: str) -> bool:
+    if path == root:
+        return True
     real, real_root = os.path.realpath(path), os.path.realpath(root)
     return real == real_root or real.startswith(real_root.rstrip(os.sep) + os.sep)
 

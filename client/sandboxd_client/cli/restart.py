@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from sandboxd_client import handshake, start_daemon, transport
+from sandboxd_client.autostart import nobody_there
 from sandboxd_client.cli.connect import socket_path
 from sandboxd_client.cli.parse import Options
 from sandboxd_client.cli.screen import say
@@ -18,12 +19,14 @@ def main(options: Options) -> int:
     path = socket_path(options)
     try:
         sock = transport.connect(path)
-    except DaemonNotRunning:
+    except DaemonNotRunning as error:
+        if not nobody_there(error):
+            raise
         sock = None
     if sock is not None:
         try:
             status = handshake.ask(sock, "status")
-            running = in_the_way(status)
+            running = in_the_way(status, path)
             if running and not options.has("--force"):
                 raise in_use_error(running)
             start_daemon.check_start()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from contextlib import suppress
 
@@ -22,11 +23,20 @@ _MACHINE = ("hostname", "hostnamectl", "timedatectl", "localectl", "loginctl", "
             "iptables", "ip6tables", "nft", "ufw", "ip", "ifconfig", "modprobe", "insmod", "rmmod",
             "systemctl", "service", "journalctl", "shutdown", "reboot", "poweroff", "chroot",
             "unshare", "nsenter", "mknod", "setcap")  # fmt: skip
+_COPIERS = ("cp", "rsync")
+_KEEPS_OWNERS = re.compile(r"-\w*[ap]\w*$|--archive|--preserve|--owner|--perms")
+_MODES = ("chmod", "install")
+_SET_ID = re.compile(r"(-m)?(0?[2-7]\d{3}|[ugoa]*\+[rwxXt]*s\w*)")
+_SANDBOXES = ("bwrap", "firejail")
 _OWNER_FLAGS = ("-o", "--owner", "-g", "--group")
 _LISTENS = ("--port", "--listen", "--bind", "http.server", "runserver")
 _SERVERS = ("nc", "ncat", "netcat", "socat", "php", "flask", "rails", "npx", "serve", "http-server",
             "uvicorn", "gunicorn", "nginx", "caddy", "node", "ruby")  # fmt: skip
+NO_NUMBER = -1  # of a user of Windows
 _LAST_OF_ROOT = 1023
+_MODE_FIRST = ("chmod",)
+_FILE_TOOLS = ("touch", "mkdir", "rmdir", "rm", "cp", "mv", "ln", "cat", "ls", "tee", "stat",
+               "head", "tail", "wc", "truncate", "chmod")  # fmt: skip
 
 
 def root_hint(program: str, words: list[str]) -> str | None:
@@ -37,9 +47,18 @@ def root_hint(program: str, words: list[str]) -> str | None:
         return "nothing in a sandbox can become root; run what needs root outside of it"
     if program == "tar" and is_root() and _extracts(words):
         return (
-            "a sandbox has one user, so the owners of the archive cannot be set: "
-            "give tar --no-same-owner"
+            "a sandbox has one user, so the owners of the archive cannot be set, nor set-id bits: "
+            "give tar --no-same-owner --no-same-permissions"
         )
+    if program in _COPIERS and is_root() and any(map(_KEEPS_OWNERS.match, words)):
+        return (
+            "a sandbox has one user and one group, so the owners of files cannot be kept, nor "
+            "set-id bits: cp -r, or rsync -a --no-o --no-g"
+        )
+    if program in _MODES and any(map(_SET_ID.fullmatch, words)):
+        return "set-user-ID and set-group-ID bits cannot be set in a sandbox: set them outside"
+    if program in _SANDBOXES:
+        return "no sandbox can be made inside a sandbox: run it outside"
     if program in _OWNERS or (program == "install" and _has_flag(words, _OWNER_FLAGS)):
         return (
             "a sandbox has one user and one group, so files cannot be given to others; "
@@ -56,7 +75,7 @@ def root_hint(program: str, words: list[str]) -> str | None:
         return (
             f"root in a sandbox has no rights over the machine: run {program} outside"
             if is_root()
-            else f"what {program} changes is the machine's: run it outside of the sandbox"
+            else f"what {program} shows or changes is the machine's: run it outside of the sandbox"
         )
     return _low_port(program, words)
 
@@ -66,40 +85,119 @@ def foreign_folder(options: Options, result: dict[str, Any]) -> str | None:
     if not is_root():
         return None
     from sandboxd_client.cli.place import here, resolve, workspace
+    from sandboxd_client.cli.plain_text import quoted
 
     refused = [
         str(denial.get("target"))
         for denial in result.get("denials") or []
-        if "permission bits keep root out" in str(denial.get("message"))
+        if denial.get("layer") == "namespace" and str(denial.get("kind")).startswith("filesystem")
     ]
     root = workspace(options.one("--workspace")) or here()
     for path in [*refused, *map(resolve, (*options.all("--write"), *options.all("--read")))]:
         there = path if os.path.exists(path) else os.path.dirname(path)
         owner = _owner(there)
         if owner is not None and owner != _owner(root):
-            return _belongs(there, owner)
+            instead = _instead(options.operands, there, owner)
+            if path in refused:  # the denial has the reason
+                return instead
+            return (
+                f"{quoted(there)} belongs to {account(owner)}, and a command has only the rights "
+                f"of its workspace's owner: {instead}"
+            )
     return None
 
 
-def _belongs(path: str, uid: int) -> str:
+def _instead(argv: list[str], path: str, uid: int) -> str:
+    """Its owner may have reasons for the permission bits. With -w the command starts elsewhere."""
     from sandboxd_client.cli.plain_text import quoted
 
-    name = f"user {uid}"
+    folder = path if os.path.isdir(path) else os.path.dirname(path)
+    if _owner(folder) == uid and _names_only(argv, folder):
+        return f"-w {quoted(folder)} runs it as {account(uid)}"
+    return (
+        "if the owner of the workspace may have it, change its owner or its permission bits outside"
+    )
+
+
+def _names_only(argv: list[str], folder: str) -> bool:
+    """Whether it does the same wherever it starts, and with nothing but this folder."""
+    if not argv or argv[0].rpartition("/")[2] not in _FILE_TOOLS:
+        return False
+    named = [os.path.normpath(word) for word in argv[1:] if "/" in word]
+    bare = [word for word in argv[1:] if "/" not in word and word[:1] != "-"]
+    if bare and argv[0].rpartition("/")[2] in _MODE_FIRST:
+        bare = bare[1:]
+    return bool(named) and not bare and all(f"{one}/".startswith(f"{folder}/") for one in named)
+
+
+def given_up_for(workspace: str) -> int | None:
+    """For root: the other user that a command in this workspace runs as."""
+    return (_owner(workspace) or None) if is_root() else None
+
+
+def user_inside(workspace: str) -> int:
+    """The number of the user that a command in this workspace runs as."""
+    other = given_up_for(workspace)
+    if other is not None:
+        return other
+    if sys.platform == "win32":
+        return NO_NUMBER
+    return os.geteuid()
+
+
+def has_home(workspace: str) -> bool:
+    """Whether that user has a home folder; without one $HOME is the private /tmp."""
+    return home_inside(workspace) not in ("", "/") and os.path.isdir(home_inside(workspace))
+
+
+def closed_folder(path: str, uid: int) -> str | None:
+    """For root: the folder on the way that does not let this user through. What such a user cannot
+    reach cannot be mounted for a command."""
+    if not is_root() or uid == 0:
+        return None
+    folders, group = [os.path.dirname(os.path.realpath(path))], _group(uid)
+    while folders[-1] != "/":
+        folders.append(os.path.dirname(folders[-1]))
+    for folder in reversed(folders):
+        try:
+            status = os.stat(folder)
+        except OSError:
+            return None
+        bit = 0o100 if status.st_uid == uid else 0o010 if status.st_gid == group else 0o001
+        if not status.st_mode & bit:
+            return folder
+    return None
+
+
+def _group(uid: int) -> int | None:
     if sys.platform != "win32":
         import pwd
 
         with suppress(KeyError):
-            name = pwd.getpwuid(uid).pw_name
-    folder = path if os.path.isdir(path) else os.path.dirname(path)
-    instead = (
-        f"-w {quoted(folder)} runs it as {name}"
-        if _owner(folder) == uid
-        else "change its owner outside"
-    )
-    return (
-        f"{quoted(path)} belongs to {name}, and a command has only the rights of its workspace's "
-        f"owner: {instead}"
-    )
+            return pwd.getpwuid(uid).pw_gid
+    return None
+
+
+def home_inside(workspace: str) -> str:
+    """The home folder of the user that a command runs as; empty: without an account."""
+    uid = given_up_for(workspace)
+    if uid is None or sys.platform == "win32":
+        return os.path.expanduser("~")
+    import pwd
+
+    try:
+        return pwd.getpwuid(uid).pw_dir
+    except KeyError:
+        return ""
+
+
+def account(uid: int) -> str:
+    if sys.platform != "win32":
+        import pwd
+
+        with suppress(KeyError):
+            return pwd.getpwuid(uid).pw_name
+    return f"user {uid}"
 
 
 def _owner(path: str) -> int | None:
@@ -110,7 +208,7 @@ def _owner(path: str) -> int | None:
 
 
 def _extracts(words: list[str]) -> bool:
-    if _has_flag(words, ("--no-same-owner",)):
+    if _has_flag(words, ("--no-same-owner",)) and _has_flag(words, ("--no-same-permissions",)):
         return False
     first = words[1] if len(words) > 1 else ""
     letters = first.lstrip("-") if not first.startswith("--") else ""

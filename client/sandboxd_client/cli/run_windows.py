@@ -15,15 +15,14 @@ from sandboxd_client import payload
 from sandboxd_client.autostart import open_connection
 from sandboxd_client.cli import approval, outcome
 from sandboxd_client.cli.connect import say_once
+from sandboxd_client.cli.flags import RUN, SANDBOX_RUN
 from sandboxd_client.cli.join_session import join_session
 from sandboxd_client.cli.parse import Options, UsageError, no_command_error, parse
 from sandboxd_client.cli.prefix import find_sandbox
 from sandboxd_client.cli.request import in_sandbox, policy
 from sandboxd_client.cli.screen import REFUSED, fail, put, say
-from sandboxd_client.cli.table import RUN, SANDBOX_RUN
 from sandboxd_client.handshake import lost_error, unwrap
-from sandboxd_client.jsontext import dumps, loads
-from sandboxd_client.lines import LineBuffer
+from sandboxd_client.jsontext import LineBuffer, dumps, loads
 
 assert sys.platform == "win32"
 
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from _socket import socket
     from typing import Any
 
-    from sandboxd_client.cli.table import CommandSpec
+    from sandboxd_client.cli.flags import CommandSpec
 
 INTERRUPTED = 130
 _NOT_HERE = {
@@ -84,7 +83,7 @@ def run(options: Options) -> int:
         params["capture"] = True
     else:
         params["stream"] = True
-    forwards = has_input()
+    forwards = has_input() and not options.has("--no-stdin")
     if forwards:
         params["stdin_open"] = True
     sock = connection(options)

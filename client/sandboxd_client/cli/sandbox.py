@@ -10,6 +10,7 @@ import os
 import time
 from collections.abc import Sequence
 
+from sandboxd_client.autostart import nobody_there
 from sandboxd_client.cli.amounts import count, seconds
 from sandboxd_client.cli.connect import connect, print_json
 from sandboxd_client.cli.ids import sandbox_id
@@ -18,6 +19,7 @@ from sandboxd_client.cli.plain_text import one_line, quoted
 from sandboxd_client.cli.request import policy
 from sandboxd_client.cli.screen import columns, fail, say
 from sandboxd_client.cli.status import age
+from sandboxd_client.client import Client
 from sandboxd_client.errors import DaemonNotRunning
 from sandboxd_proto.errors import SandboxdError
 from sandboxd_proto.messages.sandbox import Forwarded, SandboxInfo, SandboxList
@@ -44,7 +46,9 @@ def list(options: Options) -> int:
     try:
         with connect(options) as client:
             listed = client.sandbox_list()
-    except DaemonNotRunning:
+    except DaemonNotRunning as error:
+        if not nobody_there(error):
+            raise
         listed = SandboxList(sandboxes=[])  # sandboxes end with their daemon
     if options.has("--json"):
         print_json(listed)
@@ -63,10 +67,7 @@ def forward(options: Options) -> int:
         raise UsageError("sandbox forward needs ID PORT", "see sandboxctl help sandbox forward")
     typed, port = options.operands
     with connect(options) as client:
-        sandbox = sandbox_id(client, typed)
-        made = client.sandbox_forward(
-            sandbox, count(port, "PORT"), "tcp" if options.has("--tcp") else "unix"
-        )
+        made = _forwarded(client, sandbox_id(client, typed), count(port, "PORT"), options)
     if options.has("--json"):
         print_json(made)
         return 0
@@ -74,6 +75,15 @@ def forward(options: Options) -> int:
     if columns() is not None:
         say(_way_in(made.endpoint))
     return 0
+
+
+def _forwarded(client: Client, sandbox: str, port: int, options: Options) -> Forwarded:
+    """The one that leads there already, else a new one."""
+    tcp = options.has("--tcp")
+    for one in client.sandbox_get(sandbox).forwards:
+        if one.port == port and one.endpoint.startswith("/") != tcp:
+            return one
+    return client.sandbox_forward(sandbox, port, "tcp" if tcp else "unix")
 
 
 def _way_in(endpoint: str) -> str:
@@ -88,7 +98,11 @@ def unforward(options: Options) -> int:
     with connect(options) as client:
         sandbox = sandbox_id(client, typed)
         found = client.sandbox_get(sandbox).forwards
-        chosen = [one for one in found if not wanted or wanted[0] in (one.forward, one.endpoint)]
+        chosen = [
+            one
+            for one in found
+            if not wanted or wanted[0] in (one.forward, one.endpoint, str(one.port))
+        ]
         if wanted and not chosen:
             raise UsageError(f"{wanted[0]} leads to no port of {typed}", _forwards(found))
         for one in chosen:
@@ -101,7 +115,7 @@ def unforward(options: Options) -> int:
 
 
 def _forwards(found: Sequence[Forwarded]) -> str:
-    return f"there are: {', '.join(one.endpoint for one in found) or 'none'}"
+    return f"there are: {', '.join(f'{one.port} ({one.endpoint})' for one in found) or 'none'}"
 
 
 def destroy(options: Options) -> int:

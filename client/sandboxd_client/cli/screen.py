@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+from sandboxd_client.cli.terminal import is_raw
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -35,13 +37,13 @@ def say_denial(text: str) -> None:
     write(denial_line(text))
 
 
-def denial_line(text: str, end: str = "\n") -> str:
+def denial_line(text: str) -> str:
     """A line about a denial; on a terminal the verdict has a colour (unless NO_COLOR is set)."""
     verdict, colon, rest = text.partition(":")
     colour = next((c for word, c in _COLOURS if verdict.startswith(word)), None)
     if colour is None or not _has_colours():
-        return f"sandboxctl: {text}{end}"
-    return f"sandboxctl: \x1b[{colour}m{verdict}\x1b[0m{colon}{rest}{end}"
+        return f"sandboxctl: {text}\n"
+    return f"sandboxctl: \x1b[{colour}m{verdict}\x1b[0m{colon}{rest}\n"
 
 
 _COLOURS = (("denied", "31"), ("perhaps", "33"), ("warning", "33"), ("to allow", "32"))
@@ -56,10 +58,17 @@ def _has_colours() -> bool:
         return False
 
 
+def for_stderr(text: str) -> bytes:
+    """Every line of ours on stderr passes here: on a terminal in raw mode, which a command or
+    another program has it in, a line needs a carriage return."""
+    text = text.replace("\n", "\r\n") if is_raw(2) else text
+    return text.encode(errors="backslashreplace")
+
+
 def write(text: str) -> None:
     """Writes to descriptor 2 without a buffer; a closed stderr is ignored."""
     try:
-        os.write(2, text.encode(errors="backslashreplace"))
+        os.write(2, for_stderr(text))
     except OSError:
         return
 
@@ -113,6 +122,14 @@ def _text(error: Exception, options: Options | None) -> str:
     message, field = getattr(error, "message", str(error)), getattr(error, "field", None)
     message, cause, hint = worded(message, field, getattr(error, "remedy", None), options)
     facts = getattr(error, "facts", {})
+    if getattr(error, "kind", None) == "BudgetExceeded":
+        from sandboxd_client.cli.budget_words import refused
+
+        message, hint = refused(facts) or (message, hint)
+    if hint and facts.get("flagged"):
+        from sandboxd_client.cli.plan_words import hint as ending_plan_mode
+
+        hint = ending_plan_mode(hint, facts["flagged"], options)
     if facts.get("message") and getattr(error, "kind", None) == "ApprovalDenied":
         from sandboxd_client.cli.plain_text import one_line
 
@@ -121,7 +138,7 @@ def _text(error: Exception, options: Options | None) -> str:
         from sandboxd_client.cli.place import shown_folders
 
         shown = shown_folders(options)
-        hint = not_found(options.operands, os.environ.get("PATH", ""), shown) or hint
+        hint = not_found(options, os.environ.get("PATH", ""), shown) or hint
     return _lines(message, facts.get("cause") or cause, hint)
 
 

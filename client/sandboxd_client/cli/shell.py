@@ -14,14 +14,15 @@ from contextlib import suppress
 assert sys.platform != "win32"
 
 from sandboxd_client import handshake, transport  # noqa: E402 - after the platform is known
-from sandboxd_client.cli import run  # noqa: E402
+from sandboxd_client.cli.afterwards import report  # noqa: E402
 from sandboxd_client.cli.connect import socket_path  # noqa: E402
-from sandboxd_client.cli.live import LiveDenials  # noqa: E402
+from sandboxd_client.cli.execute import Left, attempt, streaming, wants_pty  # noqa: E402
+from sandboxd_client.cli.live import tell  # noqa: E402
 from sandboxd_client.cli.parse import Options  # noqa: E402
 from sandboxd_client.cli.plain_text import quoted  # noqa: E402
 from sandboxd_client.cli.prefix import find_sandbox  # noqa: E402
-from sandboxd_client.cli.relay import Left  # noqa: E402
 from sandboxd_client.cli.request import in_sandbox, policy  # noqa: E402
+from sandboxd_client.cli.run import connection, take_line  # noqa: E402
 from sandboxd_client.cli.screen import say  # noqa: E402
 from sandboxd_client.cli.streams import Streams  # noqa: E402
 from sandboxd_client.cli.terminal import is_terminal  # noqa: E402
@@ -31,7 +32,7 @@ from sandboxd_proto.locations import caches_root  # noqa: E402
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _socket import socket
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from typing import Any
 
 IDLE_S = 30.0
@@ -55,12 +56,14 @@ done
 
 
 def main(options: Options) -> int:
+    take_line(options)
     streams = Streams(
-        pty=run.wants_pty(options, is_terminal(0) and is_terminal(1)), input=False, output=False
-    )
-    run.take_line(options)
+        pty=wants_pty(options, is_terminal(0) and is_terminal(1)), input=True, output=False,
+        # A shell prints its prompt to stderr: only a command has it redirected.
+        stderr=bool(options.operands),
+    )  # fmt: skip
     params, asked = _where(options)
-    sock = run.connection(options)
+    sock = connection(options)
     try:
         find_sandbox(sock, params)
         if asked is not None:
@@ -88,18 +91,18 @@ def _where(options: Options) -> tuple[dict[str, Any], dict[str, Any] | None]:
 
 def _shell(sock: socket, options: Options, params: dict[str, Any], streams: Streams) -> int:
     argv = options.operands or _shells(os.environ)
-    params = run.streaming(params, argv, pty=streams.pty, stdin_open=streams.forwards_input)
+    params = streaming(params, argv, streams)
+    told: set[str] = set()
+
+    def live(denial: dict[str, Any], put: Callable[[str], None]) -> None:
+        tell(denial, put, told, options=options)
+
+    heard = None if options.has("--quiet") else live
     try:
-        live = None
-        if not options.has("--quiet"):
-            live = LiveDenials(
-                after_s=0.0, claims=True, raw=streams.raw, given=options.hosts,
-                typed=options.typed_in_sandbox,
-            )  # fmt: skip
-        result = run.attempt(sock, params, streams, keys_kill=False, live=live)
+        result = attempt(sock, params, streams, keys_kill=False, live=heard)
     except Left as left:
-        return left.code
-    return run.report(result, options, live.told if live is not None else ())
+        return left.ended()
+    return report(result, options, told)
 
 
 def _shells(caller: Mapping[str, str]) -> list[str]:

@@ -1,13 +1,16 @@
 """How the command's three streams are connected: by a terminal, by our own pipes, or by messages.
 
 A pipe or socket of ours is passed to the daemon, which connects it to the command's own pipe: its
-bytes, its end and SIGPIPE do not pass through us. A file or terminal is relayed by us. Of sockets
-only connected Unix stream sockets are passed.
+bytes, its end and SIGPIPE do not pass through us. A file or terminal is relayed by us; a file as
+stdin through a pipe that is passed (file_input). Of sockets only connected Unix stream sockets are
+passed.
 
 stderr goes through messages of the daemon. When it is the same pipe as stdout (`2>&1`), both are
 passed, or their lines would not be in the order in which they were written. A pipe of another user
 (sudo -u, su) cannot be opened anew by the daemon, which then reads no denials in it: there the
 command has one pipe of the daemon's for both, and we relay.
+
+With a terminal for stdin and stdout, a stderr that is redirected is a pipe beside the terminal.
 """
 
 from __future__ import annotations
@@ -17,33 +20,43 @@ import sys
 
 assert sys.platform != "win32"
 
-from sandboxd_client.cli.input import has_input  # noqa: E402 - after the platform is known
-from sandboxd_client.cli.terminal import is_terminal  # noqa: E402
+from sandboxd_client.cli.terminal import is_terminal, size  # noqa: E402 - after the platform is known
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-_FIFO, _SOCKET, _KIND = 0o010000, 0o140000, 0o170000
+    from sandboxd_client.cli.file_input import FileInput
+
+_FIFO, _REGULAR, _SOCKET, _KIND = 0o010000, 0o100000, 0o140000, 0o170000
 
 
 class Streams:
-    """`input`, `output`: whether ours may be passed on, if they are what can be."""
+    """`input`, `output`: whether ours may be passed on, if they are what can be. `stderr`: whether
+    it may be apart from the terminal."""
 
-    def __init__(self, *, pty: bool, input: bool, output: bool) -> None:
+    def __init__(self, *, pty: bool, input: bool, output: bool, stderr: bool = True) -> None:
         self.pty = pty
         self.raw = pty and is_terminal(0)
+        self.stderr_apart = pty and stderr and not is_terminal(2) and not _is_same(1, 2)
         self.passed: dict[str, int] = {}  # stream to descriptor
+        self.file: FileInput | None = None
         self._merged = False
         if not pty:
             self._choose(input, output)
+        self.repeatable = not self.passed  # what is passed is the first command's own
         self.forwards_input = "stdin" not in self.passed and has_input(0)
 
     def _choose(self, input: bool, output: bool) -> None:
         if input and passable(0):
             self.passed["stdin"] = 0
+        elif input and _is_file(0):
+            from sandboxd_client.cli.file_input import FileInput
+
+            self.file = FileInput(0)
+            self.passed["stdin"] = self.file.read_end
         if output and passable(1):
-            same = os.path.samestat(os.fstat(1), os.fstat(2))
+            same = _is_same(1, 2)
             self._merged = same and _is_of_another_user(1)
             if self._merged:
                 return
@@ -65,15 +78,47 @@ class Streams:
         merged = {"stderr": "stdout"} if self._merged else {}
         return {"fds": fds, **merged} if fds else merged
 
+    def terminal(self) -> dict[str, Any] | None:
+        """The `pty` of a request."""
+        if not self.pty:
+            return None
+        rows, cols = size()
+        apart = {"stderr": "pipe"} if self.stderr_apart else {}
+        return {"rows": rows, "cols": cols, **apart}
+
     def let_go(self) -> None:
         """Close our copies: otherwise the command's close would not be seen outside."""
         if not self.passed:
             return
         null = os.open(os.devnull, os.O_RDWR)
         for fd in self.descriptors:
-            os.dup2(null, fd)
+            if self.file is None or fd != self.file.read_end:
+                os.dup2(null, fd)
         os.close(null)
         self.passed = {}
+
+    def close(self) -> None:
+        """After the command's end."""
+        if self.file is not None:
+            self.file.close()
+
+
+def _is_same(one: int, other: int) -> bool:
+    return os.path.samestat(os.fstat(one), os.fstat(other))
+
+
+def has_input(fd: int = 0) -> bool:
+    """False for a closed descriptor and /dev/null: the command's stdin is then simply empty."""
+    try:
+        status = os.fstat(fd)
+        return not os.path.samestat(status, os.stat(os.devnull))
+    except OSError:
+        return False
+
+
+def _is_file(fd: int) -> bool:
+    """Elsewhere than on Linux the daemon cannot leave bytes in a pipe."""
+    return sys.platform == "linux" and os.fstat(fd).st_mode & _KIND == _REGULAR
 
 
 def _is_of_another_user(fd: int) -> bool:

@@ -1,8 +1,9 @@
-"""Whether a descriptor is a terminal, and the terminal's size."""
+"""Whether a descriptor is a terminal, the terminal's mode, and its size."""
 
 from __future__ import annotations
 
 import os
+import sys
 
 DEFAULT_SIZE = (24, 80)
 
@@ -11,6 +12,19 @@ def is_terminal(fd: int) -> bool:
     try:
         return os.isatty(fd)
     except OSError:
+        return False
+
+
+def is_raw(fd: int) -> bool:
+    """Whether a line feed only moves the cursor down: this program or another one has set the
+    terminal to raw mode."""
+    if sys.platform == "win32" or not is_terminal(fd):
+        return False
+    import termios
+
+    try:
+        return not termios.tcgetattr(fd)[1] & termios.OPOST
+    except termios.error:
         return False
 
 

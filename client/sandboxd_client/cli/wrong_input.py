@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import os
 
+from sandboxd_client.cli.flags import TOOL_GROUPS
+from sandboxd_client.cli.invocation import fitting, typed
 from sandboxd_client.cli.plain_text import quoted
-from sandboxd_client.cli.table import TOOL_GROUPS
+from sandboxd_client.session_variable import VARIABLE as SESSION_VARIABLE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,6 +46,7 @@ _CLEAR = (
 # What a remedy of the daemon says to a program, and what a person types.
 _TYPED = (
     ("leave it out of the manifest", "leave it out"),
+    ("leave it out of the request", "leave it out"),
     ("add it to the manifest: --", "add --"),
     ("allow it: --", "add --"),
     ('give "workspace": "/abs/dir"', "give --workspace DIR"),
@@ -54,7 +57,7 @@ _TYPED = (
     ("use the preset read-only", "give --preset read-only"),
     ('use "deny" or "inherit"', "give --net none or --net all"),
     ("read `message`, and ask for something else", "ask for something else"),
-    ("ask to leave plan mode", "end plan mode (sandboxctl plan off, or leave --plan out)"),
+    ("ask to leave plan mode", "end plan mode (sandboxctl plan off; of one session: plan off ID)"),
     ("a PATH in the manifest's env", "a PATH with --env"),
     ("that this connection may use", "that exist"),
     (" and restart sandboxd", ", then sandboxctl restart"),
@@ -73,6 +76,7 @@ _SHELL_SYNTAX = set("|&;<>$*?`~(){}\"'\n")
 _BUILTINS = ("cd", "export", "source", ".", "alias", "set", "unset", "ulimit", "umask", "type",
              "eval", "exec", "read", "if", "for", "while")  # fmt: skip
 _NO_BACKEND = "leave --backend out"
+_SESSION_ENDED = "the daemon was restarted, or the session was closed: leave it, and open one again"
 _NOWHERE = "no folder of your PATH has it either; aliases of your shell are not known here"
 
 
@@ -83,16 +87,25 @@ def worded(
     name = (field or "").partition("[")[0].partition(".")[0]
     flag = _FLAGS.get(name)
     if name == "execution_id" and message.startswith("there is no"):
-        return message.removesuffix(" on this connection"), None, "sandboxctl ps lists them"
+        return message.removesuffix(" on this connection"), None, "sandboxctl ps --all lists them"
     if name == "sandbox" and message.startswith("there is no"):
         return message, None, "sandboxctl sandbox list shows those that exist"
-    typed = flag is not None and options is not None and options.has(flag)
-    if typed:
-        remedy = (remedy or "").replace("leave it out of the manifest", f"leave {flag} out") or None
+    if name == "sandbox" and "is a command, and no sandbox" in message:
+        how = (
+            "sandboxctl sandbox create --name NAME; then sandboxctl sandbox run --detach NAME -- …"
+        )
+        return message, None, f"start the server in one: {how}"
+    if name == "session" and message.startswith("there is no") and _is_ours(message):
+        return f"{message} any more", None, _SESSION_ENDED
+    is_typed = flag is not None and options is not None and options.has(flag)
+    if is_typed:
+        for whole in ("manifest", "request"):
+            remedy = (remedy or "").replace(f"leave it out of the {whole}", f"leave {flag} out")
+        remedy = remedy or None
     if remedy and options is not None and options.has("--backend"):
         remedy = remedy.replace("set SANDBOXD_BACKEND=auto and restart sandboxd", _NO_BACKEND)
-    remedy = in_words_of_the_shell(remedy) if remedy else None
-    if typed:
+    remedy = fitting(in_words_of_the_shell(remedy), options) if remedy else None
+    if is_typed:
         if "no group" in message:
             remedy = f"groups of tools: {', '.join(f'group:{name}' for name in TOOL_GROUPS)}"
         if message.startswith(f"{name} is "):
@@ -107,6 +120,12 @@ def worded(
     return message, cause, remedy
 
 
+def _is_ours(message: str) -> bool:
+    """Whether it names the session that this process was started in."""
+    session = os.environ.get(SESSION_VARIABLE, "").partition(":")[0]
+    return bool(session) and session in message
+
+
 def in_words_of_the_shell(remedy: str) -> str:
     """Flags in place of fields of the manifest, commands in place of methods."""
     for field, flag in (("fs_read_allow", "--read"), ("fs_write_allow", "--write")):
@@ -114,23 +133,37 @@ def in_words_of_the_shell(remedy: str) -> str:
         path, closed, after = rest.partition('"]')
         if found and closed:
             remedy = f"{before}{flag} {quoted(path)}{after}"
-    for words, typed in _TYPED:
-        remedy = remedy.replace(words, typed)
+    for words, instead in _TYPED:
+        remedy = remedy.replace(words, instead)
     return remedy
 
 
-def not_found(argv: list[str], caller_path: str, shown: list[str]) -> str | None:
+def _is_assignment(word: str) -> bool:
+    return "=" in word and word.partition("=")[0].isidentifier()
+
+
+def _with_variables(argv: list[str]) -> str:
+    """`FOO=1 make` is shell; outside of one a flag sets variables."""
+    count = next((i for i, word in enumerate(argv) if not _is_assignment(word)), len(argv))
+    given = " ".join(f"-e {quoted(word)}" for word in argv[:count])
+    command = " ".join(map(quoted, argv[count:])) or "COMMAND"
+    return f"variables are set with a flag: {given} {command}"
+
+
+def not_found(options: Options, caller_path: str, shown: list[str]) -> str | None:
     """What to do about a program that is not in the sandbox. `shown`: folders of the request."""
-    program = argv[0]
+    argv, program = options.operands, options.operands[0]
     if len(argv) == 1 and (" " in program or _SHELL_SYNTAX & set(program)):
-        return f"for a line of shell: sandboxctl run -- sh -c {quoted(program)}"
+        return f"for a line of shell: {typed(options)} -- sh -c {quoted(program)}"
+    if _is_assignment(program):
+        return _with_variables(argv)
     from sandboxd_client.cli.root_hints import BECOME, root_hint
 
     if program in BECOME:
         return root_hint(program, argv)
     if program in _BUILTINS:
         line = quoted(" ".join(argv))
-        return f"{program} is a word of the shell: sandboxctl run -c {line}"
+        return f"{program} is a word of the shell: {typed(options)} -- sh -c {line}"
     from shutil import which
 
     found = which(program, path=caller_path)
@@ -138,4 +171,5 @@ def not_found(argv: list[str], caller_path: str, shown: list[str]) -> str | None
         return None if os.sep in program else _NOWHERE
     from sandboxd_client.cli.hidden_program import where_it_lies
 
-    return where_it_lies(found, shown)
+    place = where_it_lies(found, shown)
+    return fitting(place, options) if place else None

@@ -111,6 +111,8 @@ class GrantListParams(WireStruct, frozen=True, kw_only=True):
 
 
 class GrantInfo(Reported, frozen=True, kw_only=True):
+    """`reach` of a run grant: what the sandbox can that it allows any command in."""
+
     grant: str
     scope: Literal["session", "always"]
     session: str | None
@@ -119,6 +121,7 @@ class GrantInfo(Reported, frozen=True, kw_only=True):
     match: str | None
     add: Addition | None
     expires: str | None
+    reach: Reach | None = None
 
 
 class GrantList(Reported, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ import msgspec
 from sandboxd_proto.denial import Denial
 from sandboxd_proto.manifest import Manifest
 from sandboxd_proto.messages.explanation import Explanation
-from sandboxd_proto.messages.session import OnDenial
+from sandboxd_proto.messages.session import BudgetNotice, OnDenial
 from sandboxd_proto.wire import Reported, WireStruct
 
 Encoding = Literal["utf-8", "base64"]
@@ -28,11 +28,13 @@ class Base64Data(WireStruct, frozen=True, kw_only=True):
 
 
 class PtySize(WireStruct, frozen=True, kw_only=True):
-    """`echo`: whether the terminal shows what is written to it."""
+    """`echo`: whether the terminal shows what is written to it. `stderr`: "pipe" gives the command
+    a stderr of its own beside the terminal."""
 
     rows: int = 24
     cols: int = 80
     echo: bool = True
+    stderr: Literal["terminal", "pipe"] = "terminal"
 
 
 class CaptureParams(WireStruct, frozen=True, kw_only=True):
@@ -134,6 +136,7 @@ class ExecuteResult(Reported, frozen=True, kw_only=True):
     """`network_usage` is filled where the network goes through the gate (allow_hosts),
     `explanation` with `explain`. `backend` is null if it was cancelled while it waited for an
     approval. `grants` are those that widened the plan, `approval` is the one that allowed it.
+    `budget`: the limit that was used up, where the outcome is `budget`.
     `warnings`: what was not protected, what should be looked at before it is used outside, and
     allowed hosts that could not be reached."""
 
@@ -156,6 +159,7 @@ class ExecuteResult(Reported, frozen=True, kw_only=True):
     grants: list[str] = msgspec.field(default_factory=list)
     attempts: list[Attempt] = msgspec.field(default_factory=list)
     widening: Widening | None = None
+    budget: BudgetNotice | msgspec.UnsetType = msgspec.UNSET
 
 
 class Detached(Reported, frozen=True, kw_only=True):

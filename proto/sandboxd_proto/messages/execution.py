@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from sandboxd_proto.messages.execute import ExecuteResult
+from sandboxd_proto.messages.execute import ExecuteResult, Outcome
 from sandboxd_proto.wire import Reported, WireStruct
 
 State = Literal["pending", "running", "ended"]
@@ -62,12 +62,14 @@ class NoParams(WireStruct, frozen=True, kw_only=True):
 
 
 class ExecutionStatus(Reported, frozen=True, kw_only=True):
-    """`pty`, `stdin_open`: how it can be attached to."""
+    """`pty`, `stdin_open`: how it can be attached to. `job_control`: the stop key of its terminal
+    (Ctrl-Z) is for jobs of its own: it is a shell."""
 
     state: State
     result: ExecuteResult | None = None
     pty: bool = False
     stdin_open: bool = False
+    job_control: bool = False
 
 
 class Attached(Reported, frozen=True, kw_only=True):
@@ -80,7 +82,15 @@ class Attached(Reported, frozen=True, kw_only=True):
     next_seq: dict[str, int] = msgspec.field(default_factory=dict)
 
 
+class ExecutionListParams(WireStruct, frozen=True, kw_only=True):
+    """`ended`: also detached executions that have ended, as long as their results are kept."""
+
+    ended: bool = False
+
+
 class ExecutionInfo(Reported, frozen=True, kw_only=True):
+    """`outcome`, `exit_code` and `signal` of one that has ended; none: it could not be started."""
+
     execution_id: str
     argv: list[str]
     backend: str
@@ -88,6 +98,9 @@ class ExecutionInfo(Reported, frozen=True, kw_only=True):
     sandbox: str | None
     detached: bool
     state: State = "running"
+    outcome: Outcome | None = None
+    exit_code: int | None = None
+    signal: int | None = None
 
 
 class ExecutionList(Reported, frozen=True, kw_only=True):

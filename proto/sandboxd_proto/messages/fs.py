@@ -74,13 +74,15 @@ class ListParams(WireStruct, frozen=True, kw_only=True):
 
 
 class FolderEntry(Reported, frozen=True, kw_only=True):
-    """`name` is relative to the folder that was listed."""
+    """`name` is relative to the folder that was listed. `masked`: what it holds is hidden, and
+    reading it is an error."""
 
     name: str
     type: FileType
     size: int
     mode: int
     mtime_ms: float
+    masked: bool = False
 
 
 class FolderList(Reported, frozen=True, kw_only=True):

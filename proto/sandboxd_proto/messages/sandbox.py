@@ -54,8 +54,11 @@ class SandboxInfo(Reported, frozen=True, kw_only=True):
 
 
 class Forwarded(Reported, frozen=True, kw_only=True):
+    """`port`: the sandbox's own, which `endpoint` leads to."""
+
     forward: str
     endpoint: str
+    port: int = 0
 
 
 class SandboxDetails(SandboxInfo, frozen=True, kw_only=True):

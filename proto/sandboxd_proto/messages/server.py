@@ -88,7 +88,8 @@ class CheckParams(WireStruct, frozen=True, kw_only=True):
 
 
 class ResolvedManifest(Reported, frozen=True, kw_only=True):
-    """The manifest with every default filled in and every path resolved."""
+    """The manifest with every default filled in and every path resolved. `run_as`: the user whose
+    rights the command has, where a daemon of root gives up root for the workspace's owner."""
 
     fs_read_allow: list[str]
     fs_write_allow: list[str]
@@ -109,6 +110,7 @@ class ResolvedManifest(Reported, frozen=True, kw_only=True):
     image: str | None
     cwd: str
     protected: list[str] = msgspec.field(default_factory=list)
+    run_as: str | None = None
 
 
 class CheckResult(Reported, frozen=True, kw_only=True):

@@ -9,6 +9,7 @@ from functools import partial
 
 import anyio.to_thread
 
+from sandboxd import event_loop
 from sandboxd.backends.bubblewrap import diagnosis
 from sandboxd.backends.bubblewrap.arguments import Bind
 from sandboxd.backends.bubblewrap.binary import known
@@ -44,14 +45,16 @@ ATTEMPTS = 5  # container engines mount and unmount all the time, and bwrap bind
 class _TryAgain(Exception):
     """Worth another attempt. `refusal` is the answer when every attempt ends like this."""
 
-    def __init__(self, refusal: SandboxdError) -> None:
-        super().__init__(refusal.message)
+    def __init__(self, refusal: SandboxdError | LaunchFailed) -> None:
+        super().__init__(str(refusal))
         self.refusal = refusal
 
 
 class Bubblewrap:
     name = "bubblewrap"
-    capabilities = Capabilities(mounts=True, explains=True, files=True, session_tmp=True)
+    capabilities = Capabilities(
+        mounts=True, explains=True, files=True, session_tmp=True, opens_at_once=True
+    )
 
     def __init__(self, support: LinuxSupport, *, clones: bool = True) -> None:
         self._support = support
@@ -117,7 +120,8 @@ class Bubblewrap:
             sandbox = await self._retry(spec, stack, clone=True)
         except LaunchFailed as failed:
             sandbox = await self._retry(spec, stack, clone=False)
-            self._clone_failures.failed(spec, failed)
+            if not failed.changed:  # that says nothing about clones
+                self._clone_failures.failed(spec, failed)
         else:
             self._clone_failures.worked(spec)
         return sandbox
@@ -140,6 +144,7 @@ class Bubblewrap:
             await look_up_groups(spec.run_as)
             template = self._templates.get(spec) if clone else None
             if template is None:
+                await event_loop.enter_task()
                 program = await find_program(self._breaker)
                 await self._plans.make_etc(spec)
                 verify = self._plans.verification(spec)
@@ -162,6 +167,10 @@ class Bubblewrap:
                 async with opened as sandbox:
                     if plan.changed():
                         raise LaunchFailed("the host changed meanwhile", changed=True)
+                    if template is not None and not template.settle():
+                        self._templates.drop(spec)
+                        moved = LaunchFailed("mounts of the host came and went", changed=True)
+                        raise _TryAgain(moved)
                     yield sandbox
             except LaunchFailed as failed:
                 self._templates.drop(spec)

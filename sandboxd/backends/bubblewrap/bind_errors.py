@@ -19,6 +19,7 @@ from sandboxd.policy.plan import RunAs
 from sandboxd_proto.errors import PathDenied, SandboxdError, SandboxUnavailable
 
 _SAID = re.compile(r"^bwrap: Can't (?:find source path|get type of source) (.+): ([^:]+)$", re.M)
+_FIRST_PERSON = 1000  # smaller ids belong to services
 _DENIED, _GONE = os.strerror(errno.EACCES), os.strerror(errno.ENOENT)
 
 
@@ -55,18 +56,28 @@ def _closed_to(run_as: RunAs, path: str, *, own: bool) -> SandboxdError:
     who = _user(run_as.uid)
     closed = _closed_folder(path, run_as)
     cause = f": {closed} does not let them through" if closed else ""
-    opening = f"chmod o+x {shlex.quote(closed or os.path.dirname(path))}"
+    opening = f"let {who} pass: chmod o+x {shlex.quote(closed or os.path.dirname(path))}"
+    is_home = _is_home(closed or os.path.dirname(path))
     if own:
         return SandboxUnavailable(
             f"{who}, whom the command would run as, cannot reach the daemon's own {path}{cause}",
-            remedy=f"let {who} pass: {opening}",
+            remedy="keep the daemon's files outside of home folders" if is_home else opening,
         )
     return PathDenied(
         f"{path} cannot be reached by {who}, whom the command would run as "
         f"(sandboxd is root and the workspace is theirs){cause}",
         field="manifest",
-        remedy=f"use a path that {who} can reach, or let {who} pass: {opening}",
+        remedy=f"copy it outside to a place that {who} can reach: a home folder stays closed"
+        if is_home
+        else f"use a path that {who} can reach, or {opening}",
     )
+
+
+def _is_home(folder: str) -> bool:
+    """Whose owner decides who passes; root's holds keys of the machine."""
+    people = (one for one in pwd.getpwall() if one.pw_uid == 0 or one.pw_uid >= _FIRST_PERSON)
+    homes = {os.path.realpath(one.pw_dir) for one in people} - {"/"}
+    return folder in homes or os.path.dirname(folder) == "/home"
 
 
 def _user(uid: int) -> str:

@@ -28,7 +28,7 @@ from sandboxd.policy.plan import SandboxSpec
 
 log = logging.getLogger(__name__)
 MOST: Final = 48
-MOST_MOVED: Final = 512  # MOVED_MAX in init/template.c
+MOST_MOVED: Final = 512  # MOVED_MAX in init/template.h
 MOST_FAILURES: Final = 3  # in a row
 FAILURE_S: Final = 600.0
 IDLE_S: Final = 60.0
@@ -139,6 +139,13 @@ class SpecTemplate:
     verify: Verification
     made_at: float = field(default_factory=time.monotonic)
     used_at: float = field(default_factory=time.monotonic)
+    _settled: bool = False
+
+    def settle(self) -> bool:
+        """When a clone is up. False: a mount of the host that came and went while bwrap mounted may
+        have stayed in the template, whose mounts are its own from then on."""
+        self._settled = self._settled or not self.verify.mounts.stirred()
+        return self._settled
 
     def is_good(self, now: float) -> bool:
         young = now - self.made_at < MOST_AGE_S
@@ -150,7 +157,7 @@ class Templates:
 
     def __init__(self) -> None:
         self._kept: OrderedDict[SandboxSpec, SpecTemplate] = OrderedDict()
-        self._timer: event_loop.TimerHandle | None = None
+        self._timer: event_loop.Timer | None = None
 
     def __contains__(self, spec: SandboxSpec) -> bool:
         return spec in self._kept

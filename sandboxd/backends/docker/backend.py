@@ -125,7 +125,12 @@ class Docker:
         """What the init records is too much for an engine's streams."""
         init = self._likely_way() == "init"
         return Capabilities(
-            mounts=True, explains=init, files=init, session_tmp=init, limits_sandbox=True
+            mounts=True,
+            explains=init,
+            files=init,
+            session_tmp=init,
+            limits_sandbox=True,
+            stderr_apart=init,
         )
 
     async def probe(self) -> Probe:

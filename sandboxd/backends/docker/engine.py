@@ -6,8 +6,10 @@ aiodocker's default of a hundred connections a hundred runs would deadlock.
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 import shutil
+import socket
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -223,13 +225,27 @@ class Engine:
 
     def _connected(self) -> aiodocker.Docker:
         if self._client is None:
-            try:
-                import aiodocker
-            except ImportError:
-                raise NOT_INSTALLED from None
+            if importlib.util.find_spec("aiodocker") is None:
+                raise NOT_INSTALLED
+            self._check_socket()
+            import aiodocker
+
             self._connector = self._reaching()
             self._client = aiodocker.Docker(self.endpoint.base_url, connector=self._connector)
         return self._client
+
+    def _check_socket(self) -> None:
+        """Most machines have no engine: to learn that, `status` need not load aiohttp, 8 MB."""
+        if self.endpoint.socket is None:
+            return
+        try:
+            with socket.socket(socket.AF_UNIX) as probe:
+                probe.setblocking(False)
+                probe.connect(self.endpoint.socket)
+        except BlockingIOError:  # many others connect
+            return
+        except OSError as error:
+            raise self.unreachable(error.strerror or str(error)) from None
 
     def _reaching(self) -> aiohttp.BaseConnector:
         import aiohttp

@@ -38,7 +38,7 @@ class ProtectedFiles:
         self._noted: ProtectedSnapshot | None = None
         self._running = 0
         self._watch: ExistingFilesWatch | None = None
-        self._timer: event_loop.TimerHandle | None = None
+        self._timer: event_loop.Timer | None = None
         self._lock = threading.Lock()
         self._undone: list[tuple[str, str | None]] = []
         self._times = 0

@@ -59,7 +59,7 @@ class LandlockSandbox(WrappedSandbox[Spawner]):
             if command.pty is None:
                 process = await self._inner.spawn(command, stdio)
             else:
-                process = await self._with_terminal(command)
+                process = await self._with_terminal(command, stdio)
         except BaseException:
             self._protected.end(all_gone=True)
             raise
@@ -70,12 +70,12 @@ class LandlockSandbox(WrappedSandbox[Spawner]):
     def _told(self, command: Command) -> Command:
         return replace(command, env=_with_folder(command.env, self._folder))
 
-    async def _with_terminal(self, command: Command) -> Process:
+    async def _with_terminal(self, command: Command, stdio: Stdio | None) -> Process:
         assert command.pty is not None
         terminal, self._terminal = self._terminal or open_terminal(self._run_as), None
         try:
             terminal.prepare(command.pty)
-            process = await self._inner.spawn(command, None, terminal)
+            process = await self._inner.spawn(command, stdio, terminal)
             try:
                 await process.started()  # it takes the terminal's master
             except BaseException:
@@ -118,9 +118,12 @@ class LandlockProcess(WrappedProcess):
 
 
 def _with_folder(env: tuple[tuple[str, str], ...], folder: str) -> tuple[tuple[str, str], ...]:
-    """TMPDIR leads to the folder: /tmp is the host's, and closed. A caller's own one stays."""
-    shared = ("", "/tmp", "/var/tmp")
+    """TMPDIR, and a HOME that is /tmp, lead to the folder: /tmp is the host's, and closed. A
+    caller's own one stays."""
+    shared = ("/tmp", "/var/tmp")
     given = dict(env)
-    if given.get("TMPDIR", "").rstrip("/") not in shared:
-        return env
-    return tuple({**given, "TMPDIR": folder}.items())
+    if given.get("TMPDIR", "").rstrip("/") in ("", *shared):
+        given["TMPDIR"] = folder
+    if given.get("HOME", "").rstrip("/") in shared:
+        given["HOME"] = folder
+    return tuple(given.items())

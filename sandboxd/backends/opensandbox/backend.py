@@ -54,6 +54,7 @@ class OpenSandbox:
         self._with_init = config.way != "execd" and sys.platform == "linux"
         self.capabilities = Capabilities(
             mounts=True, limits_sandbox=True, stdin=self._with_init, terminals=self._with_init,
+            stderr_apart=False,
             copies=True, remote=True,
         )  # fmt: skip
         self._http = HttpClient(config.url.rstrip("/"), config.ca_file)

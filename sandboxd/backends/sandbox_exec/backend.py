@@ -165,5 +165,8 @@ class SandboxExec:
 def _warnings() -> tuple[str, ...]:
     found = ["not verified on a real macOS: see SECURITY.md", PROXY_WARNING]
     if os.getuid() == 0:
-        found.append("sandboxd runs as root: commands in workspaces of root stay root")
+        found.append(
+            "sandboxd runs as root: a command runs as the owner of its workspace, in workspaces of "
+            "root as root"
+        )
     return tuple(found)

@@ -86,7 +86,8 @@ class SandboxExecSandbox:
         made = profile_for(self._spec, own, serving.system.on_disk)
         argv = arguments(serving.system, made, command, run_as)
         if terminal is not None:
-            ends = (terminal.slave, terminal.slave, terminal.slave)
+            err = terminal.slave if stdio is None else stdio.stderr
+            ends = (terminal.slave, terminal.slave, err)
         else:
             assert stdio is not None
             ends = (stdio.stdin, stdio.stdout, stdio.stderr)
@@ -155,9 +156,12 @@ def refuse_changed(spec: SandboxSpec) -> None:
 
 
 def _with_folder(env: tuple[tuple[str, str], ...], folder: str) -> tuple[tuple[str, str], ...]:
-    """TMPDIR leads to the folder: /tmp is the host's, and closed. A caller's own one stays."""
-    shared = ("", "/tmp", "/var/tmp", "/private/tmp", "/private/var/tmp")
+    """TMPDIR, and a HOME that is /tmp, lead to the folder: /tmp is the host's, and closed. A
+    caller's own one stays."""
+    shared = ("/tmp", "/var/tmp", "/private/tmp", "/private/var/tmp")
     given = dict(env)
-    if given.get("TMPDIR", "").rstrip("/") not in shared:
-        return env
-    return tuple({**given, "TMPDIR": folder}.items())
+    if given.get("TMPDIR", "").rstrip("/") in ("", *shared):
+        given["TMPDIR"] = folder
+    if given.get("HOME", "").rstrip("/") in shared:
+        given["HOME"] = folder
+    return tuple(given.items())

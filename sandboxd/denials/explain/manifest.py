@@ -6,7 +6,7 @@ folder holds little else (fold.py). A secret is never proposed, only named.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from sandboxd.denials.context import Setting
 from sandboxd.denials.explain.fold import fold_paths, too_wide
 from sandboxd.denials.explain.needs import KINDS, Need
 from sandboxd.denials.explain.secrets import homes_for, secret_reason
+from sandboxd.denials.rules import permission_bits
 from sandboxd.denials.withheld import refusal, withheld
 from sandboxd.policy.paths.within import is_below
 from sandboxd.policy.plan import Access
@@ -28,7 +29,11 @@ _ACCESS: dict[str, NeedAccess] = {"network": "network", "syscall": "syscall", "p
 _ORDER = ("needed", "secret", "refused", "optional")
 # What a client sends with every request, and what it leaves to the caller.
 _NOT_KEPT = ("env",)
+_PROTECTED = "protected: it can run code outside the sandbox later"
 _MOST_ENTRIES = 20_000  # of folders that are looked at; in a thread of its own
+
+
+Appeared = tuple[str, str | None]  # a path, and where it was moved
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +57,16 @@ class _Candidate:
 
 def explanation(
     setting: Setting, needs: Iterable[Need], denials: Iterable[Denial], asked: ExplainRequest, *,
-    failed: bool, truncated: bool = False,
+    failed: bool, appeared: Sequence[Appeared] = (), truncated: bool = False,
 ) -> Explanation:  # fmt: skip
+    """`appeared`: protected paths that the kernel let the command make, undone afterwards."""
     others = [d for d in denials if d.kind not in KINDS]
-    minded = _minded(list(needs), failed=failed and not others)
+    minded = _minded(list(needs), failed=failed and not (others or appeared))
     looks = HostLooks(setting.host, _MOST_ENTRIES)
     candidates = [_candidate(setting, need, looks) for need in minded]
     grants = _grants(setting, candidates, looks)
-    rows = [_file_row(c, grants) for c in candidates] + [_other_row(d) for d in others]
+    rows = [_file_row(c, grants) for c in candidates]
+    rows += [*map(_appeared_row, appeared), *map(_other_row, others)]
     missing: dict[str, Any] = {}
     for access, field in _FIELDS.items():
         entries = {c.grant: grants[access, c.grant] for c in candidates if _granted(c, access)}
@@ -91,8 +98,9 @@ def _candidate(setting: Setting, need: Need, looks: HostLooks) -> _Candidate:
     if secret is not None:
         return _Candidate(need, None, secret, secret)
     if need.at.protected is not None:
-        note = "protected: it can run code outside the sandbox later"
-        return _Candidate(need, None, None, note)
+        return _Candidate(need, None, None, _PROTECTED)
+    if need.barrier is not None:
+        return _Candidate(need, None, None, permission_bits.reason(setting, need.at, need.barrier))
     remedy = _remedy(setting, need)
     if remedy is None:
         return _Candidate(need, None, None, _why_not(setting, need))
@@ -164,6 +172,18 @@ def _file_row(candidate: _Candidate, grants: dict[tuple[Access, str | None], str
         status=status,
         grant=grants.get((need.access, candidate.grant)) if status == "needed" else None,
         note=shown(candidate.note),
+    )
+
+
+def _appeared_row(one: Appeared) -> NeedRow:
+    path, moved_to = one
+    aside = "; what appeared was moved aside" if moved_to else ""
+    return NeedRow(
+        access="write",
+        target=shown(path),
+        operation="create",
+        status="refused",
+        note=_PROTECTED + aside,
     )
 
 

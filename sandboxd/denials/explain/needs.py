@@ -15,8 +15,9 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from sandboxd.denials.context import RunEvidence, Setting
-from sandboxd.denials.rules import filesystem
+from sandboxd.denials.rules import filesystem, permission_bits
 from sandboxd.denials.rules.path_status import PathStatus, held_in_place, path_statuses
+from sandboxd.denials.rules.permission_bits import Barrier
 from sandboxd.denials.text import subjects
 from sandboxd.denials.text.line_classifier import LineClassifier
 from sandboxd.denials.text.verbs import Operation
@@ -49,12 +50,13 @@ Weight = Literal["needed", "optional"]
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """One path that was refused. `layer`: what refused it."""
+    """One path that was refused. `layer`: what refused it. `barrier`: whose permission bits."""
 
     at: PathStatus
     wanted: Wanted
     layer: Layer
     weight: Weight = "needed"
+    barrier: Barrier | None = None
 
     @property
     def path(self) -> str:
@@ -92,7 +94,7 @@ def found(
 
 def denials(setting: Setting, needs: Iterable[Need]) -> list[Denial]:
     minded = [need for need in needs if need.weight == "needed"]
-    told = [filesystem.told(setting, n.at, n.operation, n.layer) for n in minded]
+    told = [filesystem.told(setting, n.at, n.operation, n.layer, n.barrier) for n in minded]
     return told[:MAX_DENIALS]
 
 
@@ -102,6 +104,9 @@ def _need(setting: Setting, refused: RefusedAccess, named: list[str]) -> Need | 
         layer = _refused_by(setting, at, refused)
         if layer is not None:
             return Need(_meant(setting, at, refused, named), refused.wanted, layer)
+        barrier = _barrier(setting, at, refused)
+        if barrier is not None:
+            return Need(at, refused.wanted, "namespace", barrier=barrier)
     return None
 
 
@@ -132,6 +137,15 @@ def _refused_by(setting: Setting, at: PathStatus, refused: RefusedAccess) -> Lay
         ours = (at.plausible and not at.writable) if writes else at.hidden
         permitted = setting.host.permits(at.path, "write" if writes else "read")
         return "landlock" if ours and permitted else None
+    return None
+
+
+def _barrier(setting: Setting, at: PathStatus, refused: RefusedAccess) -> Barrier | None:
+    did = _OPERATIONS[refused.wanted]
+    if refused.errno == errno.EACCES:
+        return permission_bits.barrier(setting, at, did)
+    if refused.errno == errno.EPERM:
+        return permission_bits.foreign_owner(setting, at, did)
     return None
 
 
@@ -169,7 +183,7 @@ def _is_optional(setting: Setting, need: Need) -> bool:
     path = need.path
     if need.access == "write":
         leftover = any(part in path for part in _LEFTOVERS)
-        allowed_outside = setting.host.permits(path, "write")
+        allowed_outside = need.barrier is not None or setting.host.permits(path, "write")
         return leftover or need.wanted == "probe" or not allowed_outside
     # Sockets and traces of other programs in /tmp are looked for, and mostly not there.
     return _is_ambient(setting, path) or (need.wanted == "look" and within(path, "/tmp"))

@@ -22,6 +22,13 @@ def secret_reason(setting: Setting, at: PathStatus) -> str | None:
     return None
 
 
+def hidden_by_default(setting: Setting, mask: str) -> bool:
+    """Whether a request that names the masked path would see it."""
+    if within_any(mask, setting.withheld) or setting.host.foreign_home(mask):
+        return False
+    return _known(mask, homes_for(setting, mask)) is not None
+
+
 def _known(path: str, homes: Iterable[str]) -> str | None:
     for group in secrets.SYSTEM:
         if within_any(path, group.paths):

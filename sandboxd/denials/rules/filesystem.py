@@ -15,13 +15,15 @@ import msgspec
 
 from sandboxd.denials import remedies
 from sandboxd.denials.context import Setting
+from sandboxd.denials.explain.secrets import hidden_by_default
+from sandboxd.denials.rules import granted_itself, permission_bits
 from sandboxd.denials.rules.path_status import PathStatus, held_in_place, path_statuses, resolve
+from sandboxd.denials.rules.permission_bits import Barrier
 from sandboxd.denials.text import subjects
 from sandboxd.denials.text.command_line import CommandLine
 from sandboxd.denials.text.verbs import Operation, operation
 from sandboxd.policy.mounts.mount_plan import MountKind
 from sandboxd.policy.paths.within import within
-from sandboxd.policy.plan import Access
 from sandboxd.policy.shown_names import named
 from sandboxd_proto.denial import Confidence, Denial, DenialKind, Layer
 
@@ -82,8 +84,6 @@ def judge_operation(setting: Setting, reason: str, name: str, did: Operation) ->
 def _is_an_answer(setting: Setting, reason: str) -> bool:
     """Whether a layer of the sandbox answers that: Landlock alone hides nothing, and no file system
     is read-only because of it."""
-    if reason == "EPERM":
-        return setting.platform == "darwin"
     by_mounts = reason in {"EROFS", "EBUSY", "ENOENT"}
     return setting.mounts or not by_mounts or setting.platform != "linux"
 
@@ -101,9 +101,9 @@ def _from_shell(line: str) -> bool:
 
 
 def _read_only(setting: Setting, s: Subject) -> Denial | None:
-    if s.at.writable or not s.at.plausible:
-        return None
-    return _write(setting, s, "mount", "high")
+    if s.at.writable:
+        return _replaced(setting, s, "mount")
+    return _write(setting, s, "mount", "high") if s.at.plausible else None
 
 
 def _busy(setting: Setting, s: Subject) -> Denial | None:
@@ -118,19 +118,29 @@ def _busy(setting: Setting, s: Subject) -> Denial | None:
     }
     if not is_ours or not s.at.on_host:
         return None
-    moved = Operation("rename", "write", in_folder=True)
-    return _write(setting, Subject(s.reason, s.name, s.at, moved, s.shell), "mount", "medium")
+    did = s.did if s.did.in_folder else Operation("rename", "write", in_folder=True)
+    return _write(setting, replace(s, did=did), "mount", "medium")
+
+
+def _replaced(setting: Setting, s: Subject, layer: Layer) -> Denial | None:
+    """What is writable by itself stays in its folder, where that is not writable."""
+    own = granted_itself.changes(s.at, s.did) and s.at.on_host and s.at.path != "/"
+    if not own or setting.layout.writable(posixpath.dirname(s.at.path)):
+        return None
+    return _write(setting, s, layer, "medium")
 
 
 def _access(setting: Setting, s: Subject) -> Denial | None:
     at, host = s.at, setting.host
     if at.masked:
-        return _masked(s, "high") if setting.masks_refuse and at.on_host else None
-    refused_by_mode = _mode_refuses(setting, s)
-    if refused_by_mode is not None:
-        return _without_capability(s, refused_by_mode)
+        return _masked(setting, s, "high") if setting.masks_refuse and at.on_host else None
+    barrier = permission_bits.barrier(setting, at, s.did, shell=s.shell)
+    if barrier is not None:
+        return permission_bits.denial(setting, at, barrier, "medium")
     if not setting.landlock and setting.platform == "linux":
         return None
+    if s.did.parents and not at.plausible and _unmade_parents(setting, at):
+        return _write(setting, s, "landlock", "medium")
     if at.place.kind in {MountKind.PROC, MountKind.DEV} or not at.plausible:
         return None
     if at.hidden and s.did.direction != "write" and host.permits(at.path, "read"):
@@ -139,51 +149,48 @@ def _access(setting: Setting, s: Subject) -> Denial | None:
         return None  # reading it fails outside as well
     if not at.writable and _writes(setting, s) and host.permits(at.path, "write"):
         return _write(setting, s, "landlock", "medium" if at.visible else "high")
-    return None
+    return _replaced(setting, s, "landlock") if at.writable else None
 
 
-def _mode_refuses(setting: Setting, s: Subject) -> Access | None:
-    """What the permission bits keep a root without capabilities from, who can do it outside."""
-    at = s.at
-    if not setting.host_root or not (at.visible and at.on_host):
-        return None
-    wanted: Access = "write" if s.did.direction == "write" else "read"
-    if wanted == "write" and not at.writable:
-        return None
-    return None if setting.host.mode_permits(at.path, wanted) else wanted
-
-
-def _without_capability(s: Subject, wanted: Access) -> Denial:
-    kind: DenialKind = "filesystem_write" if wanted == "write" else "filesystem_read"
-    done = "written" if wanted == "write" else "read"
-    text = (
-        f"{named(s.at.path)} could not be {done}: its permission bits keep root out, and a "
-        "sandboxed root has no capability to pass them. The sandbox allows this path already"
-    )
-    return _denial(kind, wanted, s.at.path, "namespace", "medium", text, None)
+def _not_permitted(setting: Setting, s: Subject) -> Denial | None:
+    owned = permission_bits.foreign_owner(setting, s.at, s.did)
+    if owned is not None:
+        return permission_bits.denial(setting, s.at, owned, "medium")
+    return _access(setting, s) if setting.platform == "darwin" else None
 
 
 def _missing(setting: Setting, s: Subject) -> Denial | None:
     at = s.at
     if at.masked:
-        return _masked(s, "high") if at.on_host and at.place.is_dir else None
+        return _masked(setting, s, "high") if at.on_host and at.place.is_dir else None
     if at.hidden and s.did.direction != "write":
         return _read(setting, s, "mount", _sureness(at))
     if _behind_private(setting, s):
         return _write(setting, s, "mount", "medium")
+    if s.did.parents:
+        return _write(setting, s, "mount", "medium") if _unmade_parents(setting, at) else None
     if (
         at.visible
         or at.place.kind in {MountKind.PROC, MountKind.DEV, MountKind.PRIVATE}
         or at.writable
     ):
         return None
-    if s.did.direction == "write" and at.plausible and not _folder_visible(setting, at):
+    new = at.plausible and not _folder_visible(setting, at)
+    if s.did.direction == "write" and (at.hidden or new):
         return _write(setting, s, "mount", "high")
     # A shell prints one text for `> p`, `< p` and `p`. Reading or running what is not on the host
     # either would fail everywhere; writing it would not.
     if s.shell and s.did.direction == "unknown" and at.parent_on_host and not at.on_host:
         return _write(setting, s, "mount", "low") if not _folder_visible(setting, at) else None
     return None
+
+
+def _unmade_parents(setting: Setting, at: PathStatus) -> bool:
+    """Whether the folders above could be made outside, and not in the sandbox."""
+    folder = remedies.existing_folder(setting.host, at.path)
+    if at.place.kind in {MountKind.PROC, MountKind.DEV, MountKind.PRIVATE}:
+        return False
+    return not setting.layout.writable(folder) and setting.host.permits(folder, "write")
 
 
 def _behind_private(setting: Setting, s: Subject) -> bool:
@@ -207,6 +214,8 @@ def _unwritable(setting: Setting, s: Subject) -> Denial | None:
 
 def _unopened(setting: Setting, s: Subject) -> Denial | None:
     """No errno: hidden from us, or new and not creatable; an existing visible file says nothing."""
+    if s.at.hidden and s.did.direction == "write":
+        return _write(setting, s, "mount", "medium")
     if s.at.hidden:
         return _read(setting, s, "mount", "medium")
     if s.did.direction != "write" or s.at.on_host or not posixpath.isabs(s.name):
@@ -218,7 +227,7 @@ _RULES = {
     "EROFS": _read_only,
     "EBUSY": _busy,
     "EACCES": _access,
-    "EPERM": _access,
+    "EPERM": _not_permitted,
     "ENOENT": _missing,
     "unwritable": _unwritable,
     "unopened": _unopened,
@@ -248,15 +257,24 @@ def _write(setting: Setting, s: Subject, layer: Layer, confidence: Confidence) -
     if s.at.protected is not None:
         return _protected(s, s.at.protected.path)
     if s.at.masked:
-        return _masked(s, confidence)
+        return _masked(setting, s, confidence)
     name = s.did.name if s.did.direction == "write" else "write"
     path = s.at.path
     # A folder that the sandbox hides was not to be made, moved or removed: something in it was.
     in_folder = s.did.in_folder and (s.at.visible or not setting.host.is_dir(path))
-    remedy = remedies.allow_write(setting, path, in_folder=in_folder)
+    remedy, text = remedies.allow_write(setting, path, in_folder=in_folder), _why_not(setting, s)
     if _in_read_only_workspace(setting, path):
         remedy = None  # another preset
-    return _denial("filesystem_write", name, path, layer, confidence, _why_not(setting, s), remedy)
+    elif granted_itself.changes(s.at, s.did) and setting.layout.writable(posixpath.dirname(path)):
+        remedy = None  # its folder is writable, and it is a mount in it
+    elif remedy is None:
+        wide = remedies.too_wide_to_write(setting, path, in_folder=in_folder)
+        text += (
+            f". No change is proposed: all of {named(wide)} would have to be writable"
+            if wide
+            else ""
+        )
+    return _denial("filesystem_write", name, path, layer, confidence, text, remedy)
 
 
 def _in_read_only_workspace(setting: Setting, path: str) -> bool:
@@ -268,9 +286,12 @@ def _why_not(setting: Setting, s: Subject) -> str:
     path = s.at.path
     if _in_read_only_workspace(setting, path):
         return (
-            f"{named(path)} could not be written: the preset read-only makes nothing writable; "
-            "with the preset workspace-write the workspace is"
-        )
+            f"{named(path)} could not be written: the preset read-only makes nothing writable"
+            + (f". No change is proposed: {remedies.in_plan_mode(setting)}" if setting.plan_flags
+               else "; with the preset workspace-write the workspace is")
+        )  # fmt: skip
+    if granted_itself.changes(s.at, s.did):
+        return granted_itself.why_not(setting, s.at, s.did)
     if s.at.place.kind == MountKind.PRIVATE:
         state = f"is the host's, and the sandbox has a {s.at.place.path} of its own"
     elif not s.at.visible and s.at.place.kind != MountKind.ROOT:
@@ -283,7 +304,8 @@ def _why_not(setting: Setting, s: Subject) -> str:
     if not setting.host.permits(path, "write"):
         return text + "; this user could not write it outside either"
     missing = remedies.first_missing(setting.host, path)
-    if missing not in {None, path}:
+    makes_it = s.did.parents and remedies.allow_write(setting, path, in_folder=True) is not None
+    if missing not in {None, path} and not makes_it:
         return text + f". {named(missing)} does not exist: make it first"
     if s.at.on_host and not s.did.in_folder and not setting.host.is_dir(path):
         return text + ". Programs that save by renaming need its folder instead of the file"
@@ -299,38 +321,52 @@ def _read(setting: Setting, s: Subject, layer: Layer, confidence: Confidence) ->
     return _denial("filesystem_read", "read", path, layer, confidence, text, remedy)
 
 
-def _masked(s: Subject, confidence: Confidence) -> Denial:
+def _masked(setting: Setting, s: Subject, confidence: Confidence) -> Denial:
     kind: DenialKind = "filesystem_write" if s.did.direction == "write" else "filesystem_read"
-    return masked_denial(kind, s.at.path, s.at.place.path, confidence)
+    return masked_denial(setting, kind, s.at.path, s.at.place.path, confidence)
 
 
-def told(setting: Setting, at: PathStatus, did: Operation, layer: Layer) -> Denial:
+def told(
+    setting: Setting, at: PathStatus, did: Operation, layer: Layer, barrier: Barrier | None
+) -> Denial:
     """The denial for an access whose refusal the kernel itself told."""
     subject = Subject("", at.path, at, did, shell=False)
-    if did.direction == "write":
+    if barrier is not None:
+        denial = permission_bits.denial(setting, at, barrier, "high")
+    elif did.direction == "write":
         denial = _write(setting, subject, layer, "high")
     elif at.masked:
-        denial = _masked(subject, "high")
+        denial = _masked(setting, subject, "high")
     else:
         denial = _read(setting, subject, layer, "high")
     return msgspec.structs.replace(denial, evidence="kernel")
 
 
-def masked_denial(kind: DenialKind, path: str, mask: str, confidence: Confidence) -> Denial:
+def masked_denial(
+    setting: Setting, kind: DenialKind, path: str, mask: str, confidence: Confidence
+) -> Denial:
+    """What is hidden by default is shown to a request that names it; nothing shows the rest."""
     hidden = "it" if path == mask else named(mask)
-    text = (
-        f"{named(path)} is masked: {hidden} is hidden from every command of this plan, also where "
-        "its folder is allowed"
-    )
+    text = f"{named(path)} is masked: {hidden} is hidden "
+    if hidden_by_default(setting, mask):
+        text += "unless it is allowed by its own name. No change is proposed: "
+        text += "it is a secret, or holds one"
+    else:
+        text += "from every command of this plan, also where its folder is allowed"
     name = "write" if kind == "filesystem_write" else "read"
     return _denial(kind, name, path, "mount", confidence, text, None)
 
 
 def hidden_denial(
-    setting: Setting, path: str, confidence: Confidence, *, output: bool = False
-) -> Denial:
+    setting: Setting, path: str, confidence: Confidence, *, output: bool = False,
+    empty: bool = False,
+) -> Denial:  # fmt: skip
+    """`empty`: the folder is there, and what the host has in it is not."""
     there = "which exists on the host and is not visible in the sandbox"
+    there = "whose content on the host is not visible in the sandbox" if empty else there
     text = f"the command names {named(path)}, {there}"
+    if empty and not setting.host.permits(path, "read"):
+        text += "; this user could not read it outside either"
     if output:
         remedy = remedies.allow_write(setting, path, in_folder=False)
         return _denial("filesystem_write", "write", path, "mount", confidence, text, remedy)

@@ -233,7 +233,10 @@ class StreamScanner:
     ) -> Explanation:
         """After `finish`, and only with a complete kernel report (`facts.explained`)."""
         found = needs.found(self._classifier, facts, self._said.denials)
-        return explanation(self._classifier.setting, found, denials, asked, failed=facts.failed)
+        return explanation(
+            self._classifier.setting, found, denials, asked,
+            failed=facts.failed, appeared=facts.protected,
+        )  # fmt: skip
 
     def _reader(self, name: str) -> Examine:
         stream: StreamName = "stdout" if name == "stdout" else "stderr"

@@ -11,11 +11,13 @@ Direction = Literal["read", "write", "unknown"]
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """`in_folder`: the entry in the folder changes, so the folder has to be writable."""
+    """`in_folder`: the entry in the folder changes, so the folder has to be writable. `parents`:
+    missing folders above are made too."""
 
     name: str
     direction: Direction
     in_folder: bool = False
+    parents: bool = False
 
 
 _ENDS = 256
@@ -24,6 +26,10 @@ UNKNOWN = Operation("open", "unknown")
 # First match wins. Words are those of coreutils, git, libuv, Go and the shells.
 _TABLE: tuple[tuple[str, Operation], ...] = (
     (r"\bconnect\b|\bdial unix\b", Operation("connect", "read")),
+    # Where a folder on the way cannot be made, node names the last one, and mostly says that it
+    # is missing.
+    (r"(?:ENOENT: no such file or directory|EACCES: permission denied), mkdir",
+     Operation("mkdir", "write", in_folder=True, parents=True)),
     (r"mkdir|create (?:leading )?director|creating director|work tree dir|makedirs",
      Operation("mkdir", "write", in_folder=True)),
     (r"\bremov|\bunlink|\brm\b|rmdir|\bdelet", Operation("remove", "write", in_folder=True)),

@@ -69,8 +69,9 @@ class Cgroups:
         """None, and a line in the log, if the kernel refuses."""
         for _ in range(min(len(self._spare), MOST_TRIED)):
             spare = self._spare.popleft()
-            if spare.renew():
-                return spare
+            renewed = spare.renewed()
+            if renewed is not None:
+                return renewed
             self._spare.append(spare)
         folder = os.path.join(self._folder, f"sandbox-{os.getpid()}-{next(self._numbers)}")
         try:
@@ -83,9 +84,7 @@ class Cgroups:
         """Kill the processes in it and remove it, now or when it is empty. A sandbox's ends with
         its init, and is used again once it is empty."""
         if isinstance(cgroup, SandboxCgroup):
-            cgroup.close_entrance()
-            if not cgroup.is_empty():
-                cgroup.refuse_forks()
+            cgroup.end()
             self._spare.append(cgroup)
             while len(self._spare) > MOST_SPARE and self._spare[0].remove():
                 self._spare.popleft()

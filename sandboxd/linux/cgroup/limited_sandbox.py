@@ -172,7 +172,7 @@ class LimitedProcess(WrappedProcess):
         self._exceeded: LimitName | None = None
         self._killed = False
         self._tiers = tiers
-        self._timer: event_loop.TimerHandle | None = None
+        self._timer: event_loop.Timer | None = None
         self._error: Exception | None = None
 
     async def wait(self, *, tree: bool = True) -> ExitReport:

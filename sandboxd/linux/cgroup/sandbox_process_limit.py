@@ -8,6 +8,7 @@ A template enters it before the init is cloned, and leaves it for the next one's
 from __future__ import annotations
 
 import contextlib
+from copy import copy
 
 from sandboxd.linux.cgroup.tree import CgroupFolder, parse_counts, read, write
 from sandboxd.policy.limits import DEFAULT_PROCESSES
@@ -19,9 +20,14 @@ PROCESSES_PER_COMMAND = 2
 
 
 class SandboxCgroup(CgroupFolder):
-    """The pids controller's part of v1 and of v2 has the same files."""
+    """The pids controller's part of v1 and of v2 has the same files.
+
+    Its folder is used again for other sandboxes, each with an object of its own. The old object
+    does nothing any more: a command whose output is still being sent has one.
+    """
 
     def __init__(self, folder: str) -> None:
+        self._is_over = False
         self._allowed: list[int | None] = []
         self._written = ""
         self._refused_before = 0
@@ -44,25 +50,32 @@ class SandboxCgroup(CgroupFolder):
         """The command ended. The limit is lowered when the next one starts."""
         self._allowed.remove(processes)
 
+    def end(self) -> None:
+        """The sandbox has ended: what is left in it cannot fork."""
+        self.close_entrance()
+        if not self.is_empty():
+            self.refuse_forks()
+        self._is_over = True
+
     def is_empty(self) -> bool:
         """Whether no process is in it, nor one that has ended and is not reaped."""
         return read(self.folder, "pids.current").strip() == "0"
 
-    def renew(self) -> bool:
-        """For another sandbox; False while a process of the last one is in it."""
+    def renewed(self) -> SandboxCgroup | None:
+        """For another sandbox; None while a process of the last one is in it."""
         if not self.is_empty():
-            return False
-        self._allowed = []
-        self._refused_before = self._refused()
+            return None
+        new = copy(self)
+        new._is_over, new._allowed, new._refused_before = False, [], self._refused()
         try:
-            self._set_limits()
-            self.open_entrance()
+            new._set_limits()
+            new.open_entrance()
         except OSError:
-            return False
-        return True
+            return None
+        return new
 
     def forks_refused(self) -> int:
-        return self._refused() - self._refused_before
+        return 0 if self._is_over else self._refused() - self._refused_before
 
     def _refused(self) -> int:
         return parse_counts(read(self.folder, "pids.events")).get("max", 0)
@@ -74,6 +87,6 @@ class SandboxCgroup(CgroupFolder):
 
     def _write(self, most: int | None) -> None:
         text = "max" if most is None else str(most)
-        if text != self._written:
+        if text != self._written and not self._is_over:
             write(self.folder, "pids.max", text)
             self._written = text

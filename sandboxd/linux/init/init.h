@@ -181,15 +181,16 @@ bool setup_apply(const struct setup_request *request, struct setup_failure *fail
 /* Both answer a descriptor to poll for POLLPRI, or -1 with errno. */
 int mounts_open(void);
 bool mounts_snapshot(int mountinfo);
-/* Whether the snapshot has a mount at this path. */
-bool mounts_has(const char *point);
+/* The id of the mount that the snapshot has at this path, and that nothing covers; 0 where it has none. */
+uint64_t mounts_id(const char *point);
 /* NULL while the mounts are those of the snapshot; else the mount point that was lost or added. */
 const char *mounts_changed(int mountinfo);
 
 /* mount_check.c */
 
-/* Takes the snapshot; `on_lost` is called in the init when a report finds a hole. */
-bool mount_check_begin(int mountinfo, void (*on_lost)(const char *what));
+/* Begins to watch; `on_lost` is called in the init when a report finds a hole. `count` paths are to be
+ * added. `private`: mounts of the host do not get in, so the snapshot can be taken later. */
+bool mount_check_begin(int mountinfo, uint32_t count, bool private, void (*on_lost)(const char *what));
 /* Whether the path is the root of a mount, and the inode that is named unless both numbers are 0.
  * It is checked again by each of the functions below. */
 bool mount_check_add(const struct inode_check *check);
@@ -197,6 +198,8 @@ bool mount_check_add(const struct inode_check *check);
 const char *mount_check_hole(void);
 /* The same for what the table of mounts shows, right after each path was added. */
 const char *mount_check_table(void);
+/* Takes the snapshot, unless it was: right after READY. Does not return with a hole. */
+void mount_check_settle(void);
 /* Before an exit is reported. Does not return with a hole: a reaper ends, and the init then ends
  * the sandbox. */
 void mount_check_demand(void);

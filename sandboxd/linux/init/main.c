@@ -32,6 +32,7 @@ struct init {
     int signals;
     int mountinfo;
     int listener;
+    bool is_clone;
     bool ready;
     pid_t parent;
     uint64_t next_check_ms;
@@ -99,10 +100,11 @@ static noreturn void isolation_lost(const char *what)
 }
 
 /* First, so that every later change is noticed. */
-static void watch_mounts(struct init *init)
+static void watch_mounts(struct init *init, uint32_t check_count)
 {
     init->mountinfo = mounts_open();
-    if (init->mountinfo >= 0 && mount_check_begin(init->mountinfo, isolation_lost))
+    if (init->mountinfo >= 0 &&
+        mount_check_begin(init->mountinfo, check_count, init->is_clone, isolation_lost))
         return;
     struct setup_failure failure = {SETUP_STAGE_MOUNTS, errno, "/proc/self/mountinfo"};
     setup_failed(init, &failure);
@@ -124,11 +126,19 @@ static void listen_for_calls(struct init *init, const struct setup_request *requ
     setup_failed(init, &failure);
 }
 
+static void send_ready(const struct init *init)
+{
+    struct writer writer;
+    writer.length = 0;
+    put_u32(&writer, WIRE_VERSION);
+    put_u32(&writer, (uint32_t)getpid());
+    wire_send(init->control, MESSAGE_READY, writer.bytes, writer.length, -1, true);
+}
+
 static void on_setup(struct init *init, struct message *message)
 {
     struct setup_request request;
     struct setup_failure failure;
-    struct writer writer;
     const char *wrong = init->ready ? "second SETUP" : decode_setup(message, &request);
     if (wrong != NULL)
         protocol_error(init, wrong);
@@ -150,7 +160,7 @@ static void on_setup(struct init *init, struct message *message)
     }
     /* Opened before the Landlock domain is applied. */
     if (request.flags & SETUP_WATCH_MOUNTS)
-        watch_mounts(init);
+        watch_mounts(init, request.check_count);
     if (!setup_apply(&request, &failure))
         setup_failed(init, &failure);
     if (request.ruleset >= 0)
@@ -162,11 +172,8 @@ static void on_setup(struct init *init, struct message *message)
         close(request.filter);
     free_setup(&request);
     init->ready = true;
-    writer.length = 0;
-    put_u32(&writer, WIRE_VERSION);
-    put_u32(&writer, (uint32_t)getpid());
-    wire_send(init->control, MESSAGE_READY, writer.bytes, writer.length, -1, true);
-    prefork_make(init->signals);
+    send_ready(init);
+    mount_check_settle();
 }
 
 static void on_exec(struct init *init, struct message *message)
@@ -277,8 +284,10 @@ static void on_lone(const struct init *init, const struct pollfd *fds, size_t co
 
 static void serve(struct init *init)
 {
-    static struct pollfd fds[4 + 2 * COMMANDS_MAX];
-    nfds_t count = 4;
+    nfds_t count = 4, room = 4;
+    for (struct command *command = commands_first(); command != NULL; command = command->next)
+        room += 2;
+    struct pollfd fds[room];
     fds[0] = (struct pollfd){.fd = init->control, .events = POLLIN};
     fds[1] = (struct pollfd){.fd = init->signals, .events = POLLIN};
     fds[2] = (struct pollfd){.fd = init->mountinfo, .events = POLLPRI};
@@ -348,7 +357,8 @@ int main(int argc, char **argv)
     default_dispositions();
     bool is_template = argc > 2 && strcmp(argv[1], "--template") == 0;
     int control = is_template ? template_serve(argc, argv) : control_open(argc, argv);
-    self = (struct init){.control = control, .mountinfo = -1, .listener = -1};
+    self = (struct init){
+        .control = control, .mountinfo = -1, .listener = -1, .is_clone = is_template};
     if (!is_control_socket(self.control))
         return INIT_SETUP_FAILED;
     int keep[] = {self.control};

@@ -149,11 +149,14 @@ static const char *take_exec_descriptors(struct message *message, struct exec_re
     if ((request->flags & EXEC_PTY) == 0)
         for (int i = 0; i < 3; i++)
             request->stdio[i] = take_descriptor(message);
+    if (request->flags & EXEC_HAS_STDERR)
+        request->stdio[2] = take_descriptor(message);
     bool complete = request->channel >= 0 &&
                     ((request->flags & EXEC_HAS_FILTER) == 0 || request->filter >= 0) &&
                     ((request->flags & EXEC_HAS_CGROUP) == 0 || request->cgroup >= 0) &&
                     ((request->flags & EXEC_HAS_TERMINAL) == 0 || request->terminal >= 0) &&
-                    ((request->flags & EXEC_PTY) != 0 || request->stdio[2] >= 0);
+                    ((request->flags & (EXEC_PTY | EXEC_HAS_STDERR)) == EXEC_PTY ||
+                     request->stdio[2] >= 0);
     return complete ? NULL : "descriptors missing with EXEC";
 }
 
@@ -183,9 +186,11 @@ const char *decode_exec(struct message *message, struct exec_request *request)
         return "malformed EXEC";
     if (request->flags & ~(uint32_t)(EXEC_PTY | EXEC_HAS_FILTER | EXEC_KEEP_BACKGROUND |
                                      EXEC_HAS_CGROUP | EXEC_HAS_TERMINAL | EXEC_EXPLAIN |
-                                     EXEC_FILTER_AHEAD | EXEC_FILES | EXEC_NO_ECHO))
+                                     EXEC_FILTER_AHEAD | EXEC_FILES | EXEC_NO_ECHO |
+                                     EXEC_HAS_STDERR))
         return "unknown flag in EXEC";
-    if ((request->flags & EXEC_HAS_TERMINAL) && (request->flags & EXEC_PTY) == 0)
+    if ((request->flags & (EXEC_HAS_TERMINAL | EXEC_HAS_STDERR)) &&
+        (request->flags & EXEC_PTY) == 0)
         return "terminal without PTY in EXEC";
     if (request->argv[0] == NULL)
         return "empty argv in EXEC";

@@ -6,12 +6,17 @@
  * event when a mount point is renamed: the mount moves with it, and a new file at the old name is
  * exposed. So each path is looked up by name and must be the root of the mount that was made there.
  * This is done before READY, before each command and before each exit is reported.
+ *
+ * To read the table of mounts takes the kernel longer than all of this. A clone, which gets no mounts of the
+ * host, reads it after READY, while the daemon prepares the command. If a mount changed meanwhile, all is
+ * verified again as for READY: no command has run yet.
  */
 #include "init.h"
 #include "command/command.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -51,17 +56,21 @@ struct extended_stat {
     uint8_t more[256 - 152];
 };
 
+/* `any`: whatever the inode is. */
 struct place {
-    char *path;
+    const char *path;
     uint64_t device;
     uint64_t inode;
     uint64_t mount_id;
+    bool any;
 };
 
 static struct place *places;
-static size_t place_count;
-static uint64_t listed[LISTED_MAX];
+static size_t place_count, room;
+/* And behind them those of now. */
+static uint64_t listed[2 * LISTED_MAX];
 static long listed_count = -1;
+static int unread = -1; /* the mountinfo that the snapshot is still to be read from */
 static pid_t init_pid;
 static void (*lost)(const char *what);
 
@@ -77,17 +86,40 @@ static uint64_t device_of(const struct extended_stat *status)
     return makedev(status->dev_major, status->dev_minor);
 }
 
-/* Kernels before 5.8 do not report it, nor the mount id: there the mount table is asked, in which
- * `mount_check_hole` then finds every change. */
+static bool read_snapshot(void)
+{
+    int mountinfo = unread;
+    unread = -1;
+    return mountinfo < 0 || mounts_snapshot(mountinfo);
+}
+
+/* The id of the mount that the table has at this path; 0 where it has none. */
+static uint64_t id_in_table(const char *path)
+{
+    return read_snapshot() ? mounts_id(path) : 0;
+}
+
+/* Kernels before 5.8 tell neither whether a path is the root of a mount nor the mount's id. */
+static bool tells_mounts(const struct extended_stat *status)
+{
+    return (status->attributes_mask & ATTRIBUTE_MOUNT_ROOT) != 0;
+}
+
+/* Before 5.8 the mount table is asked, in which `mount_check_hole` then finds every change. */
 static bool is_mount_root(const struct extended_stat *status, const char *path)
 {
-    if ((status->attributes_mask & ATTRIBUTE_MOUNT_ROOT) == 0)
-        return mounts_has(path);
+    if (!tells_mounts(status))
+        return id_in_table(path) != 0;
     return (status->attributes & ATTRIBUTE_MOUNT_ROOT) != 0;
 }
 
+static bool is_expected(const struct extended_stat *status, const struct place *place)
+{
+    return place->any || (device_of(status) == place->device && status->inode == place->inode);
+}
+
 /* The ids of all mounts, which are never used twice; -1 where the kernel has no listmount. */
-static long list(uint64_t ids[LISTED_MAX])
+static long list(uint64_t *ids)
 {
     struct {
         uint32_t size, spare;
@@ -97,43 +129,61 @@ static long list(uint64_t ids[LISTED_MAX])
     return count > 0 && count < LISTED_MAX ? count : -1;
 }
 
-bool mount_check_begin(int mountinfo, void (*on_lost)(const char *what))
+bool mount_check_begin(int mountinfo, uint32_t count, bool private, void (*on_lost)(const char *what))
 {
     init_pid = getpid();
     lost = on_lost;
     listed_count = list(listed);
-    return mounts_snapshot(mountinfo);
+    places = calloc((size_t)count + 1, sizeof *places);
+    room = count;
+    unread = mountinfo;
+    return places != NULL && ((private && listed_count > 0) || read_snapshot());
+}
+
+static bool add(struct place place)
+{
+    place.path = strdup(place.path);
+    if (place.path == NULL)
+        return false;
+    places[place_count++] = place;
+    return true;
+}
+
+/* This user may not search a folder of the path: the mount table tells which mount it is. The command may
+ * open the folder, and then the path must lead to this mount. */
+static bool add_unreachable(struct place place)
+{
+    place.mount_id = id_in_table(place.path);
+    if (place.mount_id != 0)
+        return add(place);
+    errno = EACCES;
+    return false;
 }
 
 bool mount_check_add(const struct inode_check *check)
 {
     struct extended_stat status;
-    struct place *more = realloc(places, (place_count + 1) * sizeof *places);
-    if (more == NULL)
+    struct place place = {.path = check->path, .device = check->device, .inode = check->inode};
+    place.any = check->device == 0 && check->inode == 0;
+    if (place_count == room) {
+        errno = ENOMEM;
         return false;
-    places = more;
-    if (look_up(check->path, &status) != 0) {
-        /* This user may not search a folder of the path. The mount table still lists the mount. */
-        return errno == EACCES && mounts_has(check->path);
     }
-    bool any = check->device == 0 && check->inode == 0;
-    if (!is_mount_root(&status, check->path) ||
-        (!any && (device_of(&status) != check->device || status.inode != check->inode))) {
+    if (look_up(check->path, &status) != 0)
+        return errno == EACCES && add_unreachable(place);
+    if (!is_mount_root(&status, check->path) || !is_expected(&status, &place)) {
         errno = ESTALE;
         return false;
     }
-    char *path = strdup(check->path);
-    if (path == NULL)
-        return false;
-    places[place_count++] =
-        (struct place){path, device_of(&status), status.inode, status.mount_id};
-    return true;
+    place = (struct place){place.path, device_of(&status), status.inode, 0, false};
+    place.mount_id = tells_mounts(&status) ? status.mount_id : id_in_table(place.path);
+    return add(place);
 }
 
 static bool same_list(void)
 {
-    static uint64_t now[LISTED_MAX];
-    long count = listed_count > 0 ? list(now) : -1;
+    const uint64_t *now = listed + listed_count;
+    long count = listed_count > 0 ? list(listed + listed_count) : -1;
     return count > 0 && count == listed_count &&
            memcmp(now, listed, (size_t)count * sizeof now[0]) == 0;
 }
@@ -151,27 +201,61 @@ static const char *compare_table(void)
     return what;
 }
 
-const char *mount_check_table(void)
+/* Whether the path leads to its mount. `doubt`: only the mount table can tell; it must be that of the
+ * snapshot, which has the mount there. */
+static bool holds(const struct place *place, bool *doubt)
 {
-    return same_list() ? NULL : compare_table();
+    struct extended_stat status;
+    bool reached = look_up(place->path, &status) == 0;
+    if (!reached && errno != EACCES)
+        return false;
+    if (reached && (!is_mount_root(&status, place->path) || !is_expected(&status, place)))
+        return false;
+    if (reached && tells_mounts(&status))
+        return status.mount_id == place->mount_id;
+    *doubt = true;
+    return id_in_table(place->path) == place->mount_id;
 }
 
 const char *mount_check_hole(void)
 {
-    struct extended_stat status;
     if (init_pid == 0)
         return NULL;
     bool doubt = !same_list();
-    for (size_t i = 0; i < place_count; i++) {
-        if (look_up(places[i].path, &status) != 0) {
-            if (errno != EACCES)
-                return places[i].path;
-            doubt = true;
-        } else if (!is_mount_root(&status, places[i].path) || status.mount_id != places[i].mount_id ||
-                   status.inode != places[i].inode || device_of(&status) != places[i].device)
+    for (size_t i = 0; i < place_count; i++)
+        if (!holds(&places[i], &doubt))
             return places[i].path;
-    }
     return doubt ? compare_table() : NULL;
+}
+
+/* As if the watch began now. */
+static const char *verify_again(void)
+{
+    listed_count = list(listed);
+    return read_snapshot() ? mount_check_hole() : "/proc/self/mountinfo";
+}
+
+const char *mount_check_table(void)
+{
+    if (same_list())
+        return NULL;
+    return unread >= 0 ? verify_again() : mount_check_hole();
+}
+
+void mount_check_settle(void)
+{
+    struct pollfd changes = {.fd = unread, .events = POLLPRI};
+    const char *what = NULL;
+    if (unread < 0)
+        return;
+    if (!read_snapshot())
+        what = "/proc/self/mountinfo";
+    else if (poll(&changes, 1, 0) != 0) {
+        unread = changes.fd;
+        what = verify_again();
+    }
+    if (what != NULL)
+        lost(what);
 }
 
 void mount_check_demand(void)

@@ -13,9 +13,11 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #define TABLE_MAX (4u << 20)
+#define RAW_ROOM (64u << 10)
 
 struct mount {
     const char *id;
@@ -25,10 +27,17 @@ struct mount {
     const char *options;
 };
 
+/* `text`: what the mounts point to. */
 struct mount_table {
     char *text;
     struct mount *mounts;
     size_t count;
+};
+
+/* As the kernel writes it: for a moment, in pages of its own. */
+struct raw_table {
+    char *text;
+    size_t room;
 };
 
 static struct mount_table snapshot;
@@ -38,29 +47,36 @@ int mounts_open(void)
     return open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
 }
 
-static char *read_all(int fd)
+static void unmap(struct raw_table *raw)
 {
-    size_t room = 16384, length = 0;
-    char *text = malloc(room);
-    while (text != NULL) {
-        ssize_t n = pread(fd, text + length, room - length - 1, (off_t)length);
-        if (n == 0) {
-            text[length] = 0;
-            return text;
-        }
+    if (raw->text != MAP_FAILED)
+        munmap(raw->text, raw->room);
+}
+
+static bool read_all(int fd, struct raw_table *raw)
+{
+    size_t length = 0;
+    *raw = (struct raw_table){.room = RAW_ROOM};
+    raw->text = mmap(NULL, raw->room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    while (raw->text != MAP_FAILED) {
+        ssize_t n = pread(fd, raw->text + length, raw->room - length - 1, (off_t)length);
+        if (n == 0)
+            return true;
         if (n < 0 && errno != EINTR)
             break;
         length += n > 0 ? (size_t)n : 0;
-        if (room - length > 1)
+        if (raw->room - length > 1)
             continue;
-        char *larger = room < TABLE_MAX ? realloc(text, room * 2) : NULL;
-        if (larger == NULL)
+        void *larger = raw->room < TABLE_MAX
+                           ? mremap(raw->text, raw->room, raw->room * 2, MREMAP_MAYMOVE)
+                           : MAP_FAILED;
+        if (larger == MAP_FAILED)
             break;
-        text = larger;
-        room *= 2;
+        raw->text = larger;
+        raw->room *= 2;
     }
-    free(text);
-    return NULL;
+    unmap(raw);
+    return false;
 }
 
 static const char *next_field(char **line)
@@ -98,24 +114,54 @@ static void free_table(struct mount_table *table)
     memset(table, 0, sizeof *table);
 }
 
-static bool read_table(int fd, struct mount_table *table)
+static const char *copied(char **end, const char *field)
 {
-    memset(table, 0, sizeof *table);
-    table->text = read_all(fd);
+    char *copy = *end;
+    *end = stpcpy(copy, field) + 1;
+    return copy;
+}
+
+static size_t size_of(const struct mount *mount)
+{
+    return strlen(mount->id) + strlen(mount->parent) + strlen(mount->root) + strlen(mount->point) +
+           strlen(mount->options) + 5;
+}
+
+/* Only what is compared stays. */
+static bool fill(struct mount_table *table, char *rest, size_t lines)
+{
+    size_t size = 1;
+    table->mounts = calloc(lines + 1, sizeof *table->mounts);
+    if (table->mounts == NULL)
+        return false;
+    for (char *line; (line = strsep(&rest, "\n")) != NULL && table->count < lines;) {
+        table->mounts[table->count] = split(line);
+        size += size_of(&table->mounts[table->count++]);
+    }
+    char *end = table->text = malloc(size);
     if (table->text == NULL)
         return false;
-    size_t lines = 0;
-    for (const char *p = table->text; *p != 0; p++)
-        lines += *p == '\n';
-    table->mounts = calloc(lines + 1, sizeof *table->mounts);
-    if (table->mounts == NULL) {
-        free_table(table);
-        return false;
-    }
-    char *rest = table->text;
-    for (char *line; (line = strsep(&rest, "\n")) != NULL && table->count < lines;)
-        table->mounts[table->count++] = split(line);
+    for (struct mount *mount = table->mounts; mount < table->mounts + table->count; mount++)
+        *mount = (struct mount){copied(&end, mount->id), copied(&end, mount->parent),
+                                copied(&end, mount->root), copied(&end, mount->point),
+                                copied(&end, mount->options)};
     return true;
+}
+
+static bool read_table(int fd, struct mount_table *table)
+{
+    struct raw_table raw;
+    memset(table, 0, sizeof *table);
+    if (!read_all(fd, &raw))
+        return false;
+    size_t lines = 0;
+    for (const char *p = raw.text; *p != 0; p++)
+        lines += *p == '\n';
+    bool filled = fill(table, raw.text, lines);
+    unmap(&raw);
+    if (!filled)
+        free_table(table);
+    return filled;
 }
 
 static const struct mount *find(const struct mount_table *table, const char *id)
@@ -167,12 +213,25 @@ static const char *readable(const char *point)
     return text;
 }
 
-bool mounts_has(const char *point)
+/* Whether another mount lies on top of this one, at the same path. */
+static bool is_stacked_on(const struct mount *mount)
 {
     for (size_t i = 0; i < snapshot.count; i++)
-        if (strcmp(readable(snapshot.mounts[i].point), point) == 0)
+        if (strcmp(snapshot.mounts[i].parent, mount->id) == 0 &&
+            strcmp(snapshot.mounts[i].point, mount->point) == 0 && &snapshot.mounts[i] != mount)
             return true;
     return false;
+}
+
+uint64_t mounts_id(const char *point)
+{
+    for (size_t i = 0; i < snapshot.count; i++) {
+        const struct mount *mount = &snapshot.mounts[i];
+        if (strcmp(readable(mount->point), point) == 0 && !is_stacked_on(mount) &&
+            !covered(&snapshot, mount))
+            return strtoull(mount->id, NULL, 10);
+    }
+    return 0;
 }
 
 bool mounts_snapshot(int mountinfo)

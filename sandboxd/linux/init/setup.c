@@ -69,12 +69,13 @@ static bool check_inode(const struct inode_check *check, struct setup_failure *f
     return fail(failure, SETUP_STAGE_CHECK, ESTALE, check->path);
 }
 
+/* Rules only grant: one of a path that is missing, or that this user may not reach, is left out. */
 static bool add_rule(int ruleset, const struct path_rule *rule, struct setup_failure *failure)
 {
     struct stat status;
     int fd = open_path(rule->path, &status);
     if (fd < 0)
-        return errno == ENOENT || fail(failure, SETUP_STAGE_RULE, errno, rule->path);
+        return errno == ENOENT || errno == EACCES || fail(failure, SETUP_STAGE_RULE, errno, rule->path);
     struct landlock_path_beneath_attr beneath = {.allowed_access = rule->access, .parent_fd = fd};
     if (!S_ISDIR(status.st_mode))
         beneath.allowed_access &= RIGHTS_OF_A_FILE;

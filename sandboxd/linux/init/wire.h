@@ -85,6 +85,7 @@ enum exec_flag {
     EXEC_FILTER_AHEAD = 64,
     EXEC_FILES = 128,
     EXEC_NO_ECHO = 256,
+    EXEC_HAS_STDERR = 512,
 };
 
 /* What a command wanted of a path. PROBE: it asked whether it may write. */

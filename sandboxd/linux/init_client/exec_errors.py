@@ -37,7 +37,20 @@ async def exec_failed(command: Command, stage: ExecStage, number: int, path: str
     if stage is ExecStage.EXEC and number == errno.ENOENT:
         work = partial(_not_found, command, path)
         return await run_within(LOOK_S, work, _not_executed(command, number, "check the path"))
+    if stage is ExecStage.EXEC and number == errno.EACCES:
+        error = _exec_error(command, stage, number)
+        return await run_within(LOOK_S, partial(_if_folder, command, path, error), error)
     return _exec_error(command, stage, number)
+
+
+def _if_folder(command: Command, path: str, error: SandboxdError) -> SandboxdError:
+    """The kernel's answer is the same for a folder and for a file that is not executable."""
+    if not os.path.isdir(os.path.join(command.cwd, path)):
+        return error
+    return ExecFailed(
+        f"{command.argv[0]} cannot be executed: it is a folder", field="argv[0]",
+        remedy="name a program", errno=errno.EACCES,
+    )  # fmt: skip
 
 
 def _exec_error(command: Command, stage: ExecStage, number: int) -> SandboxdError:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import anyio
 
+from sandboxd import event_loop
 from sandboxd.linux.cgroup.cgroups import Cgroups
 from sandboxd.linux.cgroup.limited_sandbox import LimitedSandbox, Spawner
 from sandboxd.linux.cgroup.sandbox_process_limit import SandboxCgroup
@@ -189,11 +190,13 @@ async def _ready(
     sandbox = InitSandbox(
         control, filter_for=plan.filter_for, counts=plan.counts, verify=plan.verify
     )
+    outside = None if isinstance(helper, Clone) else cgroup
+    entrance = outside.entrance if outside is not None else None
+    setting_up = event_loop.Begun(sandbox.set_up(plan.setup, plan.ruleset, cgroup=entrance))
     try:
+        await event_loop.enter_task()
         with anyio.fail_after(plan.ready_s):
-            outside = None if isinstance(helper, Clone) else cgroup
-            entrance = outside.entrance if outside is not None else None
-            await sandbox.set_up(plan.setup, plan.ruleset, cgroup=entrance)
+            await setting_up
             if isinstance(helper, Clone) and (number := await helper.came_up()):
                 raise _no_clone(number)
     except SetupRefused as refused:
@@ -260,9 +263,7 @@ def _ending(status: int) -> str:
 
 async def _ended(helper: Helper | Clone) -> None:
     """The init ends when its socket closes; what is left is killed. Bounded, not cancelled."""
+    timer = event_loop.call_later(END_TIMEOUT_S, helper.kill)
     with anyio.CancelScope(shield=True):
-        with anyio.move_on_after(END_TIMEOUT_S):
-            await helper.ended()
-        if helper.poll() is None:
-            helper.kill()
-            await helper.ended()
+        await helper.ended()
+    timer.cancel()

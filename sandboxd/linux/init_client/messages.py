@@ -37,6 +37,7 @@ class ExecFlag(IntFlag):
     FILTER_AHEAD = 64
     FILES = 128
     NO_ECHO = 256
+    HAS_STDERR = 512
 
 
 _NO_SETUP_FLAGS = SetupFlag(0)
@@ -160,7 +161,8 @@ class Setup:
 class Exec:
     """Descriptors to send with it, in this order: the payload if it is in one, the channel, the
     filter if HAS_FILTER, cgroup.procs of the command's cgroup if HAS_CGROUP, the terminal if
-    HAS_TERMINAL (a PTY is otherwise opened inside), then stdin, stdout and stderr unless PTY."""
+    HAS_TERMINAL (a PTY is otherwise opened inside), then stdin, stdout and stderr unless PTY, and
+    stderr alone if HAS_STDERR."""
 
     argv: Sequence[str]
     env: Sequence[tuple[str, str]] = ()

@@ -10,15 +10,25 @@ from contextlib import suppress
 
 import anyio
 
+from sandboxd import event_loop
 from sandboxd.linux.init_client import codec
 from sandboxd.linux.init_client import messages as wire
 from sandboxd.linux.init_client.binary import seal
+from sandboxd.stock import Stock
 
 
-def pair() -> tuple[socket.socket, socket.socket]:
+def _make_pair() -> tuple[socket.socket, socket.socket]:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.setblocking(False)
     return ours, theirs
+
+
+_pairs = Stock(_make_pair)
+
+
+def pair() -> tuple[socket.socket, socket.socket]:
+    """(ours, which does not block, and the init's)."""
+    return _pairs.take()
 
 
 async def send(sock: socket.socket, request: wire.Request, descriptors: Sequence[int] = ()) -> None:
@@ -70,7 +80,7 @@ async def receive(sock: socket.socket) -> bytes:
         try:
             return sock.recv(codec.MESSAGE_MAX)
         except BlockingIOError:
-            await anyio.wait_readable(sock)
+            await event_loop.wait_readable(sock)
         except ConnectionResetError:
             continue
 

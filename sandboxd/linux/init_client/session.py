@@ -30,7 +30,7 @@ _FLAGS = tuple(
         wire.ExecFlag.PTY, wire.ExecFlag.HAS_FILTER, wire.ExecFlag.KEEP_BACKGROUND,
         wire.ExecFlag.HAS_CGROUP, wire.ExecFlag.HAS_TERMINAL, wire.ExecFlag.EXPLAIN,
         wire.ExecFlag.FILTER_AHEAD, wire.ExecFlag.FILES,
-        wire.ExecFlag.NO_ECHO,
+        wire.ExecFlag.NO_ECHO, wire.ExecFlag.HAS_STDERR,
     )
 )  # fmt: skip
 MOST_LAST_WORDS = 64
@@ -181,8 +181,10 @@ class InitSandbox:
                 descriptors.append(cgroup)
             if terminal is not None:
                 descriptors.append(terminal.slave)
-            elif stdio is not None:
+            if stdio is not None and command.pty is None:
                 descriptors += [stdio.stdin, stdio.stdout, stdio.stderr]
+            elif stdio is not None:
+                descriptors.append(stdio.stderr)
             request = exec_request(
                 command, has_filter=program is not None, has_terminal=terminal is not None,
                 has_cgroup=cgroup is not None, counts=self._counts,
@@ -225,6 +227,7 @@ def exec_request(
         command.pty is not None, has_filter, command.keep_background, has_cgroup, has_terminal,
         command.explain, _loads_ahead(command), command.files,
         command.pty is not None and not command.pty.echo,
+        command.pty is not None and command.pty.stderr_apart,
     )  # fmt: skip
     flags = sum(bit for bit, on in zip(_FLAGS, said, strict=True) if on)
     limits, pty = command.limits, command.pty or PtyRequest(0, 0)

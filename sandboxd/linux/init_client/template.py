@@ -54,14 +54,15 @@ class Clone:
     async def came_up(self) -> int:
         """0, or the error. Without its pidfd the init could not be ended for certain."""
         self._template.take_answers()
-        await self._answered.wait()
+        if not self._answered.is_set():
+            await self._answered.wait()
         return self.error if self._pidfd is not None else self.error or errno.ESRCH
 
     async def ended(self) -> int:
-        if not self._given_up:
+        if not self._answered.is_set():
             await self._answered.wait()
         while self.poll() is None and self._pidfd is not None:
-            await anyio.wait_readable(self._pidfd)
+            await event_loop.wait_readable(self._pidfd)
             self._close()
         return 0
 
@@ -74,6 +75,7 @@ class Clone:
         all the same finds its socket closed, and is killed."""
         if not self._answered.is_set():
             self._given_up = True
+            self._answered.set()
             self._template.give_up()
         if self._pidfd is not None:
             with suppress(ProcessLookupError):
@@ -122,7 +124,7 @@ class Template:
         except OSError:
             self.close()
         self._next_cgroup = None
-        self._enter_cgroup()
+        event_loop.call_soon(self._enter_cgroup)
         return clone
 
     def _enter_cgroup(self) -> None:

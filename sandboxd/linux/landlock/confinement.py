@@ -21,9 +21,11 @@ from sandboxd.linux.landlock import (
 from sandboxd.linux.landlock.access import on_file
 from sandboxd.policy.mounts.mount_plan import MountKind, MountPlan
 
+_DOMAIN = RulesetSpec(scope_abstract=True, scope_signal=True)
+
 
 def ruleset(abi: int) -> Ruleset:
-    return build_ruleset(RulesetSpec(scope_abstract=True, scope_signal=True), abi)
+    return build_ruleset(_DOMAIN, abi)
 
 
 def rules(layout: MountPlan, abi: int) -> list[LandlockRule]:

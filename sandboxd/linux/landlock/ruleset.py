@@ -11,6 +11,7 @@ import stat
 import sys
 from dataclasses import dataclass
 from errno import ENOSYS
+from functools import lru_cache
 from typing import Self
 
 from sandboxd.linux.landlock import abi as features
@@ -106,25 +107,34 @@ def build_ruleset(spec: RulesetSpec, abi: int) -> Ruleset:
     known = min(abi, features.NEWEST_KNOWN_ABI)
     if known <= 0:
         raise OSError(ENOSYS, features.missing(0)[0])
-    handled_fs = access.access_handled(known)
-    if not spec.device_ioctl:
-        handled_fs &= ~access.IOCTL_DEV
-    fd = syscalls.create_ruleset(
-        handled_fs=handled_fs,
-        handled_net=spec.handled_net if known >= features.ABI_NET else 0,
-        scoped=spec.scoped if known >= features.ABI_SCOPE else 0,
-        size=_attr_size(known),
+    attr, size, missing = _attr(spec, abi)
+    ruleset = Ruleset(
+        syscalls.create_ruleset(attr, size), handled_fs=attr.handled_access_fs, missing=missing
     )
-    missing = features.missing(abi, names=spec.wanted)
-    ruleset = Ruleset(fd, handled_fs=handled_fs, missing=missing)
     try:
-        _add_paths(ruleset, spec, known)
+        if spec.read or spec.write or spec.devices:
+            _add_paths(ruleset, spec, known)
         if known >= features.ABI_NET:
             _add_ports(ruleset, spec)
     except BaseException:
         ruleset.close()
         raise
     return ruleset
+
+
+@lru_cache(maxsize=8)
+def _attr(spec: RulesetSpec, abi: int) -> tuple[syscalls.RulesetAttr, int, tuple[str, ...]]:
+    """What the kernel is told, and its size; and what this kernel lacks."""
+    known = min(abi, features.NEWEST_KNOWN_ABI)
+    handled_fs = access.access_handled(known)
+    if not spec.device_ioctl:
+        handled_fs &= ~access.IOCTL_DEV
+    attr = syscalls.RulesetAttr(
+        handled_fs,
+        spec.handled_net if known >= features.ABI_NET else 0,
+        spec.scoped if known >= features.ABI_SCOPE else 0,
+    )
+    return attr, _attr_size(known), features.missing(abi, names=spec.wanted)
 
 
 def _attr_size(abi: int) -> int:

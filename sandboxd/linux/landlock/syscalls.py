@@ -64,9 +64,8 @@ def abi_version() -> int:
     )
 
 
-def create_ruleset(*, handled_fs: int, handled_net: int, scoped: int, size: int) -> int:
+def create_ruleset(attr: RulesetAttr, size: int) -> int:
     """A new ruleset's descriptor, close-on-exec. `size` is that of the kernel's structure."""
-    attr = RulesetAttr(handled_fs, handled_net, scoped)
     return _call(
         "landlock_create_ruleset",
         SYSCALL_CREATE_RULESET,

@@ -61,8 +61,9 @@ def _groups(spec: FilterSpec) -> tuple[RuleGroup, ...]:
         return strict.ALLOWED + strict.REFUSED
     if spec.level == "baseline":
         return (*baseline.DENIED, set_id_files.OPENAT2)
-    # io_uring makes sockets and files without passing a filter.
-    return (baseline.IO_URING, set_id_files.OPENAT2)
+    # io_uring makes sockets and files without passing a filter. A key is found by its number in
+    # every namespace: the user's, and those of other sandboxes.
+    return (baseline.IO_URING, baseline.KEYRINGS, set_id_files.OPENAT2)
 
 
 def _gates(spec: FilterSpec) -> tuple[ArgumentRule, ...]:

@@ -13,6 +13,7 @@ import posixpath
 import stat
 import sys
 from collections.abc import Iterable, Iterator
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from sandboxd.platform.current import files
@@ -20,6 +21,7 @@ from sandboxd.policy.mounts import secret_paths
 from sandboxd.policy.mounts.mount_plan import HOST_CONTENT, MountPlan, mount_plan
 from sandboxd.policy.paths import recording_fs
 from sandboxd.policy.paths.canonical import Resolved
+from sandboxd.policy.paths.closed_folders import closed_folder
 from sandboxd.policy.paths.homes import home_of, homes
 from sandboxd.policy.paths.within import is_below, within, within_any
 from sandboxd.policy.plan import Grant, Mask, SandboxSpec
@@ -127,8 +129,23 @@ def _add(wanted: dict[str, bool], paths: Iterable[str], places: MountPlan) -> No
             continue
         try:
             wanted[path] = stat.S_ISDIR(recording_fs.lstat(path).st_mode)
+        except PermissionError:
+            _add_closed(wanted, path, places)
         except OSError:
             continue
+
+
+def _add_closed(wanted: dict[str, bool], path: str, places: MountPlan) -> None:
+    """PathDenied where what must be masked lies in a granted folder that cannot be looked into."""
+    folder = closed_folder(path)
+    if folder is None or not places.shows_host(folder) or _covered(folder, wanted, places):
+        return
+    if places.at(folder).path == folder:
+        raise PathDenied(
+            f"{folder} cannot be looked into, so what has to be hidden in it cannot be found",
+            remedy=f"open it again: chmod u+rwx {quote(folder)}",
+        )
+    wanted[folder] = True
 
 
 def _covered(path: str, wanted: dict[str, bool], places: MountPlan) -> bool:
@@ -156,7 +173,7 @@ def _defaults(spec: SandboxSpec, machine: Machine, places: MountPlan) -> Iterato
     for home in homes(machine.home, own or machine.home):
         for name in _names_in(home, places):
             path = f"{home}/{name}"
-            if recording_fs.lexists(path):
+            if recording_fs.lexists(path) or closed_folder(path) is not None:
                 yield recording_fs.realpath(path)
 
 

@@ -49,6 +49,12 @@ def check_spelling(path: str, field: str) -> None:
             field=field,
             remedy="give the path without NUL, line ends or other control characters",
         )
+    if path == "~" or path.startswith("~/"):
+        raise PathDenied(
+            f"the path {path!r} is not absolute: ~ stands for the home folder in a shell only",
+            field=field,
+            remedy="give the absolute path (in Python: os.path.expanduser)",
+        )
     problem = files.spelling_problem(path)
     if problem is not None:
         raise PathDenied(
@@ -82,7 +88,8 @@ def _cannot_resolve(path: str, field: str, error: OSError) -> PathDenied:
         return PathDenied(
             f"{path} does not exist",
             field=field,
-            remedy="create it first, or leave it out of the manifest",
+            remedy="create it first, or leave it out of the "
+            + ("manifest" if field.startswith("fs_") else "request"),
         )
     reason = os.strerror(error.errno or 0)
     return PathDenied(f"{path} cannot be used: {reason}", field=field)

@@ -9,6 +9,7 @@ from sandboxd.policy.data.system_dirs import HOMES_FOLDER, ROOT_HOME
 from sandboxd.policy.paths import recording_fs
 
 ROOT, FOLDER = ROOT_HOME, HOMES_FOLDER
+_NO_GROUP = 65534
 _MOST_HOMES = 128  # beyond that /home is a file server's
 
 
@@ -35,6 +36,18 @@ def home_of(uid: int) -> str | None:
 def name_of(uid: int) -> str | None:
     recording_fs.rests_on("/etc/passwd")
     return system.name_of(uid)
+
+
+def group_of(uid: int, of_paths: set[int]) -> int:
+    """The user's primary group. The group of a path may have rights that its owner has not, so it
+    counts for a user without an account only where it is that user's own, by its number, and no
+    group of this machine."""
+    recording_fs.rests_on("/etc/passwd")
+    recording_fs.rests_on("/etc/group")
+    group = system.group_of(uid)
+    if group is not None:
+        return group
+    return uid if of_paths == {uid} and not system.is_group(uid) else _NO_GROUP
 
 
 def reachable(path: str, uid: int, gid: int) -> bool:

@@ -15,6 +15,7 @@ import stat as modes
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
+from weakref import WeakValueDictionary
 
 from sandboxd.platform.current import files
 from sandboxd.policy.paths.symlink_walk import Walk
@@ -96,7 +97,18 @@ def _bounded(path: str, found: Iterable[files.DirEntry], most: int) -> Iterator[
 
 
 def listing_of(listed: list[files.DirEntry]) -> Listing:
-    return frozenset((e.name, e.is_dir(follow_symlinks=False), e.is_symlink()) for e in listed)
+    return _shared(
+        frozenset((e.name, e.is_dir(follow_symlinks=False), e.is_symlink()) for e in listed)
+    )
+
+
+_listings: WeakValueDictionary[int, Listing] = WeakValueDictionary()
+
+
+def _shared(listing: Listing) -> Listing:
+    """One for all plans that saw the same: each lists people's home folders."""
+    known = _listings.setdefault(hash(listing), listing)
+    return known if known == listing else listing
 
 
 @dataclass(slots=True)
@@ -140,7 +152,8 @@ class Recording:
         """The name itself, at the end of a way that may go through symlinks. `found`: what a look
         at it has just found. A plan that saw two things by one name is not kept."""
         folder, name = posixpath.split(path)
-        noted = self.note(f"{self.walk(folder).rstrip('/')}/{name}")
+        step = f"{self.walk(folder).rstrip('/')}/{name}"
+        noted = self.note(path if step == path else step)  # the same text is kept once
         for one in found:
             if noted != (None if one is None else name_from(one)):
                 self.fleeting = True

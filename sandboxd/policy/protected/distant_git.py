@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from sandboxd.policy.data.protected_names import OTHER_REPOSITORIES
 from sandboxd.policy.paths import recording, recording_fs
+from sandboxd.policy.paths.closed_folders import closing
 from sandboxd.policy.paths.recording import Filter
 from sandboxd.policy.protected import bounded_work
 
@@ -22,6 +23,7 @@ DEEPEST = 64
 AGAIN_S = 30.0  # a repository that the user makes further down is protected after this time
 _TIMES_AS_LONG = 100  # as a search took, until the next one
 _MOST_KNOWN = 16
+MOST_KNOWN = 4096  # candidates
 _MARKS = frozenset((".git", *OTHER_REPOSITORIES))
 
 
@@ -32,6 +34,7 @@ class Distant(NamedTuple):
     candidates: tuple[str, ...]
     complete: bool
     until: float
+    closed: tuple[str | None, ...] = ()
 
 
 _known: OrderedDict[str, Distant] = OrderedDict()
@@ -42,7 +45,11 @@ def search(workspace: str, starts: Iterable[str], wanted: Filter) -> Distant:
     below = frozenset(starts)
     found = _known.get(workspace)
     if found is None or time.monotonic() > found.until or not below <= found.starts:
-        found = _search(below, wanted)
+        before, found = found, _search(below, wanted)
+        if before is not None and not found.complete:
+            # A command may have made so many folders that those known before are not reached.
+            both = dict.fromkeys((*found.candidates, *before.candidates))
+            found = found._replace(candidates=tuple(both)[:MOST_KNOWN])
         _known[workspace] = found
         while len(_known) > _MOST_KNOWN:
             _known.popitem(last=False)
@@ -54,15 +61,21 @@ def _search(starts: frozenset[str], wanted: Filter) -> Distant:
     began = time.monotonic()
     until, until_cpu = bounded_work.search_deadlines()
     candidates: list[str] = []
+    closed: list[str | None] = []
     level, count, complete = sorted(starts), 0, True
     for _ in range(DEEPEST):
         below: list[str] = []
         for folder in level:
             if count >= MOST_FOLDERS or time.monotonic() > until or time.thread_time() > until_cpu:
-                return Distant(starts, tuple(candidates), complete=False, until=_valid_until(began))
+                until = _valid_until(began)
+                return Distant(starts, tuple(candidates), False, until, tuple(closed))
             count += 1
-            names, inner, are_all = _look(folder, wanted)
-            complete = complete and are_all
+            try:
+                names, inner = _look(folder, wanted)
+            except OSError as error:
+                complete = complete and error.errno != errno.E2BIG
+                closed.append(closing(folder, error))
+                continue
             is_bare = ".git" not in names and {"head", "objects", "refs"} <= names
             if is_bare or not names.isdisjoint(_MARKS):
                 candidates.append(folder)
@@ -72,7 +85,8 @@ def _search(starts: frozenset[str], wanted: Filter) -> Distant:
         level = below
         if not level:
             break
-    return Distant(starts, tuple(candidates), complete and not level, _valid_until(began))
+    until = _valid_until(began)
+    return Distant(starts, tuple(candidates), complete and not level, until, tuple(closed))
 
 
 def _valid_until(began: float) -> float:
@@ -80,16 +94,13 @@ def _valid_until(began: float) -> float:
     return now + max(AGAIN_S, _TIMES_AS_LONG * (now - began))
 
 
-def _look(folder: str, wanted: Filter) -> tuple[set[str], list[str], bool]:
-    """The names that count, in small letters; the folders among them; whether these are all."""
-    try:
-        entries = recording.select_entries(folder, wanted)
-    except OSError as error:
-        return set(), [], error.errno != errno.E2BIG
+def _look(folder: str, wanted: Filter) -> tuple[set[str], list[str]]:
+    """The names that count, in small letters, and the folders among them."""
+    entries = recording.select_entries(folder, wanted)
     names = {entry.name.lower() for entry in entries}
     inner = [
         entry.path
         for entry in entries
         if entry.name.lower() != ".git" and entry.is_dir(follow_symlinks=False)
     ]
-    return names, inner, True
+    return names, inner

@@ -20,6 +20,7 @@ from sandboxd.platform.current import files
 from sandboxd.policy.data import git_work_names
 from sandboxd.policy.data.protected_names import GIT_DIR, HOOKS
 from sandboxd.policy.paths import recording_fs
+from sandboxd.policy.paths.closed_folders import closed_folder
 from sandboxd.policy.paths.recording import MOST_LISTED, Filter
 from sandboxd.policy.paths.symlink_walk import Walk
 from sandboxd.policy.paths.within import is_below, within
@@ -66,6 +67,11 @@ def _kept(path: str, root: str) -> list[Protected]:
     bounded_work.count(bounded_work.PATHS)
     try:
         mode = recording_fs.lstat(path).st_mode
+    except PermissionError:
+        closed = closed_folder(path)
+        if closed is not None and is_below(closed, root):
+            return [Protected(closed, root, present=True, is_dir=True)]
+        return [Protected(path, root, present=False)]
     except OSError:
         return [Protected(path, root, present=False)]
     bounded_work.count(bounded_work.MOUNTS)

@@ -12,19 +12,23 @@ import time
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from shlex import quote
 
 from sandboxd.platform.current import files
 from sandboxd.policy.data.protected_names import OTHER_EXEC, OTHER_REPOSITORIES
 from sandboxd.policy.paths import recording_fs
+from sandboxd.policy.paths.closed_folders import closing
 from sandboxd.policy.paths.within import within
 from sandboxd.policy.protected import distant_git
 from sandboxd.policy.shown_names import named
+from sandboxd_proto.errors import PathDenied
 
 # What makes a folder a repository.
 MARKS = (".git", "HEAD", "objects", "refs", *OTHER_REPOSITORIES)
 MOST_FOLDERS = 256  # near ones
 DEEPEST = 5
 MOST_REPOSITORIES = 32
+MOST_READ_ONLY = 128
 # Of this thread's CPU time, so that a busy machine does not change what is found; and of any.
 MOST_CPU_S = 0.25
 MOST_S = 5.0
@@ -40,6 +44,8 @@ class Repositories:
 
     `others`: the `.hg` and the like in them. `roots`: the workspace, then other writable folders.
     `main_checkouts`: git dirs that a worktree in the workspace shares with another checkout.
+    `closed`: folders in which there may be others. `read_only`: those that hold more of them than
+    can be protected one by one.
     """
 
     paths: tuple[str, ...] = ()
@@ -48,6 +54,8 @@ class Repositories:
     folders: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     main_checkouts: tuple[str, ...] = ()
+    closed: tuple[str, ...] = ()
+    read_only: tuple[str, ...] = ()
 
     def joined(self, more: Repositories) -> Repositories:
         """With those of another writable folder, which may contain the workspace."""
@@ -57,6 +65,8 @@ class Repositories:
             others=_each_once(self.others, more.others),
             roots=_each_once(self.roots, more.roots),
             folders=_each_once(self.folders, more.folders),
+            closed=_each_once(self.closed, more.closed),
+            read_only=_each_once(self.read_only, more.read_only),
             warnings=(*self.warnings, *more.warnings),
         )
 
@@ -81,6 +91,8 @@ def find(workspace: str, most: int | None = None) -> Repositories:
     others: list[str] = []
     folders: list[str] = []
     distant: list[str] = []
+    closed: list[str | None] = []
+    beyond: list[str] = []
     pending = deque([(workspace, 0)])
     until, until_cpu = time.monotonic() + MOST_S, time.thread_time() + MOST_CPU_S
     complete = True
@@ -93,7 +105,12 @@ def find(workspace: str, most: int | None = None) -> Repositories:
         try:
             entries = recording_fs.select(folder, is_step)
         except OSError as error:
-            complete = complete and error.errno != errno.E2BIG
+            if error.errno == errno.E2BIG:
+                if folder == workspace:
+                    complete = False
+                else:
+                    beyond.append(folder)
+            closed.append(closing(folder, error))
             continue
         folders.append(folder)
         names = _names(folder, entries)
@@ -112,15 +129,50 @@ def find(workspace: str, most: int | None = None) -> Repositories:
             names = _names_again(folder)
             repositories += [folder] if is_repository(names) else []
             others += _others(folder, names)
+        closed += further.closed
         complete = complete and further.complete
     warnings = [] if complete else [_incomplete(workspace)]
+    warnings += [_too_crowded(folder) for folder in beyond[:1]]
     if len(repositories) + len(others) > MOST_REPOSITORIES:
         warnings.append(_too_many(workspace))
+        beyond += repositories[MOST_REPOSITORIES:]
         repositories = repositories[:MOST_REPOSITORIES]
-        others = others[: MOST_REPOSITORIES - len(repositories)]
+        left = MOST_REPOSITORIES - len(repositories)
+        beyond += map(posixpath.dirname, others[left:])
+        others = others[:left]
     return Repositories(
-        tuple(repositories), tuple(others), (workspace,), tuple(folders), tuple(warnings)
-    )
+        tuple(repositories), tuple(others), (workspace,), tuple(folders), tuple(warnings),
+        closed=_few(workspace, closed), read_only=_whole(workspace, beyond),
+    )  # fmt: skip
+
+
+def _few(workspace: str, closed: Iterable[str | None]) -> tuple[str, ...]:
+    """PathDenied where there are more than can be protected, of which one may be important."""
+    found = sorted({folder for folder in closed if folder is not None})
+    if len(found) > MOST_REPOSITORIES:
+        raise PathDenied(
+            f"{len(found)} folders in {named(workspace)} cannot be looked into, so repositories "
+            "in them cannot be protected",
+            field="workspace",
+            remedy=f"open them again: chmod -R u+rwX {quote(workspace)}",
+        )
+    return tuple(found)
+
+
+def _whole(workspace: str, beyond: Iterable[str]) -> tuple[str, ...]:
+    """Folders around these repositories: a command may have made most of them, so that others are
+    not among the first. PathDenied where even these are too many."""
+    found = {folder for folder in beyond if folder != workspace}
+    if len(found) > MOST_READ_ONLY:
+        skip = len(workspace.rstrip("/")) + 1
+        found = {folder[:skip] + folder[skip:].partition("/")[0] for folder in found}
+    if len(found) > MOST_READ_ONLY:
+        raise PathDenied(
+            f"{named(workspace)} has more repositories than can be protected",
+            field="workspace",
+            remedy="choose a smaller folder as the workspace, or remove those that a command made",
+        )
+    return tuple(sorted(found))
 
 
 def _each_once(some: tuple[str, ...], more: tuple[str, ...]) -> tuple[str, ...]:
@@ -169,8 +221,15 @@ def _incomplete(workspace: str) -> str:
     )
 
 
+def _too_crowded(folder: str) -> str:
+    return (
+        f"{named(folder)} has too many entries to be searched for repositories: commands can only "
+        "read it; choose a smaller folder as the workspace"
+    )
+
+
 def _too_many(workspace: str) -> str:
     return (
-        f"{named(workspace)} has more than {MOST_REPOSITORIES} repositories: hooks and "
-        "settings of the others are not protected; choose a smaller folder as the workspace"
+        f"{named(workspace)} has more than {MOST_REPOSITORIES} repositories: commands can only "
+        "read the others; choose a smaller folder as the workspace"
     )

@@ -70,6 +70,9 @@ def _for_workspace(
     for folder in writable:
         found.extend(_above(workspace, folder, configs))
         left -= _add_granted(found, workspace, folder, configs, left)
+    for folder in (*found.nested.closed, *found.nested.read_only):
+        root = next(iter(found.nested.by_root([folder])))
+        found.protected += kept(folder, root) if folder != root else []
     found.nested = replace(found.nested, warnings=(*found.nested.warnings, *found.warnings))
     found.protected = _strictest(found.protected)
     found.grants = sorted(set(found.grants))

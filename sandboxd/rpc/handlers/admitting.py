@@ -38,7 +38,7 @@ def judged(
     """Refuses in plan mode; otherwise says whether an approval is needed."""
     found = call.service.admission.judge(session, plan, creator=creator, is_widened=is_widened)
     if found.decision == "refuse":
-        raise plan_mode_error()
+        raise plan_mode_error(found.effect, call.service.admission.plan_flags(session))
     return found
 
 

@@ -89,7 +89,8 @@ def execute(call: RequestContext, params: ExecuteParams) -> Later | Detached | R
         supervisor.detach(execution)
         return Detached(execution_id=execution.id)
     running = event_loop.Begun(supervisor.run(execution))
-    return Later(lambda: running)
+    # With `retry` it may wait for an approval.
+    return Later(lambda: running, ends_with_execution=request.on_denial != "retry")
 
 
 def _record_refusal(call: RequestContext, params: ExecuteParams, error: SandboxdError) -> None:
@@ -170,6 +171,7 @@ def _checked(
         sent=sent,
         effect=found.effect,
         had_fds=params.fds is not None,
+        plan_flags=tuple(call.service.admission.plan_flags(session)),
     )
     if plan.sandbox.network.kind == "allow_hosts":
         request = replace(request, ask_egress=call.service.egress_questions.asker(request))
@@ -300,7 +302,10 @@ def _pty(params: ExecuteParams) -> PtyRequest | None:
     if params.pty is None:
         return None
     check_size(params.pty.rows, params.pty.cols, "pty.")
-    return PtyRequest(params.pty.rows, params.pty.cols, params.pty.echo)
+    apart = params.pty.stderr == "pipe"
+    if apart and params.stderr is not None:
+        raise InvalidParams("stderr and pty.stderr exclude each other", field="pty.stderr")
+    return PtyRequest(params.pty.rows, params.pty.cols, params.pty.echo, apart)
 
 
 def check_size(rows: int, cols: int, prefix: str = "") -> None:

@@ -21,9 +21,9 @@ from sandboxd_proto.messages.execution import (
     AttachParams,
     ExecutionInfo,
     ExecutionList,
+    ExecutionListParams,
     ExecutionRef,
     ExecutionStatus,
-    NoParams,
     Nothing,
     ResizeParams,
     SignalParams,
@@ -82,21 +82,24 @@ def cancel(call: RequestContext, params: ExecutionRef) -> Nothing:
     return NOTHING
 
 
-def list_(call: RequestContext, params: NoParams) -> ExecutionList:
-    usable = call.service.supervisor.executions.usable(call.reader)
-    return ExecutionList(
-        executions=[
-            ExecutionInfo(
-                execution_id=e.id,
-                argv=list(e.request.argv),
-                backend=e.backend,
-                started_ms=round(e.started_at * 1000, 3),
-                sandbox=e.sandbox_id,
-                detached=e.request.detach,
-                state=e.state,
-            )
-            for e in usable
-        ]
+def list_(call: RequestContext, params: ExecutionListParams) -> ExecutionList:
+    usable = call.service.supervisor.executions.usable(call.reader, ended=params.ended)
+    return ExecutionList(executions=[_info(execution) for execution in usable])
+
+
+def _info(execution: Execution) -> ExecutionInfo:
+    result = execution.result if execution.state == "ended" else None
+    return ExecutionInfo(
+        execution_id=execution.id,
+        argv=list(execution.request.argv),
+        backend=execution.backend,
+        started_ms=round(execution.started_at * 1000, 3),
+        sandbox=execution.sandbox_id,
+        detached=execution.request.detach,
+        state=execution.state,
+        outcome=result.outcome if result is not None else None,
+        exit_code=result.exit_code if result is not None else None,
+        signal=result.signal if result is not None else None,
     )
 
 
@@ -130,6 +133,7 @@ def status(call: RequestContext, params: ExecutionRef) -> ExecutionStatus:
         result=_result(execution) if execution.state == "ended" else None,
         pty=request.pty is not None,
         stdin_open=request.stdin_open or request.pty is not None,
+        job_control=execution.control.has_own_jobs,
     )
 
 

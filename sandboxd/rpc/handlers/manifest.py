@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sandboxd.backends.select import find_working
+from sandboxd.denials.host import user_name
 from sandboxd.policy.plan import Plan
 from sandboxd.rpc.dispatch import later
 from sandboxd.rpc.handlers.admitting import with_session_defaults
@@ -58,6 +59,7 @@ def resolved(plan: Plan) -> ResolvedManifest:
         image=spec.image,
         cwd=plan.cwd,
         protected=[_printable(p.path) for p in spec.protected],
+        run_as=None if spec.run_as is None else _printable(user_name(spec.run_as.uid)),
     )
 
 

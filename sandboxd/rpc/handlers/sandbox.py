@@ -23,9 +23,10 @@ from sandboxd.rpc.handlers.mount_answers import plan_answers
 from sandboxd.rpc.policy_request import policy_request_of
 from sandboxd.rpc.request_context import RequestContext
 from sandboxd.supervisor.approvals.display import escape_hidden
+from sandboxd.supervisor.sandboxes.forward import Forward
 from sandboxd.supervisor.sandboxes.persistent import NameAndScope, PersistentSandbox, new_id
 from sandboxd.supervisor.sessions.modes import decide
-from sandboxd_proto.errors import ApprovalDenied, SandboxdError
+from sandboxd_proto.errors import ApprovalDenied, NotFound, SandboxdError
 from sandboxd_proto.messages.execution import NoParams, Nothing
 from sandboxd_proto.messages.notifications import Progress
 from sandboxd_proto.messages.sandbox import (
@@ -89,14 +90,33 @@ def list_(call: RequestContext, params: NoParams) -> SandboxList:
 
 def get(call: RequestContext, params: SandboxRef) -> SandboxDetails:
     sandboxes = call.service.supervisor.sandboxes
-    found = sandboxes.find_or_lost(params.sandbox, lambda kept: may_see(call, kept))
+    try:
+        found = sandboxes.find_or_lost(params.sandbox, lambda kept: may_see(call, kept))
+    except NotFound:
+        _refuse_command(call, params.sandbox)
+        raise
     if found.lost:
         return SandboxDetails(**_facts(found), state="lost")
     return SandboxDetails(**_facts(found), state="up", forwards=_forwards(found))
 
 
+def _refuse_command(call: RequestContext, name: str) -> None:
+    """NotFound that says so if `name` is that of a command in a sandbox of its own."""
+    executions = call.service.supervisor.executions.usable(call.reader, ended=True)
+    if any(one.id == name and one.sandbox_id is None for one in executions):
+        raise NotFound(
+            f"{name!r} is a command, and no sandbox: only a sandbox that stays has forwards",
+            field="sandbox",
+            remedy="`sandbox/create` makes one; run the command in it",
+        ) from None
+
+
 def _forwards(found: PersistentSandbox) -> list[Forwarded]:
-    return [Forwarded(forward=one.id, endpoint=one.endpoint) for one in found.forwards.values()]
+    return [_forwarded(one) for one in found.forwards.values()]
+
+
+def _forwarded(one: Forward) -> Forwarded:
+    return Forwarded(forward=one.id, endpoint=one.endpoint, port=one.port)
 
 
 def _facts(found: PersistentSandbox) -> dict[str, Any]:
@@ -108,7 +128,7 @@ def _facts(found: PersistentSandbox) -> dict[str, Any]:
         "workspace": found.plan.workspace,
         "session": found.session.id if found.session is not None else None,
         "created_ms": round(found.created_at * 1000, 3),
-        "executions": found.running,
+        "executions": len(found.commands),
     }
 
 
@@ -128,7 +148,7 @@ async def forward(call: RequestContext, params: ForwardParams) -> Forwarded:
     if decision == "refuse":
         raise ApprovalDenied(
             "the session is in plan mode: no port can be forwarded", reason="plan",
-            remedy="ask to leave plan mode",
+            flagged=admission.plan_flags(session), remedy="ask to leave plan mode",
         )  # fmt: skip
     if decision == "ask":
         name = escape_hidden(kept.name or kept.id)
@@ -147,7 +167,7 @@ async def forward(call: RequestContext, params: ForwardParams) -> Forwarded:
     except SandboxdError:
         sandboxes.unforward(kept, made.id)
         raise
-    return Forwarded(forward=made.id, endpoint=made.endpoint)
+    return _forwarded(made)
 
 
 def unforward(call: RequestContext, params: UnforwardParams) -> Nothing:

@@ -77,7 +77,9 @@ async def status(call: RequestContext, params: NoParams) -> StatusResult:
     if lost := logs.dropped():
         warnings.append(f"{lost} log lines were dropped, because the daemon's stderr is not read")
     if service.admission.sessions.plan_mode:
-        warnings.append("plan mode is on for every session: only commands that read may run")
+        warnings.append(
+            "plan mode is on for every session: only sandboxes run in which nothing can be written"
+        )
     trail = service.admission.recorder.trail
     if trail is None:
         warnings.append("there is no audit trail: its folder could not be opened")

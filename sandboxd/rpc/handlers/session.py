@@ -13,7 +13,7 @@ from sandboxd.supervisor.approvals.display import escape_hidden
 from sandboxd.supervisor.budgets import ledger
 from sandboxd.supervisor.budgets.amounts import charge_of
 from sandboxd.supervisor.sessions.modes import ModeChoice, is_wider, parse_mode
-from sandboxd.supervisor.sessions.registry import USER, check_texts
+from sandboxd.supervisor.sessions.registry import check_texts
 from sandboxd.supervisor.sessions.session import Session
 from sandboxd_proto.errors import InvalidParams, NotFound, SandboxdError
 from sandboxd_proto.messages.approval import ApprovalKind
@@ -114,7 +114,7 @@ def attach(call: RequestContext, params: SessionAttachParams) -> SessionInfo:
 @later
 async def update(call: RequestContext, params: SessionUpdateParams) -> SessionInfo:
     """An approver's change takes effect at once; a worker's waits for an approval if it widens."""
-    if call.is_approver and params.session in (None, USER):
+    if call.is_approver and params.session in (None, ledger.USER):
         return await _update_daemon(call, params)
     service = call.service
     session = call.any_session(params.session)
@@ -228,7 +228,7 @@ async def _update_daemon(call: RequestContext, params: SessionUpdateParams) -> S
         _end_waiting(call, None)
     await admission.sessions.store.written()
     admission.recorder.write(
-        "session.changed", {"plan": params.plan, "state": "open"}, session=USER,
+        "session.changed", {"plan": params.plan, "state": "open"}, session=ledger.USER,
         client=call.requester,
     )  # fmt: skip
     await admission.recorder.durable()

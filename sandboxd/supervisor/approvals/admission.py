@@ -22,6 +22,7 @@ from sandboxd.supervisor.approvals.digest import file_digests
 from sandboxd.supervisor.approvals.grants import Grants
 from sandboxd.supervisor.approvals.questions import CHANGED, RunRequest, run_question
 from sandboxd.supervisor.approvals.queue import Approvals
+from sandboxd.supervisor.budgets.ledger import USER
 from sandboxd.supervisor.recorder import Recorder
 from sandboxd.supervisor.request import ExecuteRequest
 from sandboxd.supervisor.sessions.effects import effect_of, fingerprint
@@ -61,9 +62,19 @@ class Waiter:
     gone: Callable[[], bool] = lambda: False
 
 
-def plan_mode_error() -> ApprovalDenied:
+_CAN: dict[Effect, str] = {
+    "edit": "can write the workspace",
+    "reach": "can use other paths, the network or an image",
+    "bare": "is none",
+}
+
+
+def plan_mode_error(effect: Effect, flagged: list[str]) -> ApprovalDenied:
+    """`flagged`: see Admission.plan_flags."""
     return ApprovalDenied(
-        "the session is in plan mode: only commands that read may run", reason="plan",
+        "the session is in plan mode, where only a sandbox runs in which nothing can be written; "
+        f"this one {_CAN.get(effect, 'can do more')}, whatever the command does", reason="plan",
+        flagged=flagged,
         remedy='use "preset": "read-only" without other paths to write and without network, or ask '
         "to leave plan mode",
     )  # fmt: skip
@@ -92,6 +103,11 @@ class Admission:
 
     def is_planning(self, session: Session) -> bool:
         return session.effective_plan or self.sessions.plan_mode
+
+    def plan_flags(self, session: Session) -> list[str]:
+        """Where the flag is set that holds for the session: sessions, and `user` for the daemon."""
+        own = [one.id for one in session.upwards() if one.plan]
+        return [*own, USER] if self.sessions.plan_mode else own
 
     def judge(
         self, session: Session, plan: Plan, *, creator: Session | None = None,
@@ -162,7 +178,7 @@ class Admission:
             if not asked.session.is_open:
                 raise session_closed_error(approval.id)
             if self.is_planning(asked.session) and asked.effect != "read":
-                raise plan_mode_error()
+                raise plan_mode_error(asked.effect, self.plan_flags(asked.session))
             if asked.digest() == question.digest:
                 return Admitted(approval.id)
             warnings = (CHANGED,)

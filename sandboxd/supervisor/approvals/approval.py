@@ -216,7 +216,7 @@ _REFUSALS: dict[str, tuple[str, str]] = {
         "long it waits without one is grace_secs in the config's [approvals]",
     ),
     "plan": (
-        "the session is in plan mode: only commands that read may run",
+        "the session is in plan mode, where only a sandbox runs in which nothing can be written",
         "use the preset read-only without other paths to write and without network, or ask to "
         "leave plan mode",
     ),

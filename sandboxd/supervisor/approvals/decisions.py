@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Callable, Mapping
 
@@ -18,7 +19,7 @@ from sandboxd.supervisor.budgets.ledger import check_budget
 from sandboxd.supervisor.recorder import Recorder
 from sandboxd.supervisor.sessions.registry import Sessions
 from sandboxd.supervisor.sessions.session import Session
-from sandboxd_proto.messages.approval import ApprovalKind, Choice
+from sandboxd_proto.messages.approval import ApprovalKind, Choice, Reach
 
 log = logging.getLogger(__name__)
 DAY_S = 86400
@@ -119,4 +120,16 @@ class Decisions:
             session=None if always else session.id,
             workspace=workspace,
             expires=expires if always else None,
+            reach=_told(question.reach) if kind == "run" else None,
         )
+
+
+def _told(reach: Reach | None) -> Reach | None:
+    """A name on disk need not be UTF-8; the file of grants must be."""
+    if reach is None:
+        return None
+
+    def text(paths: list[str]) -> list[str]:
+        return [os.fsencode(path).decode("utf-8", "replace") for path in paths]
+
+    return msgspec.structs.replace(reach, write=text(reach.write), read=text(reach.read))

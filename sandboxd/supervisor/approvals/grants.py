@@ -26,7 +26,7 @@ from sandboxd.supervisor.sessions.effects import Given
 from sandboxd.supervisor.sessions.session import Session
 from sandboxd.supervisor.sessions.store import StoredGrant
 from sandboxd_proto.errors import NotFound
-from sandboxd_proto.messages.approval import Addition, GrantInfo
+from sandboxd_proto.messages.approval import Addition, GrantInfo, Reach
 
 log = logging.getLogger(__name__)
 GrantKind = Literal["run", "widen", "egress", "refuse"]
@@ -37,7 +37,8 @@ _UNREADABLE = (OSError, ValueError, TypeError, KeyError, AttributeError, Recursi
 @dataclass(frozen=True, slots=True)
 class ApprovedGrant:
     """`match`: the fingerprint of a run grant, the digest of a refusal, `host:port` of egress.
-    `expires`: a UTC date; the grant ends with that day."""
+    `expires`: a UTC date; the grant ends with that day. `reach`: what the sandbox of a run grant
+    can, for people: `match` decides."""
 
     kind: GrantKind
     match: str | None = None
@@ -46,6 +47,7 @@ class ApprovedGrant:
     workspace: str | None = None
     expires: str | None = None
     id: str = field(default_factory=lambda: f"gr-{os.urandom(8).hex()}")
+    reach: Reach | None = None
 
     @property
     def scope(self) -> Literal["session", "always"]:
@@ -54,7 +56,7 @@ class ApprovedGrant:
     def info(self) -> GrantInfo:
         return GrantInfo(
             grant=self.id, scope=self.scope, session=self.session, workspace=self.workspace,
-            kind=self.kind, match=self.match, add=self.add, expires=self.expires,
+            kind=self.kind, match=self.match, add=self.add, expires=self.expires, reach=self.reach,
         )  # fmt: skip
 
 
@@ -148,13 +150,13 @@ class Grants:
     def stored(self, session: Session) -> list[StoredGrant]:
         """The session's own grants, in the form that is stored with its name."""
         return [
-            StoredGrant(id=g.id, kind=g.kind, match=g.match, add=g.add)
+            StoredGrant(id=g.id, kind=g.kind, match=g.match, add=g.add, reach=g.reach)
             for g in self._of_sessions.get(session.id, ())
         ]
 
     def restore(self, session: Session, kept: Iterable[StoredGrant]) -> None:
         self._of_sessions[session.id] = [
-            ApprovedGrant(g.kind, g.match, g.add, session.id, id=g.id) for g in kept
+            ApprovedGrant(g.kind, g.match, g.add, session.id, id=g.id, reach=g.reach) for g in kept
         ]
 
     def forget(self, session: Session) -> None:
@@ -229,7 +231,7 @@ def _from_table(table: dict[str, Any]) -> ApprovedGrant:
     known = msgspec.convert(table, _GrantTable)
     return ApprovedGrant(
         kind=known.kind, match=known.match, add=known.add, workspace=known.workspace,
-        expires=known.expires, id=known.id,
+        expires=known.expires, id=known.id, reach=known.reach,
     )  # fmt: skip
 
 
@@ -240,12 +242,14 @@ class _GrantTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     match: str | None = None
     add: Addition | None = None
     expires: str | None = None
+    reach: Reach | None = None
 
 
 def _to_table(grant: ApprovedGrant) -> str:
     rows = {
         "id": grant.id, "kind": grant.kind, "workspace": grant.workspace, "match": grant.match,
         "expires": grant.expires, "add": grant.add,
+        "reach": msgspec.to_builtins(grant.reach) if grant.reach is not None else None,
     }  # fmt: skip
     return "[[grant]]\n" + "".join(
         f"{key} = {_toml(value)}\n" for key, value in rows.items() if value is not None

@@ -15,6 +15,7 @@ from sandboxd.supervisor.budgets.amounts import Amounts, to_micros, to_usd
 from sandboxd_proto.errors import BudgetExceeded, Busy, Conflict, InvalidParams
 from sandboxd_proto.messages.session import Budget, SessionUsage
 
+USER = "user"  # the root of the tree: what the config says of the user as a whole
 WARN_AT = 0.8
 NOTHING_USED = Amounts()
 NO_LIMITS = Budget()
@@ -63,8 +64,8 @@ class Account:
 
 
 @dataclass(frozen=True, slots=True)
-class Warned:
-    """At 80 % of a limit, once for each session and limit."""
+class UsedLimit:
+    """A limit, and how much of it is used. `session`: whose limit it is."""
 
     session: str
     reason: str
@@ -170,24 +171,37 @@ def end(account: Account, execution_id: str, now: float) -> None:
 
 def seconds_left(account: Account, now: float) -> float | None:
     """Until a time limit of the session, or of one above it, is reached; None without limits."""
-    left: list[float] = []
+    return min((left for left, _ in _time_limits(account, now)), default=None)
+
+
+def used_up(account: Account, now: float) -> UsedLimit | None:
+    """The time limit that is nearest, or was passed first; None without one."""
+    found = sorted(_time_limits(account, now), key=lambda one: one[0])
+    return found[0][1] if found else None
+
+
+def _time_limits(account: Account, now: float) -> Iterator[tuple[float, UsedLimit]]:
+    """With the seconds until each is reached."""
     for node in account.upwards():
-        if node.limits.max_wall_time_secs is not None:
-            left.append(node.limits.max_wall_time_secs - (now - node.opened_at))
-        if node.limits.max_tool_runtime_secs is not None:
-            running = max(len(node.started), 1)
-            left.append((node.limits.max_tool_runtime_secs - node.runtime(now)) / running)
-    return min(left) if left else None
+        limit = node.limits.max_wall_time_secs
+        if limit is not None:
+            used = now - node.opened_at
+            yield limit - used, UsedLimit(node.session, "max_wall_time_secs", used, limit)
+        limit = node.limits.max_tool_runtime_secs
+        if limit is not None:
+            used, running = node.runtime(now), max(len(node.started), 1)
+            left = (limit - used) / running
+            yield left, UsedLimit(node.session, "max_tool_runtime_secs", used, limit)
 
 
-def warnings(account: Account, now: float) -> list[Warned]:
+def warnings(account: Account, now: float) -> list[UsedLimit]:
     """Limits of which 80 % are used and that were not warned about since they were raised."""
-    found: list[Warned] = []
+    found: list[UsedLimit] = []
     for node in account.upwards():
         for reason, observed, limit in _measures(node, now):
             if limit > 0 and observed >= WARN_AT * limit and (reason, limit) not in node.warned:
                 node.warned.add((reason, limit))
-                found.append(Warned(node.session, reason, observed, limit))
+                found.append(UsedLimit(node.session, reason, observed, limit))
     return found
 
 
@@ -235,5 +249,14 @@ def exceeded(session: str, reason: str, observed: float, limit: float) -> Budget
     return BudgetExceeded(
         f"the budget does not allow this: {what} would be {observed:g}, and the limit is {limit:g}",
         reason=reason, observed=observed, limit=limit, session=session,
-        remedy="ask an approver for more (session/update with a larger budget)",
+        remedy=_remedy(session, reason),
     )  # fmt: skip
+
+
+def _remedy(session: str, reason: str) -> str:
+    """An approver can raise what a session was opened with; the rest is the config's."""
+    if reason not in Budget.__struct_fields__:
+        return f"raise [session_cap] {reason} in the config and restart sandboxd"
+    if session == USER:
+        return f"raise [budget] {reason} in the config and restart sandboxd"
+    return "ask an approver for more (session/update with a larger budget)"

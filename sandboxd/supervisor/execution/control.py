@@ -90,6 +90,11 @@ class ExecutionControl:
         if master is not None:
             ends.resize_terminal(master, rows, cols)
 
+    @property
+    def has_own_jobs(self) -> bool:
+        master = self._process.pty if self._process is not None else None
+        return master is not None and ends.has_own_jobs(master)
+
     def cancel(self) -> None:
         self.end("cancelled")
         self.ask_to_cancel()

@@ -14,7 +14,7 @@ from sandboxd.supervisor.afterwards import Afterwards
 from sandboxd.supervisor.classifier import Classifier, HostTraits
 from sandboxd.supervisor.execution.control import ExecutionControl
 from sandboxd.supervisor.execution.lease import Lease
-from sandboxd.supervisor.execution.lost_files import lost_files
+from sandboxd.supervisor.execution.lost_files import lost_files, may_lose_files
 from sandboxd.supervisor.execution.output_log import OutputLog
 from sandboxd.supervisor.execution.protected_paths_check import ProtectedPathsCheck, cleans
 from sandboxd.supervisor.execution.result import (
@@ -122,7 +122,8 @@ class Execution:
         request, plan = self.request, self.request.plan
         classifier = Classifier(
             plan, request.argv, self._traits, isolated=able.isolates, mounts=able.mounts,
-            pty=request.pty is not None,
+            pty=request.pty is not None and not request.pty.stderr_apart,
+            plan_flags=request.plan_flags,
         )  # fmt: skip
         workspace = ProtectedPathsCheck(self.id, plan, lease, self.started_at)
         if plan.sandbox.network.kind == "allow_hosts":
@@ -280,6 +281,8 @@ class Execution:
             killed = report.signal is not None or control.ended_by is not None
             await workspace.conclude(killed=killed)
             self._io.close_stdin()
+            if report.exit_code == 0 and not killed and workspace.ends_with_command:
+                await self._tell_lost_files(lease)
             lease.release()
             self._lost = self._lost or workspace.error
             if control.failed:
@@ -291,6 +294,11 @@ class Execution:
         finally:
             for pump in pumps:
                 pump.close()
+
+    async def _tell_lost_files(self, lease: Lease) -> None:
+        plan, argv = self.request.plan, self.request.argv
+        if may_lose_files(plan, argv):
+            self._warnings += await lost_files(plan, argv, lease)
 
     async def _bring_back(self, process: CopyingProcess, report: ExitReport) -> ExitReport:
         """While the guard watches: what comes back is judged as if the command had written it."""
@@ -333,9 +341,6 @@ class Execution:
             denials = [one for one in denials if one.confidence == "high"]
             untold = [one for one in untold if one.confidence == "high"]
         warnings = [*self._warnings, *state.workspace.warnings]
-        if report.exit_code == 0 and state.workspace.ends_with_command:
-            lost = lost_files(self.request.plan, self.request.argv)
-            warnings += [lost] if lost is not None else []
         ending = Ending(report, how, duration_ms, tiers, captured, denials, warnings, self._traffic)
         if request.listener is not None:
             for denial in untold:

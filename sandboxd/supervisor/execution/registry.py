@@ -29,7 +29,7 @@ class Executions:
         self._live: dict[str, Execution] = {}
         self._ended: dict[str, tuple[float, Execution]] = {}
         self._kept_bytes = 0
-        self._timer: event_loop.TimerHandle | None = None
+        self._timer: event_loop.Timer | None = None
         # Who was told what is not protected in a workspace: it is said once.
         self._told: dict[str, str] = {}
 
@@ -128,8 +128,11 @@ class Executions:
             found = self._ended[execution_id][1]
         return self._check(found, execution_id, session)
 
-    def usable(self, session: Session | None) -> list[Execution]:
-        return [e for e in self._live.values() if _may_use(e, session)]
+    def usable(self, session: Session | None, *, ended: bool = False) -> list[Execution]:
+        """`ended`: also those whose results are kept."""
+        self._forget_old()
+        kept = [e for _, e in self._ended.values()] if ended else []
+        return [e for e in (*kept, *self._live.values()) if _may_use(e, session)]
 
     def _check(
         self, found: Execution | None, execution_id: str, session: Session | None

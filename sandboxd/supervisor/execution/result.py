@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 from sandboxd.backends.interface import Enforcement
 from sandboxd.platform.current import files
 from sandboxd.policy.plan import Limits, Plan
 from sandboxd.policy.shown_names import named
+from sandboxd.supervisor.budgets import ledger
 from sandboxd.supervisor.request import ExecuteRequest
 from sandboxd.traffic import Traffic
 from sandboxd.types import ExitReport, TreeUsage
@@ -22,6 +26,7 @@ from sandboxd_proto.messages.execute import (
     Usage,
 )
 from sandboxd_proto.messages.explanation import Explanation
+from sandboxd_proto.messages.session import BudgetNotice
 
 # Linux's numbers: only Linux sandboxes report them.
 SIGXCPU, SIGXFSZ = 24, 25
@@ -100,7 +105,19 @@ def build_result(
         session=request.session.id if request.session is not None else None,
         approval=approval,
         grants=list(request.grants),
+        budget=_used_up(request) if ending.outcome == "budget" else msgspec.UNSET,
     )
+
+
+def _used_up(request: ExecuteRequest) -> BudgetNotice | msgspec.UnsetType:
+    session = request.session
+    used = ledger.used_up(session.account, time.monotonic()) if session is not None else None
+    if used is None:
+        return msgspec.UNSET
+    return BudgetNotice(
+        session=used.session, reason=used.reason, observed=round(used.observed, 6),
+        limit=used.limit,
+    )  # fmt: skip
 
 
 def never_ran(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import anyio
 
+from sandboxd import event_loop
 from sandboxd.supervisor.execution.control import ExecutionControl
 from sandboxd.supervisor.execution.result import ENDED_EARLY, UNKNOWN_END
 from sandboxd.types import TERM_GRACE_S, ExitReport, Process
@@ -22,15 +23,15 @@ async def wait_for_exit(
     try:
         if control.ended_by is not None:
             process.kill()
-        with anyio.move_on_after(timeout_s):
+        with event_loop.Deadline(timeout_s):
             report = await process.wait(tree=tree)
             return report if control.ended_by is None else await process.wait()
         control.ended_by = control.ended_by or control.at_timeout
         process.signal(SIGTERM, whole_tree=True)
-        with anyio.move_on_after(TERM_GRACE_S):
+        with event_loop.Deadline(TERM_GRACE_S):
             return await process.wait()
         process.kill()
-        with anyio.move_on_after(KILL_GRACE_S):
+        with event_loop.Deadline(KILL_GRACE_S):
             return await process.wait()
         return UNKNOWN_END
     except ExecFailed:
@@ -44,7 +45,7 @@ async def wait_for_exit(
 
 async def left_processes(process: Process) -> bool:
     """Whether the command left processes running, or did not report in time that it left none."""
-    with anyio.move_on_after(GONE_GRACE_S):
+    with event_loop.Deadline(GONE_GRACE_S):
         await process.wait()
         return False
     return True

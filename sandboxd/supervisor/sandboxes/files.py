@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import posixpath
 import socket
 import stat
 import struct
@@ -112,6 +113,8 @@ class SandboxFiles:
         self._classifier = classifier
         self._cwd = plan.workspace or plan.cwd
         self._absent = _never_made(plan)
+        self._masks = {mask.path for mask in plan.sandbox.masks}
+        self._mask_names = {posixpath.basename(path) for path in self._masks}
         command = Command(
             argv=("sandboxd-files",),
             env=(),
@@ -172,6 +175,8 @@ class SandboxFiles:
         fields = string(path) + struct.pack("<QQ", offset, wanted)
         answer = await self._do(FileOperation.READ, fields, path)
         size, data = answer.number("Q"), answer.rest()
+        if size == 0:
+            await self._refuse_masked(path)
         text, encoding = await _beside(len(answer), lambda: encode(data))
         eof = offset + len(data) >= size
         return FileData(data=text, encoding=encoding, bytes=len(data), size=size, eof=eof)
@@ -197,7 +202,40 @@ class SandboxFiles:
     async def list(self, path: str, *, recursive: bool, limit: int) -> FolderList:
         fields = string(path) + struct.pack("<II", recursive, limit)
         answer = await self._do(FileOperation.LIST, fields, path)
-        return await _beside(len(answer), lambda: _folder_list(answer, limit))
+        found = await _beside(len(answer), lambda: _folder_list(answer, limit))
+        if not found.entries:
+            await self._refuse_masked(path)
+            if recursive:  # which leaves out folders that cannot be read, also this one
+                return await self.list(path, recursive=False, limit=limit)
+        return await self._marked(path, found)
+
+    async def _refuse_masked(self, path: str) -> None:
+        """An empty file or folder may be the mount that hides another one."""
+        denial = await self._classifier.judge_mask(await self._real(path))
+        if denial is not None:
+            raise FileError(
+                f"{path}: {denial.message}", remedy="use it outside of the sandbox",
+                errno="EACCES", path=path, denial=msgspec.to_builtins(denial),
+            )  # fmt: skip
+
+    async def _real(self, path: str) -> str:
+        """As it is spelled where it is not there."""
+        try:
+            return await self.realpath(path)
+        except FileError:
+            return posixpath.normpath(posixpath.join(self._cwd, path))
+
+    async def _marked(self, path: str, found: FolderList) -> FolderList:
+        """With what a mask hides marked. Few lists have an entry with such a name."""
+        suspects = [e for e in found.entries if posixpath.basename(e.name) in self._mask_names]
+        if not suspects:
+            return found
+        folder = await self._real(path)
+        masked = {e.name for e in suspects if posixpath.join(folder, e.name) in self._masks}
+        return msgspec.structs.replace(found, entries=[
+            msgspec.structs.replace(e, masked=True) if e.name in masked else e
+            for e in found.entries
+        ])  # fmt: skip
 
     async def mkdir(self, path: str, *, parents: bool, mode: int | None) -> None:
         numbers = struct.pack("<II", parents, NO_MODE if mode is None else mode)
@@ -211,6 +249,8 @@ class SandboxFiles:
 
     async def copy(self, source: str, to: str, *, recursive: bool) -> None:
         fields = string(source) + string(to) + struct.pack("<I", recursive)
+        if within_any(await self._real(source), self._masks):
+            await self._refuse_masked(source)
         await self._do(FileOperation.COPY, fields, source, to)
 
     async def realpath(self, path: str) -> str:

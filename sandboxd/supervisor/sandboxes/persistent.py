@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass
+from typing import Protocol
 from uuid import uuid4
 
 import anyio
@@ -33,6 +34,7 @@ MAX_SANDBOXES = 1024
 MAX_FORWARDS = 64
 MOST_LOST = 64
 SWEEP_S = 1.0
+END_COMMANDS_S = 2.0
 LONGEST_NAME = 128
 Visible = Callable[["PersistentSandbox"], bool]
 
@@ -55,8 +57,13 @@ def new_id() -> str:
     return f"sb-{uuid4().hex}"
 
 
+class RunningCommand(Protocol):
+    def cancel(self) -> None: ...
+    async def finished(self) -> None: ...
+
+
 class PersistentSandbox:
-    """`running` counts commands; background processes do not keep the sandbox alive."""
+    """Its `commands` keep it alive; background processes do not."""
 
     def __init__(
         self, plan: Plan, backend: Backend, sandbox: Sandbox, hold: AsyncExitStack, idle_s: float,
@@ -75,7 +82,7 @@ class PersistentSandbox:
         self.scope: SandboxScope = "user"
         self.name: str | None = None
         self.connection: object = None
-        self.running = 0
+        self.commands: set[RunningCommand] = set()
         self.lost = False
         self._files: SandboxFiles | None = None
         self.forwards: dict[str, Forward] = {}
@@ -95,6 +102,8 @@ class PersistentSandbox:
 
     async def close(self) -> None:
         """End all its processes, then move aside protected paths that appeared."""
+        if not self.lost:
+            await self._cancel_commands()
         if self.watched is not None:
             self.watched.mute()
         for forward in self.forwards.values():
@@ -106,10 +115,19 @@ class PersistentSandbox:
             for path, moved_to in await self.watched.conclude() if self.watched else ():
                 log.warning("protected path %s appeared; it is now %s", path, moved_to or "gone")
 
+    async def _cancel_commands(self) -> None:
+        """Before it ends: it did not fail under them."""
+        running = list(self.commands)
+        for command in running:
+            command.cancel()
+        with anyio.move_on_after(END_COMMANDS_S, shield=True):
+            for command in running:
+                await command.finished()
+
     def idle(self, now: float) -> bool:
         """Whether for its idle time no command ran and no forwarded connection was open."""
         used = max([self.last_used, *(one.used_at(now) for one in self.forwards.values())])
-        return self.running == 0 and now - used > self.idle_s
+        return not self.commands and now - used > self.idle_s
 
 
 class PersistentSandboxes:
@@ -196,8 +214,9 @@ class PersistentSandboxes:
 
     def _lose(self, found: PersistentSandbox) -> None:
         """Its init or its isolation is gone."""
+        found.lost = True
         self.end(found)
-        found.lost, found.connection = True, None
+        found.connection = None
         self._lost[found.id] = found
         if len(self._lost) > MOST_LOST:
             del self._lost[next(iter(self._lost))]

@@ -88,7 +88,7 @@ class WarmPool:
         self._waiters_of: Counter[object] = Counter()
         self._lacking: dict[_Shelf, None] = {}  # those that may want more sandboxes
         self._refilling = 0
-        self._timer: event_loop.TimerHandle | None = None  # of the next refill
+        self._timer: event_loop.Timer | None = None  # of the next refill
         self._in_use = anyio.Event()
         self._closed = False
         self._opens: set[anyio.CancelScope] = set()
@@ -109,8 +109,7 @@ class WarmPool:
         held = self._ready(known) if known is not None else None
         if held is not None:
             return held
-        await event_loop.enter_task()
-        shelf = self._shelf(backend, spec)  # not before: the sweep drops idle ones
+        shelf = self._shelf(backend, spec)
         shelf.demand.used(time.monotonic())
         return await self._wait_for_one(shelf, owner, tell)
 
@@ -158,7 +157,7 @@ class WarmPool:
             shelf = min(waiting, key=lambda one: min(map(self._turn, one.waiters)))
             shelf.opening += 1
             self._opening[shelf.remote] += 1
-            self._background.start(self._open_for_waiter, shelf)
+            self._background.begin(self._open_for_waiter, shelf)
 
     def _may_open(self, shelf: _Shelf) -> bool:
         most = MOST_OPENING_REMOTE if shelf.remote else MOST_OPENING
@@ -179,13 +178,15 @@ class WarmPool:
         hold = AsyncExitStack()
         error: BaseException | None = None
         held: Held | None = None
+        begun = next(self._numbers)
         scope = anyio.CancelScope()
         self._opens.add(scope)
         progress.told.set(partial(_tell_all, shelf))
+        opening = event_loop.Begun(self._enter(shelf, hold))
         try:
+            await event_loop.enter_task()
             with scope:
-                await self._mounts_answer(shelf.spec)
-                held = Held(await hold.enter_async_context(shelf.backend.open(shelf.spec)), hold)
+                held = Held(await opening, hold)
         except SandboxdError as refused:
             error = refused
         except Exception as broken:
@@ -198,23 +199,35 @@ class WarmPool:
                 self._all_open.set()
         if held is None and error is None:
             error = ShuttingDown("the daemon is shutting down")
-        self._hand_over(shelf, held, error)
+        self._hand_over(shelf, held, error, begun)
+
+    async def _enter(self, shelf: _Shelf, hold: AsyncExitStack) -> Sandbox:
+        if not shelf.backend.capabilities.opens_at_once:
+            await event_loop.enter_task()
+        await self._mounts_answer(shelf.spec)
+        return await hold.enter_async_context(shelf.backend.open(shelf.spec))
 
     async def _mounts_answer(self, spec: SandboxSpec) -> None:
         """Check first that the mounts answer: backends open their paths on the event loop's
         thread."""
         if self._mounts.none:
             return
+        await event_loop.enter_task()
         paths = _paths(spec)
         new = object()  # not shared with another request's
         await self._mounts.answer(new, lambda: [os.path.lexists(p) for p in paths], paths=paths)
 
-    def _hand_over(self, shelf: _Shelf, held: Held | None, error: BaseException | None) -> None:
-        while shelf.waiters:
-            waiter = min(shelf.waiters, key=self._turn)
+    def _hand_over(
+        self, shelf: _Shelf, held: Held | None, error: BaseException | None, begun: int
+    ) -> None:
+        """What failed was an attempt for those who waited when it began: what has changed since
+        then may be good for the others, who get one of their own."""
+        waiters = [one for one in shelf.waiters if not one.abandoned]
+        if held is None and not self._closed:
+            waiters = [one for one in waiters if one.number < begun]
+        if waiters:
+            waiter = min(waiters, key=self._turn)
             shelf.waiters.remove(waiter)
-            if waiter.abandoned:
-                continue
             waiter.held, waiter.error = held, error
             waiter.ready.set()
             return
@@ -304,6 +317,7 @@ class WarmPool:
             await self._open(shelf)
         finally:
             self._refilling -= 1
+            self._open_more()
         self._refill_soon(shelf)
 
     async def keep_swept(self) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from sandboxd.config import Config
 from sandboxd.supervisor.budgets import ledger
 from sandboxd.supervisor.budgets.amounts import Amounts
-from sandboxd.supervisor.budgets.ledger import Account, check_budget
+from sandboxd.supervisor.budgets.ledger import USER, Account, check_budget
 from sandboxd.supervisor.sessions.modes import is_wider, narrower
 from sandboxd.supervisor.sessions.session import Session
 from sandboxd.supervisor.sessions.store import NamedSession, SessionStore, StoredGrant
@@ -21,7 +21,6 @@ from sandboxd_proto.secret import Secret
 LONGEST_NAME = 128
 LONGEST_TITLE = 1024
 MOST_FORMER = 1024
-USER = "user"  # the root of the tree: what the config says of the user as a whole
 
 
 class Sessions:

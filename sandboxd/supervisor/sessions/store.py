@@ -15,6 +15,7 @@ import anyio.to_thread
 import msgspec
 
 from sandboxd.platform.current import files
+from sandboxd_proto.messages.approval import Reach
 from sandboxd_proto.messages.session import Mode
 
 log = logging.getLogger(__name__)
@@ -27,6 +28,7 @@ class StoredGrant(msgspec.Struct, kw_only=True, omit_defaults=True):
     kind: Literal["run", "widen", "egress", "refuse"]
     match: str | None = None
     add: dict[str, Any] | None = None
+    reach: Reach | None = None
 
 
 class NamedSession(msgspec.Struct, kw_only=True, omit_defaults=True):

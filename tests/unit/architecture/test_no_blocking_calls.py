@@ -53,6 +53,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("platform/posix.py", "people"): SYSTEM,
     ("platform/posix.py", "listens"): KERNEL,
     ("platform/posix.py", "listens_at"): KERNEL,
+    ("platform/terminal_jobs.py", "_ignores"): KERNEL,
     ("platform/windows_files.py", "lock"): THREAD,
     ("backends/appcontainer/attempt.py", "attempt"): OWN,
     ("backends/appcontainer/attempt.py", "_file"): OWN,

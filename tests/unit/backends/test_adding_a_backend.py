@@ -19,7 +19,14 @@ from sandboxd.backends.interface import (
     Enforcement,
     Probe,
 )
-from sandboxd.backends.registry import BACKENDS, BackendEntry, check_names, programs, registry
+from sandboxd.backends.registry import (
+    BACKENDS,
+    BackendEntry,
+    Registry,
+    check_names,
+    programs,
+    registry,
+)
 from sandboxd.backends.select import candidates, select
 from sandboxd.config import Ceiling, Config, ConfigError
 from sandboxd.policy.plan import Limits, NetworkRule, Plan, SandboxSpec
@@ -62,6 +69,17 @@ def plan(backend: str | None = None) -> Plan:
         sandbox=spec, syscall_policy="baseline", timeout_s=1.0, limits=Limits(), env=(), cwd="/",
         asked=frozenset({"network"}), backend=backend,
     )  # fmt: skip
+
+
+def test_no_mistake_is_taken_for_running_without_a_sandbox() -> None:
+    class Bare(Hovercraft):
+        name = "none"
+
+    made = Registry([Hovercraft(), Bare()])
+    for name in ("nope", "non", "nome"):
+        with pytest.raises(InvalidParams) as refused:
+            next(iter(select(plan(name), Config(), made)))
+        assert "did you mean" not in (refused.value.remedy or "")
 
 
 def test_it_is_made_listed_and_selected() -> None:

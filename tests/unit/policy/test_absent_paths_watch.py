@@ -220,18 +220,22 @@ def test_the_quarantine_belongs_to_the_owner_of_the_workspace(
     assert os.stat(os.path.dirname(to)).st_uid == 1234
 
 
-def test_what_cannot_be_moved_is_reported_as_still_there(
-    workspace: Path, watch: Watch, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("removable", [True, False])
+def test_what_cannot_be_moved_is_removed_or_reported_as_still_there(
+    workspace: Path, watch: Watch, monkeypatch: pytest.MonkeyPatch, removable: bool
 ) -> None:
     def refuse(*_: object) -> None:
         raise OSError(errno.EIO, "")
 
     monkeypatch.setattr("sandboxd.workspace_guard.quarantine.rename", refuse)
+    if not removable:
+        monkeypatch.setattr("sandboxd.workspace_guard.quarantine.remove_at", lambda *_: False)
     one = watch(workspace)
     (workspace / ".envrc").write_text("")
     (moved,) = one.sweep()
     assert (moved.path, moved.moved_to) == (f"{workspace}/.envrc", None)
-    assert moved.error
+    assert bool(moved.error) is not removable
+    assert (workspace / ".envrc").exists() is not removable
 
 
 def test_without_inotify_everything_is_looked_at_again_and_again(

@@ -58,13 +58,23 @@ def test_what_the_caller_chose_stays(
 
 
 @pytest.mark.requires("root")
-def test_an_owner_without_a_home_has_no_home_of_root(
+def test_an_owner_without_a_home_has_the_private_tmp(
     plan: MakePlan, machine_with: Callable[..., Machine], workspace: Path, owner: str, home: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     monkeypatch.setattr(homes.system, "home_of", lambda uid: None)
     found = variables(plan, machine_with(uid=0), workspace, HOME=str(home), USER="root")
-    assert found == {"USER": owner}
+    assert found == {"HOME": "/tmp", "USER": owner}
+    made = plan(machine=machine_with(uid=0), preset="workspace-write", workspace=workspace)
+    assert dict(made.env)["HOME"] == "/tmp"
+
+
+def test_a_user_of_the_daemon_whose_home_is_missing_has_the_private_tmp(
+    plan: MakePlan, machine_with: Callable[..., Machine], workspace: Path
+) -> None:
+    machine = machine_with(home="/nonexistent")
+    assert variables(plan, machine, workspace, HOME="/nonexistent") == {"HOME": "/tmp"}
+    assert variables(plan, machine, workspace, HOME="/other") == {"HOME": "/other"}
 
 
 def test_the_daemons_own_user_keeps_them(

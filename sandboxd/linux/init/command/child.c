@@ -16,6 +16,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -24,8 +25,6 @@
 #define REPORT_FD 3
 #define LINK_FD 4
 #define KEYCTL_JOIN_SESSION_KEYRING 1
-
-static struct sock_filter instructions[WIRE_FILTER_MAX + 1];
 
 static noreturn void fail(const struct start_state *start_state, int error, const char *path, int report)
 {
@@ -50,21 +49,42 @@ static bool take_stdio(const struct exec_request *request, int terminal)
         return false;
     if (terminal >= 0 && ioctl(terminal, TIOCSCTTY, 0) != 0)
         return false;
+    /* With a terminal, of stdio at most stderr was sent. */
     for (int fd = 0; fd < 3; fd++)
-        if (dup2(terminal >= 0 ? terminal : request->stdio[fd], fd) < 0)
+        if (dup2(request->stdio[fd] >= 0 ? request->stdio[fd] : terminal, fd) < 0)
             return false;
     return true;
 }
 
-/* The program, and in *count its length; false with errno if it is not one. */
-static bool read_filter(int fd, unsigned short *count)
+/* Mapped, not copied: children that wait share its pages. False with errno if it is no program. */
+static bool map_filter(int fd, struct sock_fprog *program)
 {
-    ssize_t size = pread(fd, instructions, sizeof instructions, 0);
-    if (size < 0)
+    struct stat file;
+    if (fstat(fd, &file) != 0)
         return false;
-    *count = (unsigned short)((size_t)size / sizeof instructions[0]);
-    errno = EINVAL;
-    return size > 0 && (size_t)size % sizeof instructions[0] == 0 && *count <= WIRE_FILTER_MAX;
+    size_t size = (size_t)file.st_size, count = size / sizeof *program->filter;
+    if (count == 0 || count > WIRE_FILTER_MAX || size % sizeof *program->filter != 0) {
+        errno = EINVAL;
+        return false;
+    }
+    program->len = (unsigned short)count;
+    program->filter = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
+    return program->filter != MAP_FAILED;
+}
+
+/* The kernel counts the descriptors of a user that are on their way through sockets, and refuses to
+ * send more when they are above the sender's limit of files. Commands stop below the limit of the
+ * daemon, the template and the inits, so that none of these is ever refused. */
+static bool leave_descriptors(void)
+{
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) != 0)
+        return false;
+    rlim_t most = files.rlim_cur - files.rlim_cur / 4;
+    files.rlim_cur = most;
+    if (files.rlim_max > most)
+        files.rlim_max = most;
+    return setrlimit(RLIMIT_NOFILE, &files) == 0;
 }
 
 static bool set_rlimits(const struct exec_request *request, char failed[3])
@@ -88,26 +108,25 @@ static bool leave_keyring(void)
            errno == EPERM;
 }
 
-static bool load_filter(unsigned short count)
+static bool load_filter(const struct sock_fprog *program)
 {
-    struct sock_fprog program = {.len = count, .filter = instructions};
-    return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) == 0;
+    return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, program) == 0;
 }
 
-static bool loaded_ahead;
-
-bool child_load_ahead(int filter)
+bool child_load_ahead(int filter, struct start_state *start_state)
 {
-    unsigned short length = 0;
-    loaded_ahead = read_filter(filter, &length) && leave_keyring() && load_filter(length);
-    return loaded_ahead;
+    struct sock_fprog program;
+    start_state->filter_loaded =
+        map_filter(filter, &program) && leave_keyring() && load_filter(&program);
+    return start_state->filter_loaded;
 }
 
 noreturn void child_run(const struct exec_request *request, struct start_state *start_state, int terminal,
                         int report, int link)
 {
     static char tried[WIRE_TEXT_MAX];
-    unsigned short filter_length = 0;
+    struct sock_fprog program = {0};
+    bool to_load = request->filter >= 0 && !start_state->filter_loaded;
     char rlimit[3] = "";
     sigset_t none;
 
@@ -123,7 +142,7 @@ noreturn void child_run(const struct exec_request *request, struct start_state *
         fail(start_state, errno, "", report);
 
     start_state->stage = EXEC_STAGE_SECCOMP;
-    if (request->filter >= 0 && !loaded_ahead && !read_filter(request->filter, &filter_length))
+    if (to_load && !map_filter(request->filter, &program))
         fail(start_state, errno, "", report);
 
     start_state->stage = EXEC_STAGE_DESCRIPTORS;
@@ -141,11 +160,11 @@ noreturn void child_run(const struct exec_request *request, struct start_state *
     umask(022);
 
     start_state->stage = EXEC_STAGE_RLIMIT;
-    if (!set_rlimits(request, rlimit))
+    if (!leave_descriptors() || !set_rlimits(request, rlimit))
         fail(start_state, errno, rlimit, report);
 
     start_state->stage = EXEC_STAGE_KEYRING;
-    if (!loaded_ahead && !leave_keyring())
+    if (!start_state->filter_loaded && !leave_keyring())
         fail(start_state, errno, "", report);
 
     start_state->stage = EXEC_STAGE_NO_NEW_PRIVS;
@@ -157,7 +176,7 @@ noreturn void child_run(const struct exec_request *request, struct start_state *
         fail(start_state, errno, "", report);
 
     start_state->stage = EXEC_STAGE_SECCOMP;
-    if (request->filter >= 0 && !loaded_ahead && !load_filter(filter_length))
+    if (to_load && !load_filter(&program))
         fail(start_state, errno, "", report);
 
     start_state->stage = EXEC_STAGE_TRACE;

@@ -61,7 +61,7 @@ noreturn void child_run(const struct exec_request *request, struct start_state *
                         int report, int link);
 
 /* Loads the filter before the request, which must then have the same one. False with errno. */
-bool child_load_ahead(int filter);
+bool child_load_ahead(int filter, struct start_state *start_state);
 
 struct exec_report {
     uint32_t stage;

@@ -18,6 +18,7 @@
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -35,7 +36,8 @@ static bool permitted;
 static bool stays;
 static unsigned lost_in_a_row;
 static int expected = -1;
-static struct stat expected_file;
+static dev_t expected_device;
+static ino_t expected_inode;
 static int to_other = -1, to_child = -1;
 static uint64_t due_ms;
 
@@ -51,7 +53,7 @@ static noreturn void child_wait(struct start_state *start_state, int report, int
     /* A stopped orphan would never read that its reaper is gone. */
     if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) != 0 || getppid() != reaper)
         _exit(127);
-    if (expected >= 0 && !child_load_ahead(expected))
+    if (expected >= 0 && !child_load_ahead(expected, start_state))
         _exit(127);
     int keep[] = {report, hand};
     close_all_but(keep, 2);
@@ -121,6 +123,12 @@ static noreturn void reaper_wait(struct start_state *start_state, int signals, p
     reaper_go_on(&request, start_state, signals, init, child, report[0]);
 }
 
+/* The C library's would write to five pages of the child. It does so for threads, which the init has not. */
+static pid_t bare_fork(void)
+{
+    return (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+}
+
 void prefork_make(int signals)
 {
     pid_t init = getpid();
@@ -142,7 +150,7 @@ void prefork_make(int signals)
     prefork = command_new();
     if (prefork != NULL)
         prefork->lone = lone;
-    if (prefork != NULL && (prefork->reaper = fork()) == 0) {
+    if (prefork != NULL && (prefork->reaper = bare_fork()) == 0) {
         if (lone)
             child_wait(prefork->start_state, other[1], child[1], init);
         reaper_wait(prefork->start_state, signals, init, (int[]){other[1], child[1]});
@@ -153,11 +161,25 @@ void prefork_make(int signals)
         prefork_lost();
 }
 
+/* Takes the descriptor. */
+static void expect(int filter)
+{
+    struct stat file;
+    expected = filter;
+    if (filter >= 0 && fstat(filter, &file) == 0) {
+        expected_device = file.st_dev;
+        expected_inode = file.st_ino;
+    } else if (filter >= 0) {
+        close(filter);
+        expected = -1;
+    }
+}
+
 void prefork_permit(int filter)
 {
     permitted = true;
-    if (filter >= 0 && fstat(filter, &expected_file) == 0)
-        expected = filter;
+    due_ms = 1; /* after READY */
+    expect(filter);
 }
 
 /* A filter cannot be removed: the one that was loaded must be the command's. */
@@ -166,8 +188,8 @@ static bool filter_fits(const struct exec_request *request)
     struct stat file;
     if (expected < 0 || request->filter < 0)
         return expected < 0;
-    return fstat(request->filter, &file) == 0 && file.st_dev == expected_file.st_dev &&
-           file.st_ino == expected_file.st_ino;
+    return fstat(request->filter, &file) == 0 && file.st_dev == expected_device &&
+           file.st_ino == expected_inode;
 }
 
 /* Closing the socket makes the child end. */
@@ -189,11 +211,7 @@ static void expect_like(const struct exec_request *request)
         return;
     if (expected >= 0)
         close(expected);
-    expected = request->filter >= 0 ? fcntl(request->filter, F_DUPFD_CLOEXEC, 3) : -1;
-    if (expected >= 0 && fstat(expected, &expected_file) != 0) {
-        close(expected);
-        expected = -1;
-    }
+    expect(request->filter >= 0 ? fcntl(request->filter, F_DUPFD_CLOEXEC, 3) : -1);
     if (prefork == NULL)
         return;
     kill(prefork->reaper, SIGKILL);

@@ -23,6 +23,8 @@
 #include <unistd.h>
 
 #define KILL_PAUSE_MS 5
+/* The daemon closes the channel some milliseconds after GONE. */
+#define LINGER_MS 10
 
 struct reaper {
     const struct exec_request *request;
@@ -54,6 +56,9 @@ static noreturn void finish(const struct reaper *reaper)
     if (!reaper->verified)
         mount_check_demand();
     send_gone(reaper->channel, &usage, true);
+    /* The daemon often wakes up on this CPU, and the end of a process takes longer than its answer. */
+    struct pollfd closed = {.fd = reaper->channel};
+    poll(&closed, 1, LINGER_MS);
     _exit(REAPER_DONE);
 }
 

@@ -24,8 +24,8 @@
 #include "notify.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/seccomp.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -49,14 +49,23 @@ static bool sizes_fit(void)
            sizes.seccomp_notif <= sizeof asked && sizes.seccomp_notif_resp <= sizeof told;
 }
 
+/* The host's scope of ptrace. Where it grows later, each copy is refused. */
+static int scope = -1;
+
+void notify_look_ahead(void)
+{
+    char text[16] = "";
+    int file = open("/proc/sys/kernel/yama/ptrace_scope", O_RDONLY | O_CLOEXEC);
+    scope = file >= 0 && read(file, text, sizeof text - 1) > 0 ? atoi(text) : 0;
+    if (file >= 0)
+        close(file);
+}
+
 static bool may_copy_descriptors(void)
 {
-    char scope[16] = "";
-    FILE *file = fopen("/proc/sys/kernel/yama/ptrace_scope", "re");
-    bool restricted = file != NULL && fgets(scope, sizeof scope, file) != NULL && atoi(scope) > 1;
-    if (file != NULL)
-        fclose(file);
-    if (restricted)
+    if (scope < 0)
+        notify_look_ahead();
+    if (scope > 1)
         return false;
     int pidfd = (int)syscall(SYS_pidfd_open, getpid(), 0);
     int copy = pidfd < 0 ? -1 : (int)syscall(SYS_pidfd_getfd, pidfd, pidfd, 0);

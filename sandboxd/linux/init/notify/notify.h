@@ -32,6 +32,8 @@ struct notify_wish {
  * already). False: what `peers`, `set_gid`, `no_inet` and `no_unix` are to close could not be
  * closed. */
 bool notify_listen(const struct notify_wish *wish, int *listener);
+/* What it needs to know of the host, and otherwise finds out: a template does it for its clones. */
+void notify_look_ahead(void);
 void notify_serve(int listener);
 
 /* filter.c */

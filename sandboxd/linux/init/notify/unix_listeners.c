@@ -69,7 +69,7 @@ static bool is_at(const struct nlmsghdr *header, const struct listening_place *p
 
 size_t unix_listeners(const struct listening_place *place, uint32_t found[LISTENERS_MAX])
 {
-    static _Alignas(struct nlmsghdr) char buffer[32768];
+    static struct nlmsghdr buffer[2048];
     size_t count = 0;
     int netlink = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
     if (netlink < 0)
@@ -82,7 +82,7 @@ size_t unix_listeners(const struct listening_place *place, uint32_t found[LISTEN
     for (bool done = false; !done;) {
         ssize_t length = recv(netlink, buffer, sizeof buffer, MSG_DONTWAIT);
         done = length <= 0;
-        const struct nlmsghdr *header = (const void *)buffer;
+        const struct nlmsghdr *header = buffer;
         for (size_t rest = done ? 0 : (size_t)length; NLMSG_OK(header, rest);
              header = NLMSG_NEXT(header, rest)) {
             if (header->nlmsg_type != SOCK_DIAG_BY_FAMILY) {

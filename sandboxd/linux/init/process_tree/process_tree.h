@@ -115,6 +115,8 @@ struct start_state {
     _Atomic bool fork_refused;
     /* The sandbox has, or had, other commands at the same time. */
     _Atomic bool shared;
+    /* Of the child alone. */
+    bool filter_loaded;
 };
 
 #endif

@@ -18,18 +18,18 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define SCRATCH_MAX 8
 #define FILES_MAX 65536
 #define TMPFS 0x01021994
 
-static char *scratch[SCRATCH_MAX];
+static char **scratch;
 static uint32_t scratch_count;
 /* The device of memfds, and of nothing that has a path. */
 static dev_t memory_device;
 
 void shm_set_up(const char **paths, uint32_t count)
 {
-    for (uint32_t i = 0; i < count && scratch_count < SCRATCH_MAX; i++)
+    scratch = calloc((size_t)count + 1, sizeof *scratch);
+    for (uint32_t i = 0; scratch != NULL && i < count; i++)
         if ((scratch[scratch_count] = strdup(paths[i])) != NULL)
             scratch_count++;
     struct stat status;

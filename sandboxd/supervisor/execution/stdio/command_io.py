@@ -41,6 +41,7 @@ class CommandIo:
         self._pipes = Pipes(request.passed, merge=request.merge)
         own_stdin = request.passed.stdin is None
         self.stdin = StdinFeed(self._pipes.give_up(self._pipes.stdin_write) if own_stdin else -1)
+        self._apart = request.pty is not None and request.pty.stderr_apart
         self._keeps_stdin = request.stdin_open or request.pty is not None
         self._input = request.stdin
         self._input_relay: InputRelay | None = None
@@ -49,7 +50,7 @@ class CommandIo:
 
     @property
     def child_ends(self) -> Stdio | None:
-        return None if self.pty_ready is not None else self._pipes.child
+        return None if self.pty_ready is not None and not self._apart else self._pipes.child
 
     # input
 
@@ -68,7 +69,10 @@ class CommandIo:
             self.stdin.close()
             self.stdin = StdinFeed(ends.terminal_input(process.pty), is_pty=True)
             self.pty_ready.set()
-            self._pipes.close()
+            if self._apart:
+                self._pipes.drop(self._pipes.stdout_read)
+            else:
+                self._pipes.close()
         self._pipes.close_child_ends()
         given = self._pipes.passed.stdin
         if given is not None and self._input_relay is None:
@@ -107,7 +111,8 @@ class CommandIo:
     def _ends(self, process: Process, streams: Streams) -> list[tuple[Stream, int]]:
         """Of the streams that were not passed."""
         if process.pty is not None:
-            return [(streams[0], process.pty)]
+            own = [(streams[1], self._pipes.stderr_read)] if self._apart else []
+            return [(streams[0], process.pty), *own]
         pipes = self._pipes
         ends = (
             (pipes.stdout_read, pipes.passed.stdout), (pipes.stderr_read, pipes.passed.stderr)
@@ -161,8 +166,10 @@ class CommandIo:
     def give_up_outputs(self, process: Process) -> list[int]:
         """The pipes that background processes may still write to; the caller closes them."""
         if process.pty is not None:
-            return [ends.duplicate(process.pty)]
-        outputs = (self._pipes.stdout_read, self._pipes.stderr_read)
+            return [ends.duplicate(process.pty), *self._given_up(self._pipes.stderr_read)]
+        return self._given_up(self._pipes.stdout_read, self._pipes.stderr_read)
+
+    def _given_up(self, *outputs: int) -> list[int]:
         return [self._pipes.give_up(fd) for fd in outputs if self._pipes.holds(fd)]
 
     # the end

@@ -53,7 +53,7 @@ class CollectingPump:
         self._open = True
         self._reading = False
         self._scan: event_loop.Task[None] | None = None
-        self._timer: event_loop.TimerHandle | None = None
+        self._timer: event_loop.Timer | None = None
 
     @staticmethod
     def begin(pumps: Sequence[CollectingPump]) -> None:

@@ -44,6 +44,18 @@ def test_a_user_without_a_name_is_named_by_number():
     assert "by uid 4000000," in refusal.message
 
 
+@pytest.mark.requires("root")
+@pytest.mark.parametrize("own", [False, True])
+def test_nobody_is_told_to_open_a_home_folder(own: bool):
+    source = "/root/closed/x"
+    bind = Bind(source, "/etc" if own else source)
+    said = NOT_FOUND.format("/proc/self/fd/9", "Permission denied")
+    refusal = unreachable(said, {"/proc/self/fd/9": bind}, NOBODY)
+    assert refusal is not None
+    assert "chmod" not in str(refusal.remedy)
+    assert "home folder" in str(refusal.remedy)
+
+
 def test_what_is_gone_is_to_be_sent_again():
     said = NOT_FOUND.format("/proc/self/fd/9", "No such file or directory")
     refusal = unreachable(said, SOURCES, None)

@@ -69,6 +69,12 @@ def test_the_hosts_tmp_is_closed(runner: Runner, tmp_path: Path):
     assert not (tmp_path / "new").exists()
 
 
+def test_a_home_in_tmp_leads_to_the_private_folder(runner: Runner):
+    manifest = {"env": [["HOME", "/tmp"]]}
+    ran = runner.shell('echo x > "$HOME/x" && test "$HOME" = "$TMPDIR"', manifest=manifest)
+    assert ran.exited(0), ran.stderr
+
+
 def test_another_sandboxs_folder_is_closed(runner: Runner, backend: Daemon):
     with backend.connect() as other:
         script = 'echo x > "$TMPDIR/x"; printf %s "$TMPDIR"; sleep 1000'

@@ -89,7 +89,7 @@ def exec_payload(
 ) -> bytes:  # fmt: skip
     head = struct.pack("<IHH", flags, 0, 0) + cwd + struct.pack("<I", count) + argv
     head += struct.pack("<I", env_count) + env + rlimits
-    return head + struct.pack("<QQI", 0, 0, 0) + tail
+    return head + struct.pack("<QQIQ", 0, 0, 0, 0) + tail
 
 
 MALFORMED_EXECS = {
@@ -101,6 +101,7 @@ MALFORMED_EXECS = {
     "empty argv": exec_payload(argv=b"", count=0),
     "unknown flag": exec_payload(flags=1 << 31),
     "terminal without a pty": exec_payload(flags=16),
+    "stderr without a pty": exec_payload(flags=512),
     "nameless variable": exec_payload(env=string(b"=x"), env_count=1),
     "variable without a value": exec_payload(env=string(b"x"), env_count=1),
     "unknown rlimit": exec_payload(rlimits=struct.pack("<IIQQ", 1, 16, 0, 0)),

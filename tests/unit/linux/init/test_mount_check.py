@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from init_driver import BINARY, INIT_FOLDER, Init, Place, ready_init, started_init
+from init_driver import BINARY, INIT_FOLDER, Command, Init, Place, ready_init, started_init
 from support.users import unprivileged_user
 
 from sandboxd.linux.init_client import messages as wire
@@ -214,6 +214,103 @@ def binary(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     words = ["make", "-s", "-C", INIT_FOLDER, f"OUT={made}", f"DEFINES={request.param}"]
     subprocess.run(words, check=True)
     return made
+
+
+@pytest.fixture(params=[Place, OldKernel], ids=["listmount", "mountinfo"])
+def closed(request: pytest.FixtureRequest, workspace: Path, unprivileged: bool) -> Place:
+    """The masks lie in a folder that the command's user may not search, but owns."""
+    folder = workspace / "closed"
+    folder.mkdir()
+    (folder / "folder").mkdir()
+    _written(folder / "secret")
+    if unprivileged:
+        user = unprivileged_user()
+        for path in (folder, *folder.iterdir()):
+            os.chown(path, user.pw_uid, user.pw_gid)
+    folder.chmod(0)
+    mounts = ("--bind", str(workspace), str(workspace),
+              "--ro-bind", str(workspace / "empty"), str(folder / "secret"),
+              "--tmpfs", str(folder / "folder"))  # fmt: skip
+    made: Place = request.param(bwrap=True, unprivileged=unprivileged, mounts=mounts)
+    return made
+
+
+def checks_in_closed(workspace: Path) -> list[wire.Check]:
+    empty = (workspace / "empty").stat()
+    folder = workspace / "closed"
+    return [
+        wire.Check(path=str(folder / "secret"), device=empty.st_dev, inode=empty.st_ino),
+        wire.Check(path=str(folder / "folder"), device=0, inode=0),
+    ]
+
+
+def opens(init: Init, folder: Path) -> Command:
+    """A command that opens the folder, shows what is in it, and waits."""
+    script = f"chmod 755 '{folder}'; cat '{folder}/secret'; ls '{folder}/folder'; cat"
+    command = init.shell(script)
+    command.started()
+    for _ in range(3000):
+        if folder.stat().st_mode & 0o777 == 0o755:
+            return command
+        time.sleep(0.01)
+    raise AssertionError("the folder was not opened")
+
+
+@pytest.mark.parametrize("save", SAVES)
+def test_a_mount_in_a_closed_folder_is_verified_once_the_folder_is_open(
+    closed: Place, workspace: Path, binary: Path, save: Save
+) -> None:
+    folder = workspace / "closed"
+    with started_init(closed, binary) as init:
+        ready = init.setup(flags=WATCH, checks=checks_in_closed(workspace))
+        assert isinstance(ready, wire.Ready), ready
+        command = opens(init, folder)
+        save(folder)
+        command.close_stdin()
+        assert "ExitedMessage" not in command.wait().kinds
+        assert isinstance(init.receive(), wire.IsolationLost)
+
+
+def test_a_closed_folder_that_is_opened_is_no_loss(
+    closed: Place, workspace: Path, binary: Path
+) -> None:
+    with started_init(closed, binary) as init:
+        ready = init.setup(flags=WATCH, checks=checks_in_closed(workspace))
+        assert isinstance(ready, wire.Ready), ready
+        ended = opens(init, workspace / "closed").wait()
+        assert (ended.code, ended.stdout) == (0, b"")
+        script = f"chmod 0 '{workspace}/closed'"
+        assert init.shell(script).wait().code == 0
+        assert opens(init, workspace / "closed").wait().code == 0
+
+
+@pytest.mark.parametrize("save", SAVES)
+def test_a_mount_in_a_closed_folder_that_is_lost_before_the_setup_is_found(
+    closed: Place, workspace: Path, binary: Path, save: Save
+) -> None:
+    folder = workspace / "closed"
+    planned = checks_in_closed(workspace)
+    with started_init(closed, binary) as init:
+        wait_for_init(init)
+        folder.chmod(0o755)
+        save(folder)
+        folder.chmod(0)
+        answer = init.setup(flags=WATCH, checks=planned)
+        assert isinstance(answer, wire.SetupFailed), answer
+        assert (answer.stage, answer.errno) == (wire.SetupStage.CHECK, errno.EACCES)
+        folder.chmod(0o755)
+
+
+def test_another_inode_in_a_closed_folder_is_found_once_it_is_open(
+    closed: Place, workspace: Path, binary: Path
+) -> None:
+    """What could not be compared at the set-up is compared then."""
+    secret, folder = checks_in_closed(workspace)
+    wrong = wire.Check(path=secret.path, device=secret.device, inode=secret.inode + 1)
+    with started_init(closed, binary) as init:
+        assert isinstance(init.setup(flags=WATCH, checks=[wrong, folder]), wire.Ready)
+        assert "ExitedMessage" not in opens(init, workspace / "closed").wait().kinds
+        assert isinstance(init.receive(), wire.IsolationLost)
 
 
 def link_again(workspace: Path) -> Path:

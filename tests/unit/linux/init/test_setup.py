@@ -153,6 +153,31 @@ def test_the_ruleset_holds_and_rules_are_added_inside(folders: tuple[Path, Path]
         assert writes(unrestricted, closed)
 
 
+@pytest.mark.requires("landlock", "bubblewrap")
+def test_a_rule_of_a_path_that_cannot_be_reached_is_left_out(folders: tuple[Path, Path]) -> None:
+    """Less is allowed then, never more, also when the command opens the folder. Every other error
+    of a rule is a failure."""
+    allowed, closed = folders
+    (closed / "inner").mkdir()
+    closed.chmod(0)
+    place = Place(bwrap=True, mounts=("--bind", str(allowed.parent), str(allowed.parent)))
+    handled = WRITE_FILE | MAKE_REG
+    rules = [
+        wire.LandlockRule(path="/dev/null", access=handled),
+        wire.LandlockRule(path=str(closed / "inner"), access=handled),
+    ]
+    with ruleset(handled, allowed) as fd, started_init(place) as init:
+        ready = init.setup(fd, flags=wire.SetupFlag.HAS_RULESET, rules=rules)
+        assert isinstance(ready, wire.Ready), ready
+        assert init.shell(f"chmod 755 {closed}").wait().code == 0
+        assert writes(init, allowed)
+        assert not writes(init, closed / "inner")
+    through_a_file = [wire.LandlockRule(path="/dev/null/x", access=handled)]
+    with ruleset(handled, allowed) as fd:
+        failed = refused(place, fd, flags=wire.SetupFlag.HAS_RULESET, rules=through_a_file)
+    assert failed == wire.SetupFailed(wire.SetupStage.RULE, errno.ENOTDIR, "/dev/null/x")
+
+
 @pytest.mark.requires("landlock")
 def test_the_ruleset_holds_without_a_namespace(folders: tuple[Path, Path]) -> None:
     allowed, closed = folders

@@ -37,6 +37,15 @@ def test_a_script_names_its_missing_interpreter(tmp_path: Path) -> None:
     assert "/no/such/interpreter" in told(str(script)).message
 
 
+def test_a_folder_is_not_told_to_become_executable(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    error = told("./folder", errno.EACCES, cwd=str(tmp_path))
+    assert error.message == "./folder cannot be executed: it is a folder"
+    assert "chmod" not in str(error.remedy)
+    (tmp_path / "file").touch()
+    assert "chmod" in str(told("./file", errno.EACCES, cwd=str(tmp_path)).remedy)
+
+
 def test_a_virtual_environment_is_needed_as_a_whole(tmp_path: Path) -> None:
     python = tmp_path / "venv" / "bin" / "python"
     python.parent.mkdir(parents=True)

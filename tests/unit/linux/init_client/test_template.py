@@ -33,6 +33,13 @@ BWRAP = [
     "--tmpfs", "/tmp", "--",
 ]  # fmt: skip
 PATIENCE_S = 60
+# nsenter would need a umount in there.
+UNMOUNT = """
+import ctypes, os, sys
+libc = ctypes.CDLL(None)
+namespace = os.open(sys.argv[1], os.O_RDONLY)
+sys.exit(libc.setns(namespace, 0) != 0 or libc.umount2(b"/tmp", 0) != 0)
+"""
 
 
 def children(pid: int) -> list[int]:
@@ -83,8 +90,10 @@ class Running:
         assert self.released
 
 
-async def ready(control: socket.socket) -> wire.Control:
-    setup = wire.Setup(flags=wire.SetupFlag.REQUIRE_PID1)
+PLAIN = wire.Setup(flags=wire.SetupFlag.REQUIRE_PID1)
+
+
+async def ready(control: socket.socket, setup: wire.Setup = PLAIN) -> wire.Control:
     with anyio.fail_after(PATIENCE_S):
         await seqpacket.send(control, setup)
         return codec.decode_control(await seqpacket.receive(control))
@@ -112,6 +121,70 @@ def test_a_clone_that_was_asked_for_comes_up_and_can_be_ended() -> None:
         await running.ended()
 
     anyio.run(work)
+
+
+def namespaces(pid: int) -> set[str]:
+    return {os.readlink(f"/proc/{pid}/ns/{name}") for name in ("net", "ipc", "uts")}
+
+
+def has_loopback(pid: int) -> bool:
+    return "127.0.0.1" in Path(f"/proc/{pid}/net/fib_trie").read_text()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can look into an init")
+def test_no_clone_has_namespaces_of_another_or_of_the_template() -> None:
+    """Whether they were made ahead or for it."""
+
+    async def work() -> None:
+        running = Running()
+        controls: list[socket.socket] = []
+        for pause in (0.0, 0.0, 0.1, 0.0, 0.1):
+            await anyio.sleep(pause)
+            clone, control = running.clone()
+            controls.append(control)
+            assert isinstance(await ready(control), wire.Ready)
+            assert await clone.came_up() == 0
+        await anyio.sleep(0.1)
+        template = await running.pid()
+        pids = children(template)
+        assert len(pids) == len(controls)
+        found = [namespaces(pid) for pid in (os.getpid(), template, *pids)]
+        assert len(set.union(*found)) == 3 * len(found)
+        assert all(map(has_loopback, pids))
+        for control in controls:
+            control.close()
+        running.template.close()
+        await running.ended()
+
+    anyio.run(work)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can unmount in a clone")
+def test_a_mount_that_is_lost_right_after_the_setup_ends_the_clone() -> None:
+    """Before the table of mounts was read, and after it."""
+
+    async def work(pause_s: float) -> None:
+        running = Running()
+        _, control = running.clone()
+        setup = wire.Setup(
+            flags=wire.SetupFlag.REQUIRE_PID1 | wire.SetupFlag.WATCH_MOUNTS,
+            checks=[wire.Check(path="/tmp", device=0, inode=0)],
+        )
+        assert isinstance(await ready(control, setup), wire.Ready)
+        await anyio.sleep(pause_s)
+        [init] = children(await running.pid())
+        os.kill(init, signal.SIGSTOP)
+        await anyio.run_process([sys.executable, "-c", UNMOUNT, f"/proc/{init}/ns/mnt"])
+        os.kill(init, signal.SIGCONT)
+        with anyio.fail_after(PATIENCE_S):
+            lost = codec.decode_control(await seqpacket.receive(control))
+        assert lost == wire.IsolationLost("/tmp")
+        control.close()
+        running.template.close()
+        await running.ended()
+
+    anyio.run(work, 0.0)
+    anyio.run(work, 0.1)
 
 
 def test_a_clone_that_was_given_up_ends_when_the_template_answers_after_all() -> None:

@@ -154,6 +154,42 @@ def test_the_daemons_own_folder_is_never_lifted(
         plan(fs_read_allow=[str(own)], machine=machine)
 
 
+def test_the_daemons_own_folder_that_does_not_exist_is_made_by_no_command(
+    home: Path, workspace: Path, plan: MakePlan, machine_with: Callable[..., Machine]
+) -> None:
+    """It cannot be masked: no folder above it is writable, until it exists."""
+    own = home / ".local" / "state" / "sandboxd"
+    (home / ".local").mkdir()
+    found = OwnPaths.current([str(own)])
+    assert found.hidden == (str(own),)
+    machine = machine_with(own=found)
+    for folder in (home, home / ".local"):
+        with pytest.raises(PathDenied) as refused:
+            plan(fs_write_allow=[str(folder)], machine=machine)
+        assert str(own) in str(refused.value)
+        assert plan(fs_read_allow=[str(folder)], machine=machine)
+    assert plan(fs_write_allow=[str(workspace)], machine=machine)
+    own.mkdir(parents=True)
+    assert str(own) in masked(plan(fs_write_allow=[str(home)], machine=machine))
+
+
+def test_a_link_to_the_daemons_own_folder_is_kept(
+    home: Path, plan: MakePlan, machine_with: Callable[..., Machine]
+) -> None:
+    (home / "dotfiles" / "config" / "sandboxd").mkdir(parents=True)
+    (home / "first").symlink_to("dotfiles/config")
+    (home / ".config").symlink_to(home / "first")
+    machine = machine_with(own=OwnPaths.current([str(home / ".config" / "sandboxd")]))
+    assert machine.own.hidden == (str(home / "dotfiles" / "config" / "sandboxd"),)
+    assert machine.own.links == (str(home / ".config"), str(home / "first"))
+    with pytest.raises(PathDenied) as refused:
+        plan(fs_write_allow=[str(home)], machine=machine)
+    assert str(home / ".config") in str(refused.value)
+    made = plan(fs_write_allow=[str(home / "dotfiles")], machine=machine)
+    assert machine.own.hidden[0] in masked(made)
+    assert plan(fs_read_allow=[str(home)], machine=machine)
+
+
 def test_other_workspaces_caches_are_masked(
     base: Path, workspace: Path, plan: MakePlan, machine: Machine
 ) -> None:

@@ -19,7 +19,7 @@ from sandboxd.supervisor.background import Background
 from sandboxd.supervisor.hanging_mount_checks import MountChecks
 from sandboxd.supervisor.sandboxes import pool as pool_module
 from sandboxd.supervisor.sandboxes.pool import MOST_OPENING, MOST_OPENING_REMOTE, WarmPool
-from sandboxd_proto.errors import ShuttingDown
+from sandboxd_proto.errors import SandboxUnavailable, ShuttingDown
 
 pytestmark = pytest.mark.anyio
 
@@ -32,7 +32,7 @@ class SlowBackend:
 
     def __init__(self) -> None:
         self.go = anyio.Event()
-        self.now = self.most = self.all = 0
+        self.now = self.most = self.all = self.failures = 0
 
     @asynccontextmanager
     async def open(self, spec: SandboxSpec) -> AsyncIterator[object]:
@@ -42,6 +42,9 @@ class SlowBackend:
         try:
             await self.go.wait()
             await anyio.lowlevel.checkpoint()
+            if self.failures:
+                self.failures -= 1
+                raise SandboxUnavailable("the host changed")
         finally:
             self.now -= 1
         yield object()
@@ -89,6 +92,29 @@ async def test_who_is_cancelled_in_the_queue_opens_none() -> None:
         await wait_for(lambda: backend.now == 0)
         await anyio.sleep(0.05)
     assert backend.all == MOST_OPENING
+
+
+@pytest.mark.parametrize("failures", [1, 2])
+async def test_an_attempt_that_began_before_is_no_answer(failures: int) -> None:
+    """The host may have changed since; an attempt of one's own is the answer."""
+    backend: Any = SlowBackend()
+    backend.failures = failures
+    async with anyio.create_task_group() as tasks:
+        pool = WarmPool(Pool(enabled=False), Background(tasks), MountChecks())
+        async with anyio.create_task_group() as waiting:
+            waiting.start_soon(pool.take, backend, spec())
+            await wait_for(lambda: backend.now == 1)
+            waiting.cancel_scope.cancel()
+        asked = Begun(pool.take(backend, spec()))
+        assert backend.all == 1  # which may be for this one
+        backend.go.set()
+        with anyio.fail_after(10):
+            if failures == 1:
+                await asked
+            else:
+                with pytest.raises(SandboxUnavailable):
+                    await asked
+    assert backend.all == 2
 
 
 async def test_who_waits_for_few_goes_before_who_waits_for_many() -> None:

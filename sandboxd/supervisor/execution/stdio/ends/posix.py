@@ -10,25 +10,39 @@ from collections.abc import Callable
 import anyio
 
 from sandboxd import event_loop
+from sandboxd.platform import terminal_jobs
 from sandboxd.platform.window_size import set_window_size
+from sandboxd.stock import Stock
 
 assert sys.platform != "win32"
 
 READ_SIZE = 256 * 1024
 
 
-def input_pipe() -> tuple[int, int]:
-    """(ours to write, the command's to read)."""
+def _make_input_pipe() -> tuple[int, int]:
     read, write = os.pipe()
     os.set_blocking(write, False)
     return write, read
 
 
-def output_pipe() -> tuple[int, int]:
-    """(ours to read, the command's to write)."""
+def _make_output_pipe() -> tuple[int, int]:
     read, write = os.pipe()
     os.set_blocking(read, False)
     return read, write
+
+
+_input_pipes = Stock(_make_input_pipe)
+_output_pipes = Stock(_make_output_pipe, for_each=2)
+
+
+def input_pipe() -> tuple[int, int]:
+    """(ours to write, the command's to read)."""
+    return _input_pipes.take()
+
+
+def output_pipe() -> tuple[int, int]:
+    """(ours to read, the command's to write)."""
+    return _output_pipes.take()
 
 
 def close(fd: int) -> None:
@@ -46,6 +60,11 @@ def terminal_input(master: int) -> int:
 
 def resize_terminal(master: int, rows: int, cols: int) -> None:
     set_window_size(master, rows, cols)
+
+
+def has_own_jobs(master: int) -> bool:
+    """Whether the terminal's stop key is for jobs of the command's own."""
+    return terminal_jobs.has_own_jobs(master)
 
 
 def read_now(fd: int) -> bytes | None:

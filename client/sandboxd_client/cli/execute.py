@@ -1,0 +1,203 @@
+"""`execute` with our own streams: make the request, send it, and import what follows it while the
+daemon starts the command."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+assert sys.platform != "win32"
+
+from sandboxd_client.cli import signals  # noqa: E402 - after the platform is known
+from sandboxd_client.cli.parse import Options  # noqa: E402
+from sandboxd_client.cli.request import DEFAULT_PRESET, in_sandbox, policy  # noqa: E402
+from sandboxd_client.cli.streams import Streams  # noqa: E402
+from sandboxd_client.cli.terminal import is_terminal  # noqa: E402
+from sandboxd_client.descriptors import Outgoing  # noqa: E402
+from sandboxd_client.jsontext import dumps  # noqa: E402
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from _socket import socket
+    from collections.abc import Callable
+    from typing import Any
+
+    from sandboxd_client.cli.asking import Asker
+
+    Tell = Callable[[dict[str, Any], Callable[[str], None]], None]
+
+RESULT_ID = 1
+_LIVE_AFTER_S = 2.0  # denials of what ends sooner are told once, at its end
+_SURPRISING = ("--workspace", "--env", "--env-pass")
+_ADVISED = ("git", "sh", "bash")  # programs that there are hints for also when they succeed
+
+
+class Left(Exception):
+    """sandboxctl ends before the command's end was reported; `code` is its exit code."""
+
+    def __init__(self, code: int) -> None:
+        self.code = code
+
+    def ended(self) -> int:
+        """The exit code; dies where a signal of the user is the reason."""
+        return signals.ended(self.code, self.code - 128)
+
+
+def perform(options: Options, connect: Callable[[], socket], *, stderr: bool = True) -> int:
+    """The exit code of the command. `stderr`: whether it may be apart from a terminal."""
+    # What is left running in a sandbox that lives on must neither delay the reader of our output
+    # nor be ended by SIGPIPE later: there the daemon takes the output, and drains it afterwards.
+    fresh = not options.has("--sandbox")
+    streams = Streams(
+        pty=wants_pty(options, is_terminal(0) and is_terminal(1)),
+        input=True,
+        output=fresh and not options.has("--json"),
+        stderr=stderr,
+    )
+    params = request(options, streams)
+    if params.get("preset") == DEFAULT_PRESET:
+        _refuse_half_work(options)
+    tell_surprises(options, params)
+    sock = connect()
+    told: set[str] = set()
+    since = time.monotonic()
+
+    def tell(denial: dict[str, Any], put: Callable[[str], None]) -> None:
+        if time.monotonic() < since + _LIVE_AFTER_S or denial.get("claimed"):
+            return
+        from sandboxd_client.cli import live
+
+        live.tell(denial, put, told, options=options)
+
+    try:
+        if "sandbox" in params:
+            from sandboxd_client.cli.prefix import find_sandbox
+
+            find_sandbox(sock, params)
+        if _names_session(options):
+            from sandboxd_client.cli.join_session import join_session
+
+            join_session(sock, options, params.get("workspace"))
+        if not options.has("--quiet") and not options.has("--json"):
+            _note_missing(options)
+        ask, heard = _asker(sock, options), None if options.has("--quiet") else tell
+        result = attempt(sock, params, streams, live=heard, ask=ask)
+        while ask is not None and streams.repeatable and ask.allows(result):
+            params["execution_id"] = new_id()
+            result = attempt(sock, params, streams, live=heard, ask=ask)
+    except Left as left:
+        return left.ended()
+    finally:
+        sock.close()
+    from sandboxd_client.cli.afterwards import report
+
+    if options.has("--manifest") and "cwd" not in params and not options.has("--quiet"):
+        from sandboxd_client.cli.screen import say
+
+        say("it started in /: the manifest shows nothing of this folder; --read . would")
+    return report(result, options, told)
+
+
+def attempt(
+    sock: socket,
+    params: dict[str, Any],
+    streams: Streams,
+    *,
+    keys_kill: bool = True,
+    live: Tell | None = None,
+    ask: Asker | None = None,
+) -> dict[str, Any]:
+    """The result of `execute` with our own streams. Raises the daemon's error, ConnectionLost or
+    Left. `live`: gets denials while the command runs, and what prints a line about one."""
+    try:
+        with signals.Signals() as arrived:
+            outgoing = Outgoing(sock, streams.descriptors)
+            outgoing.add(message("execute", {**params, **streams.params()}, RESULT_ID))
+            outgoing.flush()
+            from sandboxd_client.cli.afterwards import followed
+
+            relay = followed(outgoing, params, streams, keys_kill=keys_kill, live=live, ask=ask)
+            return relay.until_answer(arrived)
+    finally:
+        streams.close()
+
+
+def message(method: str, params: dict[str, Any], id: int) -> bytes:
+    return dumps({"jsonrpc": "2.0", "id": id, "method": method, "params": params}) + b"\n"
+
+
+def wants_pty(options: Options, have_terminal: bool) -> bool:
+    if options.has("--no-pty") or options.has("--json"):
+        return False
+    return options.has("--pty") or have_terminal
+
+
+def request(options: Options, streams: Streams) -> dict[str, Any]:
+    """The params of `execute`."""
+    params = in_sandbox(options) if options.has("--sandbox") else policy(options, os.environ)
+    params = streaming(params, options.operands, streams)
+    if options.has("--json"):
+        del params["stream"]
+        params["capture"] = True
+    return params
+
+
+def streaming(params: dict[str, Any], argv: list[str], streams: Streams) -> dict[str, Any]:
+    """The params of an `execute` that tells events and is connected to our own streams."""
+    params["argv"] = argv
+    params["execution_id"] = new_id()
+    params["stream"] = True
+    if streams.forwards_input:
+        params["stdin_open"] = True
+    terminal = streams.terminal()
+    if terminal is not None:
+        params["pty"] = terminal
+    return params
+
+
+def _asker(sock: socket, options: Options) -> Asker | None:
+    if not options.has("--ask"):
+        return None
+    from sandboxd_client.cli.asking import Asker
+
+    return Asker(sock.getpeername())
+
+
+def new_id() -> str:
+    return f"ctl-{os.getpid()}-{os.urandom(6).hex()}"
+
+
+def tell_surprises(options: Options, params: dict[str, Any]) -> None:
+    if not any(map(options.has, _SURPRISING)):
+        return
+    from sandboxd_client.cli.surprises import say_surprises
+
+    say_surprises(options, params, terminal=is_terminal(2))
+
+
+def _names_session(options: Options) -> bool:
+    if options.has("--session") or options.has("--mode") or options.has("--plan"):
+        return True
+    return bool(os.environ.get("SANDBOXD_SESSION"))
+
+
+def _refuse_half_work(options: Options) -> None:
+    if "git" not in options.operands[0] and "git" not in options.operands[-1]:
+        return
+    from sandboxd_client.cli.advice import refuse_half_work
+
+    refuse_half_work(options)
+
+
+def is_advised(options: Options) -> bool:
+    words = options.operands
+    return bool(words) and (words[0].rpartition("/")[2] in _ADVISED or "install" in words)
+
+
+def _note_missing(options: Options) -> None:
+    if not is_advised(options):
+        return
+    from sandboxd_client.cli.advice import note_missing
+
+    note_missing(options)

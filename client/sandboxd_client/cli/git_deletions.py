@@ -1,0 +1,47 @@
+"""Which files that lie aside a git command has recorded as deleted."""
+
+from __future__ import annotations
+
+from sandboxd_client.cli.connect import connect
+from sandboxd_client.cli.denial_lines import moved_aside
+from sandboxd_client.cli.parse import Options
+from sandboxd_proto.errors import SandboxdError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+
+def deleted_by(options: Options, name: str, code: int, workspace: str) -> list[str]:
+    """After `git add` and the like: all that was missing. After a commit: what it deletes, which
+    git says in a sandbox of its own."""
+    missing = list(options.missing)
+    if name != "commit":
+        return missing
+    if code:
+        return []
+    ask = ["git", "diff", "--name-only", "--diff-filter=D", "-z", "--no-ext-diff", "--no-textconv",
+           "--no-renames", "--relative", "HEAD^", "HEAD", "--", *missing]  # fmt: skip
+    try:
+        with connect(options) as client:
+            said = client.execute(ask, preset="read-only", workspace=workspace)
+    except SandboxdError:
+        return []
+    deleted = said.stdout.text.split("\0") if said.exit_code == 0 else []
+    return [one for one in missing if any(_holds(one, path) for path in deleted)]
+
+
+def miscounted(words: list[str], denials: Sequence[dict[str, Any]]) -> str | None:
+    """After `git merge` and `git pull`, which count the changed lines of the files at their end."""
+    if words[0] not in ("merge", "pull") or not any(map(moved_aside, denials)):
+        return None
+    return (
+        "git counted what was moved aside after that, so its numbers for it are wrong (| 0): "
+        "sandboxctl kept diff shows what it holds"
+    )
+
+
+def _holds(kept: str, path: str) -> bool:
+    kept = kept.rstrip("/")
+    return path == kept or path.startswith(f"{kept}/")
