@@ -172,6 +172,7 @@ class Timers:
         self._cancelled = 0
         self._armed: TimerHandle | None = None
         self._armed_for = inf
+        self._context = Context()
 
     def add(self, seconds: float, callback: Callable[..., object], args: tuple[Any, ...]) -> Timer:
         timer = Timer(self, callback, args)
@@ -193,14 +194,17 @@ class Timers:
         if self._armed is not None:
             self._armed.cancel()
         self._armed_for = when
-        delay = max(0.0, when - monotonic())
-        self._armed = Context().run(self.loop.call_later, delay, self._run_due)
+        self._armed = self.loop.call_at(when, self._run_due, context=self._context)
 
     def _run_due(self) -> None:
         self._armed, self._armed_for = None, inf
         for _ in range(MOST_AT_ONCE):
             # The loop itself is early by that much at the most.
             if not self._heap or self._heap[0][0] > monotonic() + CLOCK_S:
+                break
+            self._call(heappop(self._heap)[2])
+        for _ in range(MOST_CANCELLED):  # which need not wake the loop
+            if not self._heap or self._heap[0][2].callback is not None:
                 break
             self._call(heappop(self._heap)[2])
         if self._heap:

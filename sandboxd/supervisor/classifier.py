@@ -11,7 +11,7 @@ import posixpath
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import TypeVar
 
 import msgspec
@@ -38,7 +38,7 @@ from sandboxd.denials.text.verbs import Operation
 from sandboxd.policy.mounts.mount_plan import Host, MountKind, MountPlan, mount_plan
 from sandboxd.policy.network.host_rules import HostInvalid, parse_rule
 from sandboxd.policy.paths.within import is_below
-from sandboxd.policy.plan import Plan
+from sandboxd.policy.plan import Plan, SandboxSpec
 from sandboxd.supervisor.execution.result import Ended
 from sandboxd.supervisor.scan_thread import GivenUp, ScanThread
 from sandboxd.traffic import GateRefusal, Traffic
@@ -305,11 +305,11 @@ class Classifier:
 
     def _names_a_mask(self) -> bool:
         """A masked file reads as empty: such a command succeeds and says nothing."""
-        masks = [mask.path for mask in self._plan.sandbox.masks]
-        inside = self._plan.workspace or self._plan.cwd
-        names = [posixpath.basename(path) for path in masks if is_below(path, inside)]
         line = "\0".join(self._argv)
-        return any(name in line for name in (*masks, *names)) or self._lists_a_folder()
+        for name in _mask_names(self._plan.sandbox, self._plan.workspace or self._plan.cwd):
+            if name in line:
+                return True
+        return self._lists_a_folder()
 
     def _lists_a_folder(self) -> bool:
         """One that is hidden looks empty."""
@@ -335,6 +335,13 @@ class Classifier:
         if found is None:
             return None
         return msgspec.structs.replace(found, truncated=evidence.truncated)
+
+
+@lru_cache(maxsize=16)
+def _mask_names(spec: SandboxSpec, inside: str) -> tuple[str, ...]:
+    """How a command line names masked paths: those in `inside` also by their last part."""
+    masks = [mask.path for mask in spec.masks]
+    return (*masks, *(posixpath.basename(path) for path in masks if is_below(path, inside)))
 
 
 def _size(evidence: Evidence) -> int:

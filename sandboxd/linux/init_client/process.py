@@ -95,8 +95,8 @@ class InitProcess:
             self._take(*message)
         except Exception as error:
             self._distrust(error)
-        if self._stage is Stage.EXITED and before is not Stage.EXITED:
-            self._read()  # the reaper mostly says at once that its tree is gone
+        if before < self._stage < Stage.OVER:
+            self._read()  # start, exit and end of a short command are reported together
 
     def _take(self, data: bytes, descriptor: int | None) -> None:
         if descriptor is not None:
@@ -108,15 +108,10 @@ class InitProcess:
             self._reach(Stage.OVER)
             return
         message = codec.decode_channel(data)
-        # STARTED comes from the reaper; evidence from the init may arrive first.
-        if self._evidence.take(message):
-            return
         if self._stage is Stage.SENT:
             self._take_first(message)
             return
         match message:
-            case wire.Limit(kind):
-                self._limit = _LIMITS[kind]
             case wire.ExitedMessage() as exited:
                 self._exited = exited
                 self._reach(Stage.EXITED)
@@ -125,6 +120,10 @@ class InitProcess:
                     raise codec.InitProtocolViolation("the end of a tree without an exit")
                 self._gone = usage
                 self._reach(Stage.OVER)
+            case wire.Limit(kind):
+                self._limit = _LIMITS[kind]
+            case other:
+                self._evidence.take(other)
 
     def _take_first(self, message: wire.Channel) -> None:
         match message:
@@ -138,7 +137,9 @@ class InitProcess:
                 self._failed = failed
                 self._reach(Stage.OVER)
             case other:
-                raise codec.InitProtocolViolation(f"{other} instead of started")
+                # STARTED comes from the reaper; evidence from the init may arrive first.
+                if not self._evidence.take(other):
+                    raise codec.InitProtocolViolation(f"{other} instead of started")
 
     def _take_master(self, master: int, *, wanted: bool) -> None:
         """Only a terminal is accepted from inside: other descriptors could block the daemon."""

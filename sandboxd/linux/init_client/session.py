@@ -9,6 +9,7 @@ import os
 import socket
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import compress
 
 import anyio
 
@@ -229,7 +230,7 @@ def exec_request(
         command.pty is not None and not command.pty.echo,
         command.pty is not None and command.pty.stderr_apart,
     )  # fmt: skip
-    flags = sum(bit for bit, on in zip(_FLAGS, said, strict=True) if on)
+    flags = sum(compress(_FLAGS, said))
     limits, pty = command.limits, command.pty or PtyRequest(0, 0)
     try:
         return wire.Exec(

@@ -233,7 +233,7 @@ class Execution:
             await workspace.sweep(process)
             if not kept:
                 self._afterwards.add(process.close)
-            workspace.close()
+            self._afterwards.add(workspace.close)
 
     def _pumps(self, process: Process, streams: Streams, tasks: TaskGroup) -> list[Pump]:
         listener = self.request.listener

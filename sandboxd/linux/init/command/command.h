@@ -33,6 +33,9 @@ bool send_killed_call(int channel, uint32_t number);
 void report_full(int channel, bool may_block);
 bool send_exec_failed(int channel, uint32_t stage, int error, const char *path, bool may_block);
 
+/* A short command has ended by then: its start is reported together with its end. */
+#define START_AFTER_MS 3
+
 /* reaper.c */
 
 enum reaper_exit {
@@ -92,6 +95,7 @@ struct command {
     int report;
     uint64_t start_known_ms;
     bool channel_ended;
+    bool gone_reported;
     bool ending;
     bool main_ended;
     bool failed;

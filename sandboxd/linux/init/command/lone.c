@@ -21,8 +21,6 @@
 #include <unistd.h>
 
 #define KILL_PAUSE_MS 20
-/* A short command has ended by then: its start is reported together with its end. */
-#define START_AFTER_MS 3
 
 static bool kept(const struct command *command)
 {
@@ -79,6 +77,14 @@ static struct pid_list others_than(const struct command *mine)
     return others;
 }
 
+static void report_start(struct command *command)
+{
+    if (command->start_state->started)
+        return;
+    command->start_state->started = true;
+    send_started(command->channel, command->start_state->main_pid, -1, false);
+}
+
 /* The report has data: a failure; or it is closed: the command was executed, or it died. */
 static void learn_start(struct command *command)
 {
@@ -89,8 +95,8 @@ static void learn_start(struct command *command)
     command->report = -1;
     bool said = size >= (ssize_t)offsetof(struct exec_report, path);
     if (!said && command->start_state->stage == EXEC_STAGE_EXEC) {
-        command->start_state->started = true;
-        send_started(command->channel, command->start_state->main_pid, -1, false);
+        if (!command->main_ended)
+            report_start(command);
         return;
     }
     /* Killed between fork and exec: there was no command. */
@@ -106,14 +112,25 @@ static bool start_is_known(const struct command *command)
     return command->report >= 0 && poll(&report, 1, 0) > 0;
 }
 
+static bool no_child_left(void)
+{
+    siginfo_t info;
+    return waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT | __WALL) != 0 && errno == ECHILD;
+}
+
+/* The daemon is woken once: what takes time is done before the first message. */
 static void report_exit(struct command *command)
 {
     if (!command->start_state->exit_reported) {
-        if (command->main_status != 0)
-            report_full(command->channel, false);
         mount_check_demand();
         command->verified = true;
+        command->gone_reported = no_child_left();
+        report_start(command);
+        if (command->main_status != 0)
+            report_full(command->channel, false);
         send_exited(command->channel, command->main_status, &command->main_usage, false);
+        if (command->gone_reported)
+            send_gone(command->channel, &command->tree_usage, false);
     }
     command->start_state->exit_reported = true;
     command->ending = true;
@@ -143,16 +160,19 @@ void lone_take(struct command *command, const struct usage *reaper_usage)
             give_up_start(command);
             return;
         }
-        send_started(command->channel, main_pid, -1, false);
-        command->start_state->started = true;
+        report_start(command);
     }
     if (command->start_state->exit_reported)
         command->main_ended = true;
+    /* The reaper had reaped it and was killed before it reported. */
+    else if (!command->main_ended && kill(main_pid, 0) != 0 && errno == ESRCH) {
+        command->main_ended = command->ending = true;
+        if (!command->start_state->status_known)
+            return;
+        command->main_status = command->start_state->main_status;
+    }
     if (command->main_ended)
         report_exit(command);
-    /* The reaper had reaped it and was killed before it reported: the status is lost. */
-    else if (kill(main_pid, 0) != 0 && errno == ESRCH)
-        command->main_ended = command->ending = true;
 }
 
 /* May arrive before the death of the reaper: children are reaped in no special order. */
@@ -235,12 +255,6 @@ static void check_limits(struct command *command, const struct pid_list *others)
     command->ending = true;
 }
 
-static bool no_child_left(void)
-{
-    siginfo_t info;
-    return waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT | __WALL) != 0 && errno == ECHILD;
-}
-
 static bool nothing_below(const struct pid_list *others)
 {
     struct pid_list left = {0};
@@ -259,7 +273,7 @@ static bool end(struct command *command, const struct pid_list *others)
         tree_kill(others);
         /* What outlived the main process may have used a mount that was lost after its exit. */
         command->verified = false;
-    } else if (!command->failed) {
+    } else if (!command->failed && !command->gone_reported) {
         if (!command->verified)
             mount_check_demand();
         send_gone(command->channel, &command->tree_usage, false);

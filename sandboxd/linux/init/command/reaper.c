@@ -36,6 +36,7 @@ struct reaper {
     int signals;
     int report;
     int master;
+    uint64_t start_due_ms;
     bool started;
     bool main_ended;
     bool verified;
@@ -65,6 +66,16 @@ static noreturn void finish(const struct reaper *reaper)
 /* The start_state is marked before the message is sent, here and below. If the command kills the
  * reaper in between, that message is lost. Marked after, it would often be sent twice: sending wakes
  * the daemon, and the reaper may not run again before it is killed. */
+static void report_start(struct reaper *reaper)
+{
+    if (reaper->start_state->started)
+        return;
+    reaper->start_state->started = true;
+    send_started(reaper->channel, reaper->main_pid, reaper->master, true);
+    if (reaper->master >= 0)
+        close(reaper->master);
+    reaper->master = -1;
+}
 
 /* The report pipe has data: a failure; or it is closed: the command was executed, or it died. */
 static void learn_start(struct reaper *reaper)
@@ -84,24 +95,22 @@ static void learn_start(struct reaper *reaper)
     /* Killed between fork and exec: there was no command. */
     if (reaper->start_state->stage != EXEC_STAGE_EXEC)
         fail(reaper, reaper->start_state->stage, EINTR, "");
-    reaper->started = reaper->start_state->started = true;
-    send_started(reaper->channel, reaper->main_pid, reaper->master, true);
-    if (reaper->master >= 0)
-        close(reaper->master);
-    reaper->master = -1;
+    reaper->started = true;
 }
 
+/* The daemon is woken once: what takes time is done before the first message. */
 static void report_exit(struct reaper *reaper, int status, const struct rusage *rusage)
 {
     struct usage usage = usage_of(rusage);
     while (!reaper->started)
         learn_start(reaper);
-    refusals_flush(reaper->channel);
-    if (status != 0)
-        report_full(reaper->channel, true);
     limits_no_deadline(&reaper->watch);
     mount_check_demand();
     reaper->verified = true;
+    report_start(reaper);
+    refusals_flush(reaper->channel);
+    if (status != 0)
+        report_full(reaper->channel, true);
     reaper->main_ended = reaper->start_state->exit_reported = true;
     send_exited(reaper->channel, status, &usage, true);
 }
@@ -119,41 +128,49 @@ static bool ended(const siginfo_t *info)
     return info->si_code == CLD_EXITED || info->si_code == CLD_KILLED || info->si_code == CLD_DUMPED;
 }
 
-/* The main process stays a zombie until its exit is sent: if the command kills the reaper in between,
- * the init inherits the zombie and can still report its status. */
-static void look_at_main(struct reaper *reaper)
+/* Before the main process is reaped: if the command kills the reaper after that, the init can still
+ * report its status. */
+static void note_status(const struct reaper *reaper)
 {
     siginfo_t info;
-    struct rusage rusage;
     memset(&info, 0, sizeof info);
-    if (syscall(SYS_waitid, P_PID, reaper->main_pid, &info, WEXITED | WNOHANG | WNOWAIT | __WALL,
-                &rusage) == 0 &&
-        info.si_pid == reaper->main_pid && ended(&info))
-        report_exit(reaper, raw_status(&info), &rusage);
+    if (waitid(P_PID, (id_t)reaper->main_pid, &info, WEXITED | WNOHANG | WNOWAIT | __WALL) == 0 &&
+        info.si_pid == reaper->main_pid && ended(&info)) {
+        reaper->start_state->main_status = raw_status(&info);
+        reaper->start_state->status_known = true;
+    }
 }
 
-/* True when no process is left. */
+/* True when no process is left. The exit of the main process is reported when it is known whether
+ * another process follows it: most often none does, and GONE can be sent with it. */
 static bool reap(struct reaper *reaper)
 {
-    int status;
-    struct rusage rusage;
+    int status, main_status = 0;
+    struct rusage rusage, main_rusage;
+    bool main_reaped = false;
     /* Processes that outlive the main process may use a mount that is lost after its exit. */
     reaper->verified = false;
     if (!reaper->main_ended)
-        look_at_main(reaper);
+        note_status(reaper);
     for (;;) {
         pid_t pid = wait4(-1, &status, WNOHANG | __WALL, &rusage);
+        int error = errno;
+        if (main_reaped && !reaper->main_ended)
+            report_exit(reaper, main_status, &main_rusage);
         if (pid == 0)
             return false;
         if (pid < 0)
-            return errno == ECHILD;
+            return error == ECHILD;
         if (WIFSTOPPED(status)) {
             trace_stopped(reaper->channel, pid, status);
             continue;
         }
         trace_forget(pid);
-        if (pid == reaper->main_pid && !reaper->main_ended)
-            report_exit(reaper, status, &rusage);
+        if (pid == reaper->main_pid && !reaper->main_ended) {
+            main_reaped = true;
+            main_status = status;
+            main_rusage = rusage;
+        }
     }
 }
 
@@ -240,29 +257,46 @@ static void check_limits(struct reaper *reaper)
     /* LIMIT is sent after STARTED, never before. */
     while (!reaper->started)
         learn_start(reaper);
+    report_start(reaper);
     if (exceeded == LIMIT_PROCESSES)
         stop_forks(reaper);
     send_limit(reaper->channel, exceeded, true);
     kill_all(reaper);
 }
 
+/* Until the start is reported; -1: it was, or is reported as soon as it is known. */
+static int start_timeout_ms(const struct reaper *reaper)
+{
+    uint64_t now = now_ms();
+    return reaper->report < 0 || now >= reaper->start_due_ms ? -1 : (int)(reaper->start_due_ms - now);
+}
+
 static noreturn void serve(struct reaper *reaper)
 {
+    /* A terminal is handed over with the start, a traced child needs the reaper, and the daemon waits
+     * for a file server. */
+    if ((reaper->request->flags & (EXEC_PTY | EXEC_EXPLAIN | EXEC_FILES)) == 0)
+        reaper->start_due_ms = now_ms() + START_AFTER_MS;
     for (;;) {
+        int start_ms = start_timeout_ms(reaper);
         struct pollfd fds[3] = {
             {.fd = reaper->channel, .events = POLLIN},
             {.fd = reaper->signals, .events = POLLIN},
-            {.fd = reaper->report, .events = POLLIN},
+            {.fd = start_ms < 0 ? reaper->report : -1, .events = POLLIN},
         };
-        if (poll(fds, 3, sooner(limits_timeout_ms(&reaper->watch), refusals_timeout_ms())) < 0) {
+        int timeout = sooner(limits_timeout_ms(&reaper->watch), refusals_timeout_ms());
+        if (poll(fds, 3, sooner(timeout, start_ms)) < 0) {
             if (errno != EINTR)
                 kill_all(reaper);
             continue;
         }
         if (refusals_timeout_ms() == 0 && reaper->started)
             refusals_flush(reaper->channel);
-        if (fds[2].revents != 0)
+        if (fds[2].revents != 0) {
             learn_start(reaper);
+            if (reaper->started)
+                report_start(reaper);
+        }
         if (fds[1].revents != 0)
             on_signals(reaper);
         if (fds[0].revents != 0)

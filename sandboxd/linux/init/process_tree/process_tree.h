@@ -112,6 +112,9 @@ struct start_state {
     _Atomic uint32_t stage;
     _Atomic bool started;
     _Atomic bool exit_reported;
+    /* The main process has ended with this wait status; the reaper may have reaped it. */
+    _Atomic bool status_known;
+    _Atomic int main_status;
     _Atomic bool fork_refused;
     /* The sandbox has, or had, other commands at the same time. */
     _Atomic bool shared;
