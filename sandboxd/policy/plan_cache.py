@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
+from dataclasses import replace
 from typing import NamedTuple
 
 import msgspec
@@ -16,7 +17,7 @@ from sandboxd.platform.current import files
 from sandboxd.policy.paths import recording_fs
 from sandboxd.policy.paths.basis import Basis, TakesLong
 from sandboxd.policy.paths.notices import FolderNotices
-from sandboxd.policy.plan import Identity, Plan
+from sandboxd.policy.plan import Identity, Plan, SandboxSpec
 from sandboxd.policy.request import Machine, PolicyRequest
 from sandboxd.policy.resolve import plan_for
 from sandboxd_proto.manifest import Manifest
@@ -79,6 +80,7 @@ class PlanCache:
         self._machine = machine
         self._notices = notices
         self._kept: OrderedDict[Key, _CachedPlan] = OrderedDict()
+        self._specs: OrderedDict[SandboxSpec, SandboxSpec] = OrderedDict()
         self._checked: tuple[_CachedPlan | None, float] = (None, 0.0)
 
     def rehearse(self, request: PolicyRequest) -> None:
@@ -134,6 +136,7 @@ class PlanCache:
         """What a thread has made for this request."""
         if isinstance(made, Exception):
             raise made
+        made = made._replace(plan=self._with_known_spec(made.plan))
         key = key_of(request)
         before = self._kept.pop(key, None)
         if before is not None and before.basis is not made.basis:
@@ -143,6 +146,15 @@ class PlanCache:
             if len(self._kept) > MAX_PLANS:
                 self._kept.popitem(last=False)[1].basis.close()
         return made.plan
+
+    def _with_known_spec(self, plan: Plan) -> Plan:
+        """With the spec object of an equal plan: a spec is a key at many places, and two objects
+        are compared grant by grant each time."""
+        spec = self._specs.setdefault(plan.sandbox, plan.sandbox)
+        self._specs.move_to_end(spec)
+        if len(self._specs) > MAX_PLANS:
+            self._specs.popitem(last=False)
+        return plan if spec is plan.sandbox else replace(plan, sandbox=spec)
 
     def plan_for(self, request: PolicyRequest) -> Plan:
         key = key_of(request)

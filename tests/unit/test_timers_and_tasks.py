@@ -167,6 +167,17 @@ async def test_a_cancelled_timer_does_not_run_and_is_not_kept() -> None:
     assert ran == [-1]
 
 
+async def test_a_cancelled_timer_does_not_wake_the_loop() -> None:
+    timers = event_loop.Timers(event_loop.running_loop())
+    timers.add(0.01, int, ())
+    cancelled = [timers.add(5 + number, int, ()) for number in range(10)]
+    timers.add(60, int, ())
+    for timer in cancelled:
+        timer.cancel()
+    await anyio.sleep(0.1)
+    assert timers._armed_for > event_loop.monotonic() + 30
+
+
 async def test_a_timer_that_fails_does_not_stop_others() -> None:
     ran: list[str] = []
     told: list[str] = []

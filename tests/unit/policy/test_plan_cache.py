@@ -202,6 +202,18 @@ def test_refusals_are_not_kept(machine: Machine, repository: Path) -> None:
     assert cache.plan_for(wish).sandbox.paths("read") == [str(missing)]
 
 
+def test_equal_plans_share_one_spec(machine: Machine, home: Path, repository: Path) -> None:
+    """It is a key: two objects would be compared grant by grant for every command."""
+    wish = wishes(home, repository)[0]
+    cache, plan = settled(machine, wish)
+    (repository / ".envrc").write_text("x")
+    other = cache.plan_for(wish)
+    (repository / ".envrc").unlink()
+    again = cache.plan_for(wish)
+    assert again.sandbox != other.sandbox
+    assert again.sandbox is plan.sandbox
+
+
 def test_plans_are_bounded(machine: Machine) -> None:
     cache = PlanCache(machine)
     for number in range(MAX_PLANS + 20):
