@@ -14,6 +14,7 @@ from itertools import islice
 import msgspec
 
 from sandboxd.denials.context import Setting
+from sandboxd.denials.remedies import to_write
 from sandboxd.denials.rules import filesystem, network, process, syscall
 from sandboxd.denials.rules.limits import TEXT_LIMITS, TextLimit
 from sandboxd.denials.rules.path_status import resolve
@@ -59,7 +60,7 @@ class LineClassifier:
         return stream == "stderr" or self._trusts_stdout
 
     def asked_for(self, path: str) -> bool:
-        """Whether the caller's own command line names this path."""
+        """Whether the caller's own command line names this path, or has to write in it."""
         return path in self._asked_for
 
     @cached_property
@@ -69,7 +70,12 @@ class LineClassifier:
         found: dict[str, None] = {}
         for name in (*words, *subjects.absolute_names(command.text))[:_MOST_ASKED]:
             if len(name) <= subjects.MAX_NAME:
-                found |= dict.fromkeys(resolve(setting, name, command.folders))
+                paths = resolve(setting, name, command.folders)
+                found |= dict.fromkeys(paths)
+                if command.writes(name):
+                    # `mkdir -p p/d/e` names a part of it in its message, `sed -i p` a new file.
+                    entry = command.replaces(name)
+                    found |= {to_write(setting.host, p, in_folder=entry): None for p in paths}
         return frozenset([*found, *map(setting.host.canonical, islice(found, _MOST_ASKED))])
 
     def examine(self, line: str, before: list[str], stream: StreamName) -> list[Denial]:
