@@ -62,6 +62,18 @@ def test_eacces_is_ours_only_with_landlock_and_only_where_the_host_would_allow()
     assert denials(setting(landlock=True, view=host(mine=("/h",))), text) == []
 
 
+def test_a_hard_link_between_two_folders_is_answered_with_a_copy_and_no_flag() -> None:
+    for text in (
+        "ln: failed to create hard link 'f' => '/w/out/old.txt': Invalid cross-device link\n",
+        "Error: EXDEV: cross-device link not permitted, rename '/w/out/old.txt' -> 'f'\n",
+        "OSError: [Errno 18] Invalid cross-device link: 'f' -> '/w/out/old.txt'\n",
+    ):
+        (found,) = denials(setting(), text)
+        assert (found.kind, found.operation, found.remedy) == ("filesystem_write", "link", None)
+        assert "Copy the file" in found.message
+        assert denials(setting(), text.replace("/w/out/old.txt", "/w/ws/src")) == []
+
+
 def test_eperm_of_a_system_call_needs_a_loaded_filter() -> None:
     text = "strace: ptrace(PTRACE_SEIZE, 12): Operation not permitted\n"
     assert denials(setting(), text) == []

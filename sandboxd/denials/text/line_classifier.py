@@ -125,6 +125,10 @@ class LineClassifier:
         reasons = [name for name in _ERRNO if name in matches]
         if syscall.about_mounting(line):
             return None
+        if "EXDEV" in matches:
+            names = subjects.names(line, matches["EXDEV"].start, matches["EXDEV"].end)
+            self._spend(names, line)
+            return filesystem.judge_link(setting, command, names)
         if setting.platform == "darwin" and (logged := SANDBOX_EXEC_LOG.search(line[:1024])):
             names = [logged["target"]] if logged["target"] else []
             return filesystem.judge(setting, command, "EPERM", names, line)

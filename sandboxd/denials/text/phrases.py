@@ -33,6 +33,7 @@ FILE_SIGNS = (
         ("AccessDeniedException",),  # java.nio
         ("EACCES",),
     ),
+    Sign("EXDEV", ("Invalid cross-device link",), ("cross-device link",), ("EXDEV",)),
     Sign("EBUSY", ("Device or resource busy",), codes=("EBUSY",)),
     Sign(
         "ENOENT",
