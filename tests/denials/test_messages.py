@@ -9,6 +9,8 @@ from denials.settings import denials, host, setting
 from sandboxd.denials import RunEvidence
 from sandboxd.policy.plan import Limits, NetworkRule
 
+PYTHON_BIND = "    self.socket.bind(address)\nPermissionError: [Errno 13] Permission denied"
+
 
 @pytest.mark.parametrize(("text", "kind", "target"), OURS)
 def test_a_message_that_the_plan_explains_is_a_denial(
@@ -81,6 +83,33 @@ def test_eperm_of_a_system_call_needs_a_loaded_filter() -> None:
     assert (found.kind, found.target, found.layer) == ("syscall", "ptrace", "seccomp")
     assert found.remedy is None  # a weaker filter is not proposed by the command's word
     assert "weaker filter" in found.message
+
+
+@pytest.mark.parametrize(
+    ("line", "text", "target"),
+    [
+        ("node s.js", "Error: listen EACCES: permission denied 0.0.0.0:80", "port 80"),
+        ("node s.js", "Error: listen EACCES: permission denied :::443", "port 443"),
+        ("./server", "panic: listen tcp :81: bind: permission denied", "port 81"),
+        ("nginx", "nginx: [emerg] bind() to 0.0.0.0:80 failed (13: Permission denied)", "port 80"),
+        ("php -S :80", "Failed to listen on localhost:80 (reason: Permission denied)", "port 80"),
+        ("nc -l 80", "nc: Permission denied", "port 80"),
+        ("python3 -m http.server 80", PYTHON_BIND, "port 80"),
+        ("python3 app.py", PYTHON_BIND, None),
+        ("python3 -c s.bind((0,22))", "PermissionError: [Errno 13] Permission denied", "port 22"),
+    ],
+)
+def test_a_port_below_1024_is_told_with_the_way_round(
+    line: str, text: str, target: str | None
+) -> None:
+    (found,) = denials(setting(*line.split()), text + "\n")
+    assert (found.kind, found.operation, found.target) == ("process", "listen", target)
+    assert "Take a higher one" in found.message
+
+
+def test_a_socket_file_and_a_higher_port_are_not_ports_below_1024() -> None:
+    for text in ("listen EACCES: permission denied /run/x.sock", "listen EACCES: x 0.0.0.0:8080"):
+        assert denials(setting("node", "s.js", "80"), f"Error: {text}\n") == []
 
 
 def test_a_name_that_holds_a_word_of_a_failed_test_is_a_name() -> None:

@@ -97,14 +97,16 @@ class LineClassifier:
         self, notes: LineNotes, matches: dict[str, PhraseMatch], line: str, before: list[str]
     ) -> list[Denial]:
         denial = (
-            self._process(matches, line)
+            self._process(matches, line, before)
             or self._file(notes, matches, line, before)
             or self._network(matches, line)
             or self._syscall(matches, line)
         )
         return [denial] if denial is not None else []
 
-    def _process(self, matches: dict[str, PhraseMatch], line: str) -> Denial | None:
+    def _process(
+        self, matches: dict[str, PhraseMatch], line: str, before: list[str]
+    ) -> Denial | None:
         setting = self.setting
         if "ESRCH" in matches:
             return process.judge_pid(setting, self.command, line)
@@ -116,6 +118,8 @@ class LineClassifier:
             return process.judge_proc(setting, line)
         if "missing_command" in matches or "ENOENT" in matches:
             return process.judge_command(setting, line)
+        if "EACCES" in matches:
+            return process.judge_listening(self.command, line, before)
         return None
 
     def _file(
