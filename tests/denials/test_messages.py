@@ -85,6 +85,14 @@ def test_eperm_of_a_system_call_needs_a_loaded_filter() -> None:
     assert "weaker filter" in found.message
 
 
+def test_a_leak_check_that_cannot_trace_is_told_with_the_way_round() -> None:
+    text = "==2==LeakSanitizer has encountered a fatal error.\n"
+    assert denials(setting(), text) == []
+    (found,) = denials(setting(filter_loaded=True, syscall_policy="baseline"), text)
+    assert (found.kind, found.target) == ("syscall", "ptrace")
+    assert "ASAN_OPTIONS=detect_leaks=0" in found.message
+
+
 @pytest.mark.parametrize(
     ("line", "text", "target"),
     [

@@ -176,7 +176,7 @@ class LineClassifier:
         return None
 
     def _syscall(self, matches: dict[str, PhraseMatch], line: str) -> Denial | None:
-        for reason in ("SIGSYS", "EPERM", "ENOSPC", "EACCES"):
+        for reason in ("LeakSanitizer", "SIGSYS", "EPERM", "ENOSPC", "EACCES"):
             if reason in matches:
                 denial = syscall.judge(self.setting, reason, line)
                 if denial is not None:

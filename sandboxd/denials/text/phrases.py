@@ -132,6 +132,7 @@ PROCESS_SIGNS = (
         phrases=("command not found", "unknown command:", "executable file not found"),
     ),
     Sign("unsigned", phrases=("failed to sign the data", "gpg: signing failed")),  # git, gpg
+    Sign("LeakSanitizer", phrases=("LeakSanitizer has encountered a fatal error",)),
     Sign("SIGSYS", ("Bad system call",), codes=("SIGSYS",)),
 )  # fmt: skip
 
