@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from denials.messages import NETWORK, NOT_OURS, OURS, READ, WRITE
-from denials.settings import denials, host, setting
+from denials.settings import WS, denials, host, setting
 
 from sandboxd.denials import RunEvidence
-from sandboxd.policy.plan import Limits, NetworkRule
+from sandboxd.policy.plan import Limits, NetworkRule, Protected
 
 PYTHON_BIND = "    self.socket.bind(address)\nPermissionError: [Errno 13] Permission denied"
 
@@ -74,6 +76,22 @@ def test_a_hard_link_between_two_folders_is_answered_with_a_copy_and_no_flag() -
         assert (found.kind, found.operation, found.remedy) == ("filesystem_write", "link", None)
         assert "Copy the file" in found.message
         assert denials(setting(), text.replace("/w/out/old.txt", "/w/ws/src")) == []
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [("git", "-C", "lib", "config", "a.b", "c"), ("sh", "-c", "cd lib && git config a.b c")],
+)
+def test_a_relative_name_is_one_in_the_folder_that_the_command_goes_to(
+    argv: tuple[str, ...],
+) -> None:
+    where = setting(*argv)
+    spec = where.plan.sandbox
+    inner = Protected(f"{WS}/lib/.git/config", WS, present=True)
+    plan = replace(where.plan, sandbox=replace(spec, protected=(*spec.protected, inner)))
+    text = "error: could not write config file .git/config: Device or resource busy\n"
+    (found,) = denials(replace(where, plan=plan), text)
+    assert found.target == inner.path
 
 
 def test_eperm_of_a_system_call_needs_a_loaded_filter() -> None:

@@ -121,7 +121,8 @@ def _git_hint(
     denials = result.get("denials") or []
     typed = " ".join((*options.all("--env"), *options.operands))
     found = _remote(options, words, denials) if code else None
-    found = found or git_hint(words, code, denials, folder, typed)
+    before = _words(options.operands)[: -len(words)]
+    found = found or git_hint(words, code, denials, folder, typed, before)
     if found is None and options.missing:
         from sandboxd_client.cli.git_deletions import deleted_by
 

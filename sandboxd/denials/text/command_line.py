@@ -84,13 +84,16 @@ class CommandLine:
 
     @cached_property
     def folders(self) -> tuple[str, ...]:
-        """Folders that it changes to, as written: `cd d`, `-C d`, `--prefix d`."""
+        """Folders that it changes to, as written: `cd d`, `-C d`, `--prefix d`. With "." last if
+        it does so before anything else: a relative name is then meant in the folder."""
         found = []
         for one in self.simple:
             if one.program in {"cd", "pushd"} and one.words:
                 found.append(one.words[0])
             found += _option_folders(one.words)
-        return tuple(dict.fromkeys(found))[:_MOST_FOLDERS]
+        enters = self.simple[:1] and self.simple[0].program in {"cd", "pushd"}
+        enters = enters or (self.only is not None and self.only.program in {"git", "make"})
+        return (*tuple(dict.fromkeys(found))[:_MOST_FOLDERS], *(["."] if found and enters else ()))
 
     @cached_property
     def hosts(self) -> tuple[tuple[str, int | None], ...]:
