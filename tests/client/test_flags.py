@@ -184,7 +184,7 @@ def test_relative_and_home_paths_are_resolved_here(project, home):
 
 
 def test_no_timeout_unless_asked(project):
-    assert asked()["manifest"]["timeout"] == "none"
+    assert asked()["manifest"]["timeout"] == "longest"
     assert asked("--timeout", "2m")["manifest"]["timeout"] == 120.0
 
 
@@ -307,7 +307,7 @@ def test_a_manifest_without_env_gets_the_callers(project):
     (project / "tool.toml").write_text('[sandbox]\nfs_write_allow = ["."]\n')
     params = asked("--manifest", "tool.toml", caller={"PATH": "/bin"})
     assert params["manifest"]["env"] == [["PATH", "/bin"]]
-    assert params["manifest"]["timeout"] == "none"
+    assert params["manifest"]["timeout"] == "longest"
     assert params["cwd"] == str(project)
 
 
