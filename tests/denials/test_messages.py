@@ -94,6 +94,13 @@ def test_a_relative_name_is_one_in_the_folder_that_the_command_goes_to(
     assert found.target == inner.path
 
 
+def test_a_message_about_that_folder_itself_is_not_about_one_in_it() -> None:
+    view = host(modes=("/w/ws/no",))
+    where = setting("make", "-C", "src", view=view, host_root=True)
+    (found,) = denials(where, "make: *** src: Permission denied.  Stop.\n")
+    assert found.target == f"{WS}/src"
+
+
 def test_eperm_of_a_system_call_needs_a_loaded_filter() -> None:
     text = "strace: ptrace(PTRACE_SEIZE, 12): Operation not permitted\n"
     assert denials(setting(), text) == []

@@ -93,7 +93,7 @@ def foreign_folder(options: Options, result: dict[str, Any]) -> str | None:
         there = path if os.path.exists(path) else os.path.dirname(path)
         owner = _owner(there)
         if owner is not None and owner != _owner(root):
-            instead = _instead(options.operands, there, owner)
+            instead = _left_by_root(there, root) or _instead(options.operands, there, owner)
             if path in refused:  # the denial has the reason
                 return instead
             return (
@@ -101,6 +101,24 @@ def foreign_folder(options: Options, result: dict[str, Any]) -> str | None:
                 f"of its workspace's owner: {instead}"
             )
     return None
+
+
+def _left_by_root(path: str, workspace: str) -> str | None:
+    """What root made in another user's workspace: as a whole it can be the owner's again."""
+    from sandboxd_client.cli.plain_text import quoted
+
+    if _owner(path) != 0 or not path.startswith(f"{workspace}/") or _has_another_name(path):
+        return None
+    while _owner(os.path.dirname(path)) == 0 and os.path.dirname(path) != workspace:
+        path = os.path.dirname(path)
+    uid = _owner(workspace) or 0
+    whose = account(uid)
+    user = uid if " " in whose else whose
+    return f"if it is to belong to {whose}, outside: chown -R {user}: {quoted(path)}"
+
+
+def _has_another_name(path: str) -> bool:
+    return not os.path.isdir(path) and os.stat(path).st_nlink > 1
 
 
 def _instead(argv: list[str], path: str, uid: int) -> str:
