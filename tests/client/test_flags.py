@@ -210,7 +210,8 @@ def test_network_words(project):
 
 
 @pytest.mark.parametrize(
-    ("word", "meant"), [("al", "all"), ("non", "none"), ("allow", "all"), ("any", "all")]
+    ("word", "meant"),
+    [("al", "all"), ("non", "none"), ("allow", "all"), ("any", "all"), ("node", "group:node")],
 )
 def test_a_misspelt_word_is_no_host(word, meant):
     with pytest.raises(UsageError) as caught:
