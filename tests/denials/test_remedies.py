@@ -153,6 +153,9 @@ IN_NAMED_FOLDER = [
     ("mkdir -p /w/d/e/f", "mkdir: cannot create directory ‘/w/d/e’: Read-only file system"),
     ("sed -i s/a/b/ /w/d/t", "sed: couldn't open temporary file /w/d/sedX1: Read-only file system"),
     ("curl -so /w/d/new file:///etc/hosts", ""),
+    ("python3 -m venv /w/d/e", "Error: [Errno 30] Read-only file system: '/w/d/e'"),
+    ("python3 -c os.makedirs('/w/d/e/f')", "OSError: [Errno 30] Read-only file system: '/w/d/e'"),
+    ("python3 -c Path('/w/d/e/f').mkdir()", "OSError: [Errno 30] Read-only file system: '/w/d/e'"),
 ]
 
 

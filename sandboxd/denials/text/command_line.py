@@ -37,13 +37,15 @@ _HOST_PROGRAMS = frozenset(
      "traceroute", "tracepath", "ftp", "sftp", "whois", "openssl"}
 )  # fmt: skip
 _NUMBER = re.compile(r"(?<![\w.])(\d{2,7})(?![\w.])")
-# How languages open a file for writing, seen from its name: `open("p", "w")`, `write_text("p"`.
+# How languages open a file for writing, seen from its name: `open("p", "w")`, `write_text("p"`,
+# `Path("p").write_text(`.
 _OPENED_AFTER = re.compile(
     r"[\"'`]\s{0,8},\s{0,8}(?:mode\s{0,8}=\s{0,8})?[\"'`](?:[wax]|r\+|rb\+|>)"
+    r"|[\"'`]\s{0,8}\)\s{0,8}\.(?:write_|touch\(|mkdir\()"
 )
 _OPENED_BEFORE = re.compile(
     r"(?:[\"'`](?:>|>>|\+<|w|a)[\"'`]\s{0,8},\s{0,8}"
-    r"|(?:write|append|mkdir|create)\w{0,16}\s{0,8}\(\s{0,8})[\"'`]\Z"
+    r"|(?:write|append|mkdir|makedirs|create)\w{0,16}\s{0,8}\(\s{0,8})[\"'`]\Z"
 )
 # A single quote before it may keep it as it is: then no message names such a path.
 _HOME = re.compile(r"(?:(?<![^\s=:'\"<>])~|\$HOME|\$\{HOME\})/")
