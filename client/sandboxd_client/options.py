@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 # Names of subprocess and others, and what they are called here.
 _ELSEWHERE = {"input": "stdin", "capture_output": "capture", "environment": "env"}
+# Flags of sandboxctl → fields of the manifest.
+_FLAGS = {"read": "fs_read_allow", "write": "fs_write_allow", "deny": "fs_deny", "net": "network",
+          "memory": "max_memory_bytes", "syscalls": "syscall_policy"}  # fmt: skip
 ManifestLike = Manifest | Mapping[str, Any]
 PathLike = str | os.PathLike[str]
 Word = str | bytes | os.PathLike[str]
@@ -106,8 +109,9 @@ def check_names(method: str, given: Mapping[str, Any], known: Any) -> None:
 
 
 def _meant(name: str, names: list[str]) -> str:
-    if "manifest" in names and name in Manifest.__struct_fields__:
-        return f"it is a field of the manifest, manifest={{{name!r}: …}}"
+    field = _FLAGS.get(name, name)
+    if "manifest" in names and field in Manifest.__struct_fields__:
+        return f"it is a field of the manifest, manifest={{{field!r}: …}}"
     from difflib import get_close_matches
 
     near = get_close_matches(_ELSEWHERE.get(name, name), names, n=1)

@@ -48,6 +48,8 @@ def _amount(name: str, value: Any) -> Any:
         if name.endswith("_bytes") and isinstance(value, float) and value.is_integer():
             return int(value)
         return value
+    if name == "timeout" and value == "longest":
+        return value
     if name == "timeout" and value.strip().lower() in ("none", "never", "off"):
         return "none"
     if name == "timeout" or name.endswith("_secs"):

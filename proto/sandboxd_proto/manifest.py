@@ -30,7 +30,10 @@ class Duration(WireStruct, frozen=True, kw_only=True):
 
 
 class Manifest(WireStruct, frozen=True, kw_only=True):
-    """The fields that a caller can set; None means "not set"."""
+    """The fields that a caller can set; None means "not set".
+
+    `timeout`: "none", or "longest": as long as the daemon's config permits.
+    """
 
     fs_read_allow: list[str] | None = None
     fs_write_allow: list[str] | None = None
@@ -38,7 +41,7 @@ class Manifest(WireStruct, frozen=True, kw_only=True):
     base: Base | None = None
     network: Network | Literal["inherit", "deny"] | None = None
     syscall_policy: SyscallPolicy | None = None
-    timeout: Duration | float | Literal["none"] | None = None
+    timeout: Duration | float | Literal["none", "longest"] | None = None
     max_memory_bytes: int | None = None
     max_cpu_secs: float | None = None
     max_cpus: float | None = None

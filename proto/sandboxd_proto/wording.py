@@ -21,7 +21,7 @@ _WORDS = {
     dict: "a table of names and values", list: "a list", type(None): "nothing",
 }  # fmt: skip
 _HINTS = {
-    "timeout": 'a time: 30, "30s", "5m", or "none"',
+    "timeout": 'a time: 30, "30s", "5m", "none" or "longest"',
     "network": '"deny", "inherit" (every host), or a list of hosts: ["example.org"]',
     "env": 'names with values: { NAME = "value" }',
     "argv": 'a list of words, for example ["sh", "-c", "make test"]',

@@ -58,7 +58,7 @@ def published(
 ) -> list[Denial]:
     """Denials for the answer: without withheld remedies, and safe to print.
 
-    `named`: whether the caller's own command line names a target.
+    `named`: whether the caller's own command line asks for a path.
     """
     found = []
     looks = HostLooks(setting.host)
@@ -74,8 +74,9 @@ def published(
 
 
 def _paths_of(denial: Denial) -> list[str]:
-    """What it is about, and what would be shown for that."""
-    more = (denial.remedy or {}).get("fs_read_allow", [])
+    """What it is about, and what would be allowed for that."""
+    remedy = denial.remedy or {}
+    more = (path for field in ("fs_read_allow", "fs_write_allow") for path in remedy.get(field, ()))
     return [path for path in (denial.target, *more) if path is not None]
 
 

@@ -139,10 +139,11 @@ def _unmade(
     if not facts.failed or has_kind(found, "filesystem_read", "filesystem_write", "protected_path"):
         return
     setting, command = classifier.setting, classifier.command
-    reason = "ENOENT" if setting.mounts else "EACCES"
+    reasons = ("ENOENT", "EROFS") if setting.mounts else ("EACCES",)
     for one in command.simple[:_MOST_OPERANDS]:
         for name in filter(posixpath.isabs, known_programs.written(one)[:_MOST_WRITTEN]):
-            denial = filesystem.judge(setting, command, reason, [name], "")
+            answers = (filesystem.judge(setting, command, reason, [name], "") for reason in reasons)
+            denial = next(filter(None, answers), None)
             if denial is not None and denial.kind == "filesystem_write":
                 yield msgspec.structs.replace(denial, confidence="medium")
                 return

@@ -26,7 +26,7 @@ def allow_write(setting: Setting, path: str, *, in_folder: bool) -> Remedy | Non
     host = setting.host
     if within_any(path, KERNEL) or not host.permits(path, "write"):
         return None
-    target = _to_write(host, path, in_folder=in_folder)
+    target = to_write(host, path, in_folder=in_folder)
     return None if _is_too_wide(setting, target) else {"fs_write_allow": [target]}
 
 
@@ -35,11 +35,12 @@ def too_wide_to_write(setting: Setting, path: str, *, in_folder: bool) -> str | 
     host = setting.host
     if within_any(path, KERNEL) or not host.permits(path, "write"):
         return None
-    target = _to_write(host, path, in_folder=in_folder)
+    target = to_write(host, path, in_folder=in_folder)
     return target if _is_too_wide(setting, target) else None
 
 
-def _to_write(host: HostView, path: str, *, in_folder: bool) -> str:
+def to_write(host: HostView, path: str, *, in_folder: bool) -> str:
+    """What has to be writable for a change of `path`."""
     if in_folder or not host.exists(path):
         return existing_folder(host, path if not host.exists(path) else posixpath.dirname(path))
     return path

@@ -41,13 +41,15 @@ def of_container(asked: Limits) -> Limits:
     return Limits(memory_bytes=asked.memory_bytes, processes=asked.process_bound, cpus=asked.cpus)
 
 
-def timeout(manifest: Manifest, default_s: float) -> float | None:
-    """Seconds, or None for "none"."""
+def timeout(manifest: Manifest, default_s: float, longest_s: float | None) -> float | None:
+    """Seconds, or None for "none". `longest_s`: of the ceiling."""
     given = manifest.timeout
     if given is None:
         return default_s
     if given == "none":
         return None
+    if given == "longest":
+        return longest_s
     if isinstance(given, Duration):
         if not 0 <= given.secs <= _MAX_SECONDS or not 0 <= given.nanos < 1_000_000_000:
             raise _not_positive("timeout", f"{given.secs} s {given.nanos} ns")

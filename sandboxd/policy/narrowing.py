@@ -29,7 +29,7 @@ def narrow(plan: Plan, manifest: Manifest) -> Plan:
     own = limits.limits(manifest)
     timeout = plan.timeout_s
     if manifest.timeout is not None:
-        timeout = _tighter(limits.timeout(manifest, 0.0), plan.timeout_s)
+        timeout = _tighter(limits.timeout(manifest, 0.0, None), plan.timeout_s)
     asked = {name for name in OWN_FIELDS if getattr(manifest, name) is not None}
     return replace(
         plan,

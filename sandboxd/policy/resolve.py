@@ -65,12 +65,13 @@ def _plan_for(request: PolicyRequest, machine: Machine) -> Plan:
     workspace = _workspace(request, base, machine)
     env = environment(manifest.env)
     network = network_rule(manifest, base, config)
-    default_s = min(DEFAULT_TIMEOUT_S, config.ceiling.max_timeout_secs or DEFAULT_TIMEOUT_S)
+    longest_s = config.ceiling.max_timeout_secs
+    default_s = min(DEFAULT_TIMEOUT_S, longest_s or DEFAULT_TIMEOUT_S)
     spec, from_preset = _sandbox(request, base, workspace, env, network, machine)
     plan = Plan(
         sandbox=spec,
         syscall_policy=manifest.syscall_policy or base.syscall_policy,
-        timeout_s=limits.timeout(manifest, default_s),
+        timeout_s=limits.timeout(manifest, default_s, longest_s),
         limits=ceiling.lower_limits(limits.limits(manifest, base.max_processes), config.ceiling),
         env=overlay(_retries(base, network), from_preset.env, _of_owner(env, spec, base, machine)),
         cwd="/",

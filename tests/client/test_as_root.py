@@ -26,6 +26,17 @@ def test_root_is_told_whose_folder_keeps_it_out(inside, folder):
     assert b"all of /etc would have to be writable; do that outside of the" in system.stderr
 
 
+def test_what_root_left_in_the_workspace_can_be_given_to_its_owner(inside, folder):
+    folder.chmod(0o711)
+    inside.workspace = folder / "others"
+    left = inside.workspace / "build"
+    (left / "deep").mkdir(parents=True)
+    os.chown(inside.workspace, 12345, 12345)
+    done = inside("run", "--", "touch", "build/deep/x").stderr.decode()
+    assert f"{left}/deep belongs to root" in done
+    assert f"chown -R 12345: {left}\n" in done
+
+
 def test_root_is_told_that_it_is_the_owner_of_the_workspace_inside(inside, folder):
     folder.chmod(0o711)
     other = folder / "others"

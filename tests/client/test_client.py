@@ -63,6 +63,7 @@ def test_a_misspelt_manifest_is_refused_before_it_is_sent(client, fake):
         ("execute", "workspce", r"execute\(\) has no option 'workspce': did you mean 'workspace'"),
         ("execute", "input", "did you mean 'stdin'"),
         ("stream", "network", r"a field of the manifest, manifest=\{'network': …\}"),
+        ("execute", "write", r"manifest=\{'fs_write_allow': …\}"),
         ("start", "colour", "the options are preset, "),
     ],
 )

@@ -133,6 +133,7 @@ def test_without_a_flag_the_longest_timeout_of_the_config_is_asked_for(ctl, star
     assert (done.stdout, done.returncode) == (b"typed", 0), done.stderr
     assert ctl("run", "--detach", "--name", "d", "true").stdout == b"d\n"
     assert b"600" in ctl("check", "--json").stdout
+    assert b"refused" not in ctl("audit").stdout, "the trail has what the user caused"
     refused = ctl("run", "--timeout", "1h", "true")
     assert (refused.returncode, b"max_timeout_secs" in refused.stderr) == (125, True)
 

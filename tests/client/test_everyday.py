@@ -332,11 +332,12 @@ def test_owners_cannot_be_changed_and_the_hint_says_so(inside):
 
 
 def test_where_an_installed_program_is(inside):
-    for name in ("go", "cargo"):
-        (inside.workspace / name).write_text("#!/bin/sh\nmkdir -p $GOPATH/bin $CARGO_HOME/bin\n")
+    script = "#!/bin/sh\nmkdir -p $GOPATH/bin $CARGO_HOME/bin $PIPX_HOME/logs $PIPX_BIN_DIR\n"
+    for name in ("go", "cargo", "pipx"):
+        (inside.workspace / name).write_text(script)
         (inside.workspace / name).chmod(0o755)
-    for words, flags in ((["./go", "install", "."], []), (["./cargo", "install", "x"], [])):
-        said = inside("run", *flags, "--", *words).stderr.decode()
+    for name in ("go", "cargo", "pipx"):
+        said = inside("run", "--", f"./{name}", "install", "x").stderr.decode()
         folder = said.partition("what it installed is in ")[2].partition(":")[0]
         assert os.path.isdir(folder), said
     assert inside("run", "-e", "GOBIN=/tmp", "--", "./go", "install", ".").stderr == b""

@@ -184,7 +184,7 @@ def test_relative_and_home_paths_are_resolved_here(project, home):
 
 
 def test_no_timeout_unless_asked(project):
-    assert asked()["manifest"]["timeout"] == "none"
+    assert asked()["manifest"]["timeout"] == "longest"
     assert asked("--timeout", "2m")["manifest"]["timeout"] == 120.0
 
 
@@ -210,7 +210,8 @@ def test_network_words(project):
 
 
 @pytest.mark.parametrize(
-    ("word", "meant"), [("al", "all"), ("non", "none"), ("allow", "all"), ("any", "all")]
+    ("word", "meant"),
+    [("al", "all"), ("non", "none"), ("allow", "all"), ("any", "all"), ("node", "group:node")],
 )
 def test_a_misspelt_word_is_no_host(word, meant):
     with pytest.raises(UsageError) as caught:
@@ -307,7 +308,7 @@ def test_a_manifest_without_env_gets_the_callers(project):
     (project / "tool.toml").write_text('[sandbox]\nfs_write_allow = ["."]\n')
     params = asked("--manifest", "tool.toml", caller={"PATH": "/bin"})
     assert params["manifest"]["env"] == [["PATH", "/bin"]]
-    assert params["manifest"]["timeout"] == "none"
+    assert params["manifest"]["timeout"] == "longest"
     assert params["cwd"] == str(project)
 
 

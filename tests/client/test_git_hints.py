@@ -103,3 +103,9 @@ def test_a_folder_that_an_earlier_worktree_left_is_named_as_the_reason(
     told = hint(inside, "worktree", "add", "second")
     assert "was not made" in told
     assert "prune" not in told, "there is another worktree, which it would not remove"
+
+
+def test_the_line_for_outside_names_the_same_repository() -> None:
+    denial = {"kind": "protected_path", "target": "/w/lib/.git/config"}
+    words, before = ["remote", "add", "o", "/x"], ["git", "-C", "lib"]
+    assert "git -C lib remote add o /x" in str(git_hint(words, 128, [denial], "/w", "", before))

@@ -215,6 +215,18 @@ def test_what_would_open_too_much_is_done_outside(certain):
         assert "no flag allows it" not in wide
 
 
+@pytest.mark.parametrize(("name", "own"), [("new/x", True), (".newrc", False), ("old", False)])
+def test_what_is_new_in_the_home_folder_can_have_a_folder_of_its_own(
+    tmp_path, monkeypatch, name, own
+):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "old").touch()
+    message = f"x could not be written. No change is proposed: all of {tmp_path} would have to be"
+    denial = {**HIDDEN, "kind": "filesystem_write", "target": f"{tmp_path}/{name}"}
+    (line,) = remarks({"outcome": "exited", "denials": [{**denial, "message": message}]})
+    assert line.endswith("make a folder for it outside, and name that with --write") == own
+
+
 def test_what_a_folder_holds_that_would_have_to_be_allowed_is_the_users_decision_too():
     message = "/p/new could not be written: it is not visible in the sandbox. No change is proposed"
     denial = {**HIDDEN, "kind": "filesystem_write"}

@@ -83,7 +83,6 @@ def test_quiet_says_nothing_about_variables(inside):
 
 
 def test_an_edit_right_after_the_start_is_said_and_only_once(ctl, start_daemon):
-    """Also where a command connects twice: the ceiling's timeout is taken and it is sent again."""
     daemon = start_daemon(config="[ceiling]\nmax_timeout_secs = 3600\n")
     ctl.socket_path = daemon.socket
     assert ctl("run", "--", "true").stderr == b""

@@ -76,6 +76,10 @@ OURS = [
      WRITE, "/w/out/lock"),
     ("Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is it running?",
      READ, "/run/docker.sock"),
+    # pytest cuts the lines of its summary off
+    ("E OSError: [Errno 30] Read-only file system: '/w/out/results.txt'\n"
+     "FAILED t.py::t - OSError: [Errno 30] Read-only file system: '/w/out/resu...",
+     WRITE, "/w/out/results.txt"),
     # network
     ("curl: (6) Could not resolve host: example.org", NETWORK, "example.org"),
     ("wget: unable to resolve host address ‘example.org’", NETWORK, "example.org"),

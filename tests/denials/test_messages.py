@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from denials.messages import NETWORK, NOT_OURS, OURS, READ, WRITE
-from denials.settings import denials, host, setting
+from denials.settings import WS, denials, host, setting
 
 from sandboxd.denials import RunEvidence
-from sandboxd.policy.plan import Limits, NetworkRule
+from sandboxd.policy.plan import Limits, NetworkRule, Protected
+
+PYTHON_BIND = "    self.socket.bind(address)\nPermissionError: [Errno 13] Permission denied"
 
 
 @pytest.mark.parametrize(("text", "kind", "target"), OURS)
@@ -62,6 +66,41 @@ def test_eacces_is_ours_only_with_landlock_and_only_where_the_host_would_allow()
     assert denials(setting(landlock=True, view=host(mine=("/h",))), text) == []
 
 
+def test_a_hard_link_between_two_folders_is_answered_with_a_copy_and_no_flag() -> None:
+    for text in (
+        "ln: failed to create hard link 'f' => '/w/out/old.txt': Invalid cross-device link\n",
+        "Error: EXDEV: cross-device link not permitted, rename '/w/out/old.txt' -> 'f'\n",
+        "OSError: [Errno 18] Invalid cross-device link: 'f' -> '/w/out/old.txt'\n",
+    ):
+        (found,) = denials(setting(), text)
+        assert (found.kind, found.operation, found.remedy) == ("filesystem_write", "link", None)
+        assert "Copy the file" in found.message
+        assert denials(setting(), text.replace("/w/out/old.txt", "/w/ws/src")) == []
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [("git", "-C", "lib", "config", "a.b", "c"), ("sh", "-c", "cd lib && git config a.b c")],
+)
+def test_a_relative_name_is_one_in_the_folder_that_the_command_goes_to(
+    argv: tuple[str, ...],
+) -> None:
+    where = setting(*argv)
+    spec = where.plan.sandbox
+    inner = Protected(f"{WS}/lib/.git/config", WS, present=True)
+    plan = replace(where.plan, sandbox=replace(spec, protected=(*spec.protected, inner)))
+    text = "error: could not write config file .git/config: Device or resource busy\n"
+    (found,) = denials(replace(where, plan=plan), text)
+    assert found.target == inner.path
+
+
+def test_a_message_about_that_folder_itself_is_not_about_one_in_it() -> None:
+    view = host(modes=("/w/ws/no",))
+    where = setting("make", "-C", "src", view=view, host_root=True)
+    (found,) = denials(where, "make: *** src: Permission denied.  Stop.\n")
+    assert found.target == f"{WS}/src"
+
+
 def test_eperm_of_a_system_call_needs_a_loaded_filter() -> None:
     text = "strace: ptrace(PTRACE_SEIZE, 12): Operation not permitted\n"
     assert denials(setting(), text) == []
@@ -69,6 +108,41 @@ def test_eperm_of_a_system_call_needs_a_loaded_filter() -> None:
     assert (found.kind, found.target, found.layer) == ("syscall", "ptrace", "seccomp")
     assert found.remedy is None  # a weaker filter is not proposed by the command's word
     assert "weaker filter" in found.message
+
+
+def test_a_leak_check_that_cannot_trace_is_told_with_the_way_round() -> None:
+    text = "==2==LeakSanitizer has encountered a fatal error.\n"
+    assert denials(setting(), text) == []
+    (found,) = denials(setting(filter_loaded=True, syscall_policy="baseline"), text)
+    assert (found.kind, found.target) == ("syscall", "ptrace")
+    assert "ASAN_OPTIONS=detect_leaks=0" in found.message
+
+
+@pytest.mark.parametrize(
+    ("line", "text", "target"),
+    [
+        ("node s.js", "Error: listen EACCES: permission denied 0.0.0.0:80", "port 80"),
+        ("node s.js", "Error: listen EACCES: permission denied :::443", "port 443"),
+        ("./server", "panic: listen tcp :81: bind: permission denied", "port 81"),
+        ("nginx", "nginx: [emerg] bind() to 0.0.0.0:80 failed (13: Permission denied)", "port 80"),
+        ("php -S :80", "Failed to listen on localhost:80 (reason: Permission denied)", "port 80"),
+        ("nc -l 80", "nc: Permission denied", "port 80"),
+        ("python3 -m http.server 80", PYTHON_BIND, "port 80"),
+        ("python3 app.py", PYTHON_BIND, None),
+        ("python3 -c s.bind((0,22))", "PermissionError: [Errno 13] Permission denied", "port 22"),
+    ],
+)
+def test_a_port_below_1024_is_told_with_the_way_round(
+    line: str, text: str, target: str | None
+) -> None:
+    (found,) = denials(setting(*line.split()), text + "\n")
+    assert (found.kind, found.operation, found.target) == ("process", "listen", target)
+    assert "Take a higher one" in found.message
+
+
+def test_a_socket_file_and_a_higher_port_are_not_ports_below_1024() -> None:
+    for text in ("listen EACCES: permission denied /run/x.sock", "listen EACCES: x 0.0.0.0:8080"):
+        assert denials(setting("node", "s.js", "80"), f"Error: {text}\n") == []
 
 
 def test_a_name_that_holds_a_word_of_a_failed_test_is_a_name() -> None:

@@ -148,6 +148,29 @@ def test_what_a_shell_calls_home_is_named_by_the_caller(spelled: str) -> None:
         assert said.remedy is None, script
 
 
+IN_NAMED_FOLDER = [
+    ("cp a /w/d", "cp: cannot create regular file '/w/d/a': Read-only file system"),
+    ("mkdir -p /w/d/e/f", "mkdir: cannot create directory ‘/w/d/e’: Read-only file system"),
+    ("sed -i s/a/b/ /w/d/t", "sed: couldn't open temporary file /w/d/sedX1: Read-only file system"),
+    ("curl -so /w/d/new file:///etc/hosts", ""),
+    ("python3 -m venv /w/d/e", "Error: [Errno 30] Read-only file system: '/w/d/e'"),
+    ("python3 -c os.makedirs('/w/d/e/f')", "OSError: [Errno 30] Read-only file system: '/w/d/e'"),
+    ("python3 -c Path('/w/d/e/f').mkdir()", "OSError: [Errno 30] Read-only file system: '/w/d/e'"),
+]
+
+
+@pytest.mark.parametrize(("line", "text"), IN_NAMED_FOLDER)
+def test_a_folder_that_the_command_line_writes_in_is_proposed_whatever_it_holds(
+    line: str, text: str
+) -> None:
+    view = host(more={"/w/d/t": HostFile("", program=True)})
+    (found,) = denials(setting(*line.split(), view=view), text + "\n")
+    assert found.remedy == {"fs_write_allow": ["/w/d"]}
+    if text:
+        (printed,) = denials(setting("make", view=view), text + "\n")
+        assert printed.remedy is None
+
+
 @pytest.mark.parametrize(("text", "remedy"), CASES)
 def test_the_remedy_is_the_narrowest_that_helps(text: str, remedy: dict[str, Any] | None) -> None:
     (found,) = denials(setting(), text)

@@ -4,6 +4,7 @@ const { randomUUID } = require("node:crypto")
 const { Box } = require("./box.cjs")
 const { InvalidParams, NotFound } = require("./errors.cjs")
 const { Execution } = require("./execution.cjs")
+const { withReadableStreams } = require("./output.cjs")
 const { policyOf } = require("./policy.cjs")
 const { Transport, defaultSocket } = require("./transport.cjs")
 
@@ -77,7 +78,7 @@ class Client {
     signal?.addEventListener("abort", abort, { once: true })
     try {
       if (input.rest) await this._writeInput(input, request)
-      return await request.answer
+      return withReadableStreams(await request.answer)
     } finally {
       signal?.removeEventListener("abort", abort)
     }
@@ -102,8 +103,8 @@ class Client {
     return this.call("execute", { argv, ...policyOf(options), detach: true })
   }
 
-  wait(executionId) {
-    return this.call("execution/wait", { execution_id: executionId })
+  async wait(executionId) {
+    return withReadableStreams(await this.call("execution/wait", { execution_id: executionId }))
   }
 
   /** Follow a detached command: iterate over what it says from now on, and what is kept of before. */

@@ -1,6 +1,7 @@
 "use strict"
 
 const { randomUUID } = require("node:crypto")
+const { readable, withReadableStreams } = require("./output.cjs")
 
 const SOME = 1 << 20
 const MOST = 16 << 20
@@ -43,7 +44,7 @@ class Execution {
     const transport = this._transport
     const abort = () => this.cancel().catch(() => {})
     signal?.addEventListener("abort", abort, { once: true })
-    this.result = request.answer.finally(() => {
+    this.result = request.answer.then(withReadableStreams).finally(() => {
       signal?.removeEventListener("abort", abort)
       transport.unfollow(this.executionId)
       this._ended = true
@@ -53,7 +54,7 @@ class Execution {
     this.result.catch(() => {}) // a caller that awaits it sees it too
   }
 
-  /** `{ stream, data }` for each piece of output: text, or a Buffer where it is no UTF-8. */
+  /** `{ stream, data, text, raw }` for each piece of output; `data` is a Buffer where it is no UTF-8. */
   async *[Symbol.asyncIterator]() {
     while (true) {
       while (this._events.length) {
@@ -104,7 +105,7 @@ class Execution {
   _push({ method, params }) {
     if (method === "execution/output") {
       const data = params.encoding === "base64" ? Buffer.from(params.data, "base64") : params.data
-      this._events.push({ stream: params.stream, data })
+      this._events.push(readable({ stream: params.stream, data }))
       this._count(data.length + SMALL)
     }
     this._seenEnd = method === "execution/exited" || method === "lost"

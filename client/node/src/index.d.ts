@@ -1,14 +1,26 @@
 import type {
-  ExecuteParams, ExecuteResult, FileStatus, FolderEntry, Forwarded, SandboxCreateParams,
+  Captured as WireCaptured, ExecuteParams, ExecuteResult as WireResult, FileStatus, FolderEntry, Forwarded, SandboxCreateParams,
   StatusResult, CheckParams, CheckResult, Detached, StreamPositions,
 } from "./types"
 
 export * from "./types"
 
+/** What a command wrote. */
+interface Readable {
+  /** Bytes that are not UTF-8 show as the replacement character. */
+  readonly text: string
+  /** Exactly as it was written. */
+  readonly raw: Buffer
+}
+export interface Captured extends WireCaptured, Readable {}
+export interface ExecuteResult extends WireResult {
+  stdout: Captured
+  stderr: Captured
+}
 export interface PolicyOptions {
   /** Variables over your usual ones (PATH, HOME, …). */
   env?: Record<string, string>
-  /** Seconds, or "5m", or "none". */
+  /** Seconds, or "5m", "none" or "longest". */
   timeout?: number | string
 }
 export type Options = Partial<Omit<ExecuteParams, "argv" | "stream" | "detach" | "fds" | "stdin">> & PolicyOptions & {
@@ -16,7 +28,7 @@ export type Options = Partial<Omit<ExecuteParams, "argv" | "stream" | "detach" |
   stdin?: string | Uint8Array
   signal?: AbortSignal
 }
-export interface OutputEvent {
+export interface OutputEvent extends Readable {
   stream: "stdout" | "stderr"
   data: string | Buffer
 }

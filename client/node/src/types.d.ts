@@ -372,6 +372,8 @@ workspace?: (string | null)
 }
 /**
  * The fields that a caller can set; None means "not set".
+ * 
+ * `timeout`: "none", or "longest": as long as the daemon's config permits.
  */
 export interface Manifest {
 base?: (("host" | "minimal") | null)
@@ -391,7 +393,7 @@ max_processes?: (number | null)
 network?: (("deny" | "inherit") | Network | null)
 shm_bytes?: (number | null)
 syscall_policy?: (("baseline" | "inherit" | "strict") | null)
-timeout?: (number | "none" | Duration | null)
+timeout?: (number | ("longest" | "none") | Duration | null)
 tmp_bytes?: (number | null)
 }
 export interface Duration {

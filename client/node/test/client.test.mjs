@@ -27,6 +27,20 @@ test("a command runs to its end", async () => {
   assert.equal(result.stdout.data, "hello\n")
 })
 
+test("text and raw are those of the Python client", async () => {
+  const argv = ["printf", "a\\377"]
+  const [result, streamed] = [await client.execute(argv, sandbox), client.stream(argv, sandbox)]
+  const events = []
+  for await (const event of streamed) events.push(event)
+  const detached = await client.start(argv, sandbox)
+  for (const output of [result.stdout, ...events, (await client.wait(detached.execution_id)).stdout]) {
+    assert.equal(output.text, "a\ufffd")
+    assert.deepEqual(output.raw, Buffer.from([97, 255]))
+  }
+  assert.equal((await streamed.result).stderr.text, "")
+  assert.ok(!("text" in JSON.parse(JSON.stringify(result.stdout))), "what was sent is as it was")
+})
+
 test("the caller's PATH, and env and timeout, reach the command", async () => {
   const shown = ["sh", "-c", "echo $PATH-$MORE-$SECRET"]
   process.env.SECRET = "kept"

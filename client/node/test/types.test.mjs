@@ -22,6 +22,8 @@ async function main(): Promise<number | null> {
   const client = await Client.connect()
   const result: ExecuteResult = await client.execute(["true"], { preset: "read-only" })
   for (const denial of result.denials) console.log(denial.kind, denial.message)
+  for await (const { text, raw } of client.stream(["true"])) console.log(text.length, raw.byteLength)
+  console.log(result.stdout.text.length, result.stderr.raw.byteLength)
   return result.exit_code
 }
 void main()

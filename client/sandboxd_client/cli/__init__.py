@@ -113,7 +113,6 @@ def _other(name: str, rest: list[str]) -> int:
     from importlib import import_module
 
     from sandboxd_client.cli.parse import UsageError, parse
-    from sandboxd_client.cli.permitted_timeout import with_permitted_timeout
     from sandboxd_client.cli.table import COMMANDS, GROUPS
 
     module, action = name, "main"
@@ -150,7 +149,7 @@ def _other(name: str, rest: list[str]) -> int:
         return 0
     perform = getattr(import_module(f"sandboxd_client.cli.{module}"), action)
     try:
-        code: int = with_permitted_timeout(perform, options)
+        code: int = perform(options)
         if sys.stdout is not None:
             sys.stdout.flush()
     except BrokenPipeError:

@@ -121,7 +121,8 @@ def _git_hint(
     denials = result.get("denials") or []
     typed = " ".join((*options.all("--env"), *options.operands))
     found = _remote(options, words, denials) if code else None
-    found = found or git_hint(words, code, denials, folder, typed)
+    before = _words(options.operands)[: -len(words)]
+    found = found or git_hint(words, code, denials, folder, typed, before)
     if found is None and options.missing:
         from sandboxd_client.cli.git_deletions import deleted_by
 
@@ -273,9 +274,32 @@ def hint(argv: list[str]) -> str | None:
         return _chromium(program, words)
     if program in _MAVEN and _OFFLINE & set(words) and not any("repo.local" in w for w in words):
         return _maven_offline()
+    if program == "npm" and {"-g", "--global"} & set(words):
+        return _npm_global(words)
+    if program == "go" and words[1:2] == ["env"] and {"-w", "-u"} & set(words):
+        return _go_env(words)
     from sandboxd_client.cli.root_hints import root_hint
 
     return root_hint(program, words)
+
+
+def _npm_global(words: list[str]) -> str | None:
+    if any(word.startswith("--prefix") for word in words):
+        return None
+    return (
+        "npm's folder for global packages is read-only inside: install into the project without "
+        "-g and run it with npx NAME, or give npm --prefix ./tools with -g and run tools/bin/NAME"
+    )
+
+
+def _go_env(words: list[str]) -> str:
+    from sandboxd_client.cli.plain_text import quoted
+
+    given = [f"-e {quoted(word)}" for word in words if word[:1] != "-" and "=" in word]
+    return (
+        "go keeps these settings in your home folder, which is read-only inside: give them to a "
+        f"command, sandboxctl run {' '.join(given) or '-e NAME=VALUE'} -- go …"
+    )
 
 
 def _maven_offline() -> str:

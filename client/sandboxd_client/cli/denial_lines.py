@@ -212,7 +212,7 @@ def _elsewhere(denial: dict[str, Any]) -> str:
         flag = "--write" if writes else "--read"
         return f"; it is for you to decide whether to allow it nevertheless, with {flag}"
     if _is_left_outside(denial):
-        return "; do that outside of the sandbox"
+        return _folder_of_its_own(denial) or "; do that outside of the sandbox"
     if writes and message.endswith("is not in fs_write_allow"):
         return _not_in_write(str(denial.get("target")))
     if "not visible in the sandbox" not in message:
@@ -227,6 +227,19 @@ def _elsewhere(denial: dict[str, Any]) -> str:
     if denial.get("kind") == "filesystem_read" and not reasoned:
         return "; if the command needs it, and it is no secret, name it with --read"
     return ""
+
+
+def _folder_of_its_own(denial: dict[str, Any]) -> str:
+    """For what is to be made in a home folder. A hidden name there is a tool's setting."""
+    home = (
+        str(denial.get("message")).partition(f"{_UNPROPOSED}: all of ")[2].partition(" would ")[0]
+    )
+    name = str(denial.get("target")).removeprefix(f"{home}/").partition("/")[0]
+    if home != os.path.expanduser("~") or name[:1] in (".", "/", ""):
+        return ""
+    if os.path.lexists(os.path.join(home, name)):
+        return ""
+    return "; make a folder for it outside, and name that with --write"
 
 
 def _of_protected(denial: dict[str, Any]) -> str:

@@ -60,8 +60,10 @@ def git_hint(
     denials: Sequence[dict[str, Any]],
     workspace: str,
     typed: str = "",
+    before: Sequence[str] = (),
 ) -> str | None:
-    """`words`: from the subcommand on. `typed`: variables of --env and the whole command."""
+    """`words`: from the subcommand on; `before`: what stands before it. `typed`: variables of
+    --env and the whole command."""
     name, rest = words[0], words[1:]
     written = [d for d in denials if d.get("kind") != "filesystem_read"]
     targets = [str(denial.get("target")) for denial in written]
@@ -70,7 +72,7 @@ def git_hint(
     if state is not None:
         return _sequence(name, os.path.relpath(state, workspace))
     if any(target.endswith(("/.git/config", "/.gitconfig")) for target in targets):
-        return _settings(name, rest)
+        return _settings(name, rest, before)
     if any("/.git/worktrees/" in target for target in targets):
         return f"what other worktrees need cannot be changed inside: {_OUTSIDE}"
     if unsigned(words, code, denials, workspace):
@@ -97,9 +99,9 @@ def _read_only(denials: Sequence[dict[str, Any]], workspace: str) -> list[str]:
     return [path for path in kept if not path.startswith((".git/", ".."))]
 
 
-def _settings(name: str, rest: list[str]) -> str:
+def _settings(name: str, rest: list[str], before: Sequence[str]) -> str:
     if name == "remote":
-        line = " ".join(["git", "remote", *map(quoted, rest)])
+        line = " ".join(["git", *map(quoted, [*before[1:], "remote", *rest])])
         return (
             f"the remotes stay as they are; outside of the sandbox: {line}. Inside, a URL does in "
             "place of a remote: git fetch URL BRANCH, git push URL BRANCH"

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 _INSTALLERS = (
     (("go", "install"), "GOPATH", "bin", 'to sandboxctl -e GOBIN="$PWD/bin"', ("GOBIN",)),
     (("cargo", "install"), "CARGO_HOME", "bin", "to cargo --root .", ("--root",)),
+    (("pipx", "install"), "PIPX_BIN_DIR", "", 'to sandboxctl -e PIPX_BIN_DIR="$PWD/bin"',
+     ("PIPX_BIN_DIR",)),
     (("dotnet", "tool", "install"), "DOTNET_CLI_HOME", ".dotnet/tools",
      "to dotnet --tool-path ./bin", ("--tool-path", "--local")),
 )  # fmt: skip
@@ -32,11 +34,11 @@ def installed(options: Options, words: list[str]) -> str | None:
 
 
 def _told(env: Mapping[str, str], variable: str, below: str, instead: str, word: str) -> str | None:
-    if variable not in env or word in env:
+    if variable not in env or (word in env and word != variable):
         return None
     from sandboxd_client.cli.plain_text import quoted
 
-    folder = os.path.join(env[variable].split(os.pathsep)[0], below)
+    folder = os.path.normpath(os.path.join(env[variable].split(os.pathsep)[0], below))
     return (
         f"what it installed is in {quoted(folder)}: the workspace's own cache, which is in no "
         f"PATH; to have it in the workspace add {instead}"

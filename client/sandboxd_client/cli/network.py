@@ -52,7 +52,10 @@ def _host_of(word: str) -> str:
 def _check_misspelt(word: str) -> None:
     from difflib import get_close_matches
 
-    meant = _MISTAKEN_NETWORKS.get(word.lower()) or next(
+    from sandboxd_client.cli.flags import TOOL_GROUPS
+
+    meant = f"group:{word}" if word in TOOL_GROUPS else _MISTAKEN_NETWORKS.get(word.lower())
+    meant = meant or next(
         iter(get_close_matches(word.lower(), ("none", "all"), n=1, cutoff=0.7)), None
     )
     if meant is not None:

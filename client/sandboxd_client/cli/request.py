@@ -152,7 +152,7 @@ def _lend_agent(manifest: dict[str, Any], caller: Mapping[str, str]) -> None:
 
 def _limits(options: Options, manifest: dict[str, Any]) -> None:
     if manifest.get("timeout") is None:
-        manifest["timeout"] = "none"
+        manifest["timeout"] = "longest"
     _amounts(options, manifest)
     for flag, field in (("--base", "base"), ("--syscalls", "syscall_policy")):
         if options.has(flag):

@@ -29,11 +29,7 @@ _MODES = ("chmod", "install")
 _SET_ID = re.compile(r"(-m)?(0?[2-7]\d{3}|[ugoa]*\+[rwxXt]*s\w*)")
 _SANDBOXES = ("bwrap", "firejail")
 _OWNER_FLAGS = ("-o", "--owner", "-g", "--group")
-_LISTENS = ("--port", "--listen", "--bind", "http.server", "runserver")
-_SERVERS = ("nc", "ncat", "netcat", "socat", "php", "flask", "rails", "npx", "serve", "http-server",
-            "uvicorn", "gunicorn", "nginx", "caddy", "node", "ruby")  # fmt: skip
 NO_NUMBER = -1  # of a user of Windows
-_LAST_OF_ROOT = 1023
 _MODE_FIRST = ("chmod",)
 _FILE_TOOLS = ("touch", "mkdir", "rmdir", "rm", "cp", "mv", "ln", "cat", "ls", "tee", "stat",
                "head", "tail", "wc", "truncate", "chmod")  # fmt: skip
@@ -77,7 +73,7 @@ def root_hint(program: str, words: list[str]) -> str | None:
             if is_root()
             else f"what {program} shows or changes is the machine's: run it outside of the sandbox"
         )
-    return _low_port(program, words)
+    return None
 
 
 def foreign_folder(options: Options, result: dict[str, Any]) -> str | None:
@@ -97,7 +93,7 @@ def foreign_folder(options: Options, result: dict[str, Any]) -> str | None:
         there = path if os.path.exists(path) else os.path.dirname(path)
         owner = _owner(there)
         if owner is not None and owner != _owner(root):
-            instead = _instead(options.operands, there, owner)
+            instead = _left_by_root(there, root) or _instead(options.operands, there, owner)
             if path in refused:  # the denial has the reason
                 return instead
             return (
@@ -105,6 +101,24 @@ def foreign_folder(options: Options, result: dict[str, Any]) -> str | None:
                 f"of its workspace's owner: {instead}"
             )
     return None
+
+
+def _left_by_root(path: str, workspace: str) -> str | None:
+    """What root made in another user's workspace: as a whole it can be the owner's again."""
+    from sandboxd_client.cli.plain_text import quoted
+
+    if _owner(path) != 0 or not path.startswith(f"{workspace}/") or _has_another_name(path):
+        return None
+    while _owner(os.path.dirname(path)) == 0 and os.path.dirname(path) != workspace:
+        path = os.path.dirname(path)
+    uid = _owner(workspace) or 0
+    whose = account(uid)
+    user = uid if " " in whose else whose
+    return f"if it is to belong to {whose}, outside: chown -R {user}: {quoted(path)}"
+
+
+def _has_another_name(path: str) -> bool:
+    return not os.path.isdir(path) and os.stat(path).st_nlink > 1
 
 
 def _instead(argv: list[str], path: str, uid: int) -> str:
@@ -213,20 +227,6 @@ def _extracts(words: list[str]) -> bool:
     first = words[1] if len(words) > 1 else ""
     letters = first.lstrip("-") if not first.startswith("--") else ""
     return "x" in letters or _has_flag(words, ("-x", "--extract", "--get"))
-
-
-def _low_port(program: str, words: list[str]) -> str | None:
-    """A number up to 1023 among the words of something that listens."""
-    if program not in _SERVERS and not _has_flag(words, _LISTENS):
-        return None
-    for word in words[1:]:
-        number = word.rpartition("=")[2].rpartition(":")[2]
-        if number.isdecimal() and 0 < int(number) <= _LAST_OF_ROOT:
-            return (
-                f"if it wanted to listen at port {number}: nothing in a sandbox can at ports below "
-                "1024, not even root; take a higher one"
-            )
-    return None
 
 
 def _has_flag(words: list[str], names: tuple[str, ...]) -> bool:

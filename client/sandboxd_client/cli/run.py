@@ -32,10 +32,7 @@ def main(arguments: list[str], command: CommandSpec = RUN) -> int:
 
             print(page(command), end="")
             return 0
-        try:
-            return _with_or_without_terminal(options)
-        except Exception as error:
-            return _again_if_permitted(options, error)
+        return _with_or_without_terminal(options)
     except BrokenPipeError:
         return 141
     except Exception as error:
@@ -53,13 +50,6 @@ def _fail(error: Exception, options: Options | None) -> int:
         return REFUSED
     json = options is not None and options.has("--json")
     return fail(error, json=json, usage_code=REFUSED, options=options)
-
-
-def _again_if_permitted(options: Options, error: Exception) -> int:
-    from sandboxd_client.cli.permitted_timeout import take_permitted_timeout
-
-    take_permitted_timeout(options, error)
-    return _with_or_without_terminal(options)
 
 
 def _with_or_without_terminal(options: Options) -> int:

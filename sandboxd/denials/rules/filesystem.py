@@ -27,6 +27,7 @@ from sandboxd.policy.paths.within import within
 from sandboxd.policy.shown_names import named
 from sandboxd_proto.denial import Confidence, Denial, DenialKind, Layer
 
+_ENDS = 2  # of a link
 _ENDING = re.compile(r"\w\.\w{1,8}\Z")
 
 
@@ -79,6 +80,25 @@ def judge_operation(setting: Setting, reason: str, name: str, did: Operation) ->
             if denial is not None:
                 return msgspec.structs.replace(denial, evidence="kernel")
     return None
+
+
+def judge_link(setting: Setting, command: CommandLine, names: list[str]) -> Denial | None:
+    """EXDEV of a link or rename between two folders that are one file system on the host."""
+    found: dict[str, str] = {}  # the mount or rule → the path in it
+    for name in names:
+        for path in resolve(setting, name, command.folders)[:1]:
+            at = path_statuses(setting, path)[0]
+            if at.plausible or at.writable:
+                found.setdefault(at.place.path, at.path)
+    if len(found) != _ENDS:
+        return None
+    (one, path), (other, target) = found.items()
+    text = (
+        f"{named(path)} and {named(target)} cannot be one file: in a sandbox nothing is linked or "
+        f"renamed between {named(one)} and {named(other)}, as between two disks. Copy the file, or "
+        "make a symbolic link"
+    )
+    return _denial("filesystem_write", "link", path, "mount", "medium", text, None)
 
 
 def _is_an_answer(setting: Setting, reason: str) -> bool:

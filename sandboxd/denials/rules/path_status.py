@@ -54,7 +54,8 @@ def resolve(setting: Setting, name: str, folders: tuple[str, ...]) -> list[str]:
     if not name or name.startswith(("-", "~", "$")):
         return []
     cwd = setting.working_directory
-    bases = [cwd, *(posixpath.join(cwd, folder) for folder in folders)]
+    first = () if "." in folders and name not in folders else (cwd,)
+    bases = [*first, *(posixpath.join(cwd, folder) for folder in folders)]
     return list(dict.fromkeys(posixpath.normpath(posixpath.join(base, name)) for base in bases))
 
 

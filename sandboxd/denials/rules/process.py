@@ -28,6 +28,10 @@ _COMMAND = (
     re.compile(r"(?:^|: )([\w.+-]+): not found\s*$"),  # dash
     re.compile(r"^(?:/usr/bin/)?env: ['‘\"]?([\w.+-]+)['’\"]?: No such file"),
 )
+_LISTENS = re.compile(r"\b(?:listen|bind)(?:ing)?\b", re.IGNORECASE)
+_NETCAT = ("nc: ", "ncat: ", "netcat: ")
+_PORT = re.compile(r"(?::|, |port )(\d{1,4})\b(?!:\d)")
+_LAST_OF_ROOT = 1023
 _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 
 
@@ -62,6 +66,22 @@ def judge_privileges(line: str) -> Denial | None:
     name = match.group(1)
     text = f"{named(name)} could not gain privileges: no sandboxed command can"
     return _process("exec", name, "supervisor", text)
+
+
+def judge_listening(command: CommandLine, line: str, before: list[str]) -> Denial | None:
+    """EACCES of bind(2). Python prints no port, and the call in a line above."""
+    calls = any(".bind(" in text for text in (*before, command.text))
+    unnamed = line.startswith(_NETCAT) or calls
+    said = _LISTENS.search(line[:1024]) is not None
+    ports = map(int, _PORT.findall(line[:1024])) if said else command.numbers
+    port = next((one for one in ports if 0 < one <= _LAST_OF_ROOT), None)
+    if port is None if said else not unnamed:
+        return None
+    text = (
+        f"{f'port {port}' if port else 'a port'} could not be listened at: no command in a sandbox "
+        f"can at ports below {_LAST_OF_ROOT + 1}, not even root's. Take a higher one"
+    )
+    return _process("listen", f"port {port}" if port else None, "namespace", text)
 
 
 def judge_signing(setting: Setting) -> Denial | None:
@@ -108,7 +128,7 @@ def _invisible(pid: int) -> Denial:
     return _process("signal", str(pid), "namespace", text)
 
 
-def _process(name: str, target: str, layer: Layer, text: str) -> Denial:
+def _process(name: str, target: str | None, layer: Layer, text: str) -> Denial:
     # Every sandbox does this, so the plan is no evidence.
     return Denial(
         kind="process", operation=name, target=target, layer=layer, evidence="policy",

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+import msgspec
+
 from sandboxd.denials.context import Setting
 from sandboxd.denials.remedies import Remedy
 from sandboxd_proto.denial import Confidence, Denial, Evidence, Layer
@@ -81,6 +83,8 @@ def judge(setting: Setting, reason: str, line: str) -> Denial | None:
     if reason == "SIGSYS":
         died = setting.filter_loaded and setting.filter_kills and _DIED.search(line) is not None
         return denial(setting, None, "text", "medium") if died else None
+    if reason == "LeakSanitizer":
+        return _leak_check(setting) if setting.filter_loaded else None
     if reason == "EACCES" and not about_mounting(line):
         return None
     call = next((call for call, words in _COMPILED if words.search(line)), None)
@@ -91,6 +95,16 @@ def judge(setting: Setting, reason: str, line: str) -> Denial | None:
             return None
         return denial(setting, call, "policy", "medium", "namespace")
     return denial(setting, call, "policy", "medium") if setting.filter_loaded else None
+
+
+def _leak_check(setting: Setting) -> Denial:
+    """It traces the threads of its own process, and does not say which call was refused."""
+    found = denial(setting, named("ptrace"), "policy", "medium")
+    text = (
+        f"{found.message}: LeakSanitizer looks for leaks with it. Without that check the program "
+        "runs: give it ASAN_OPTIONS=detect_leaks=0 (sandboxctl run -e ASAN_OPTIONS=detect_leaks=0)"
+    )
+    return msgspec.structs.replace(found, message=text)
 
 
 def about_mounting(line: str) -> bool:

@@ -37,13 +37,15 @@ _HOST_PROGRAMS = frozenset(
      "traceroute", "tracepath", "ftp", "sftp", "whois", "openssl"}
 )  # fmt: skip
 _NUMBER = re.compile(r"(?<![\w.])(\d{2,7})(?![\w.])")
-# How languages open a file for writing, seen from its name: `open("p", "w")`, `write_text("p"`.
+# How languages open a file for writing, seen from its name: `open("p", "w")`, `write_text("p"`,
+# `Path("p").write_text(`.
 _OPENED_AFTER = re.compile(
     r"[\"'`]\s{0,8},\s{0,8}(?:mode\s{0,8}=\s{0,8})?[\"'`](?:[wax]|r\+|rb\+|>)"
+    r"|[\"'`]\s{0,8}\)\s{0,8}\.(?:write_|touch\(|mkdir\()"
 )
 _OPENED_BEFORE = re.compile(
     r"(?:[\"'`](?:>|>>|\+<|w|a)[\"'`]\s{0,8},\s{0,8}"
-    r"|(?:write|append|mkdir|create)\w{0,16}\s{0,8}\(\s{0,8})[\"'`]\Z"
+    r"|(?:write|append|mkdir|makedirs|create)\w{0,16}\s{0,8}\(\s{0,8})[\"'`]\Z"
 )
 # A single quote before it may keep it as it is: then no message names such a path.
 _HOME = re.compile(r"(?:(?<![^\s=:'\"<>])~|\$HOME|\$\{HOME\})/")
@@ -84,13 +86,16 @@ class CommandLine:
 
     @cached_property
     def folders(self) -> tuple[str, ...]:
-        """Folders that it changes to, as written: `cd d`, `-C d`, `--prefix d`."""
+        """Folders that it changes to, as written: `cd d`, `-C d`, `--prefix d`. With "." last if
+        it does so before anything else: a relative name is then meant in the folder."""
         found = []
         for one in self.simple:
             if one.program in {"cd", "pushd"} and one.words:
                 found.append(one.words[0])
             found += _option_folders(one.words)
-        return tuple(dict.fromkeys(found))[:_MOST_FOLDERS]
+        enters = self.simple[:1] and self.simple[0].program in {"cd", "pushd"}
+        enters = enters or (self.only is not None and self.only.program in {"git", "make"})
+        return (*tuple(dict.fromkeys(found))[:_MOST_FOLDERS], *(["."] if found and enters else ()))
 
     @cached_property
     def hosts(self) -> tuple[tuple[str, int | None], ...]:

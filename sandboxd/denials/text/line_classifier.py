@@ -14,6 +14,7 @@ from itertools import islice
 import msgspec
 
 from sandboxd.denials.context import Setting
+from sandboxd.denials.remedies import to_write
 from sandboxd.denials.rules import filesystem, network, process, syscall
 from sandboxd.denials.rules.limits import TEXT_LIMITS, TextLimit
 from sandboxd.denials.rules.path_status import resolve
@@ -59,7 +60,7 @@ class LineClassifier:
         return stream == "stderr" or self._trusts_stdout
 
     def asked_for(self, path: str) -> bool:
-        """Whether the caller's own command line names this path."""
+        """Whether the caller's own command line names this path, or has to write in it."""
         return path in self._asked_for
 
     @cached_property
@@ -69,12 +70,18 @@ class LineClassifier:
         found: dict[str, None] = {}
         for name in (*words, *subjects.absolute_names(command.text))[:_MOST_ASKED]:
             if len(name) <= subjects.MAX_NAME:
-                found |= dict.fromkeys(resolve(setting, name, command.folders))
+                paths = resolve(setting, name, command.folders)
+                found |= dict.fromkeys(paths)
+                if command.writes(name):
+                    # `mkdir -p p/d/e` names a part of it in its message, `sed -i p` a new file.
+                    entry = command.replaces(name)
+                    found |= {to_write(setting.host, p, in_folder=entry): None for p in paths}
         return frozenset([*found, *map(setting.host.canonical, islice(found, _MOST_ASKED))])
 
     def examine(self, line: str, before: list[str], stream: StreamName) -> list[Denial]:
         """`before`: the few lines above, for messages that name their subject there."""
         self.steps += len(line)
+        line = subjects.without_cut_path(line)
         matches = {match.name: match for match in self._finder.find(line)}
         if not matches or _is_quoted(line):
             return []
@@ -90,14 +97,16 @@ class LineClassifier:
         self, notes: LineNotes, matches: dict[str, PhraseMatch], line: str, before: list[str]
     ) -> list[Denial]:
         denial = (
-            self._process(matches, line)
+            self._process(matches, line, before)
             or self._file(notes, matches, line, before)
             or self._network(matches, line)
             or self._syscall(matches, line)
         )
         return [denial] if denial is not None else []
 
-    def _process(self, matches: dict[str, PhraseMatch], line: str) -> Denial | None:
+    def _process(
+        self, matches: dict[str, PhraseMatch], line: str, before: list[str]
+    ) -> Denial | None:
         setting = self.setting
         if "ESRCH" in matches:
             return process.judge_pid(setting, self.command, line)
@@ -109,6 +118,8 @@ class LineClassifier:
             return process.judge_proc(setting, line)
         if "missing_command" in matches or "ENOENT" in matches:
             return process.judge_command(setting, line)
+        if "EACCES" in matches:
+            return process.judge_listening(self.command, line, before)
         return None
 
     def _file(
@@ -118,6 +129,10 @@ class LineClassifier:
         reasons = [name for name in _ERRNO if name in matches]
         if syscall.about_mounting(line):
             return None
+        if "EXDEV" in matches:
+            names = subjects.names(line, matches["EXDEV"].start, matches["EXDEV"].end)
+            self._spend(names, line)
+            return filesystem.judge_link(setting, command, names)
         if setting.platform == "darwin" and (logged := SANDBOX_EXEC_LOG.search(line[:1024])):
             names = [logged["target"]] if logged["target"] else []
             return filesystem.judge(setting, command, "EPERM", names, line)
@@ -161,7 +176,7 @@ class LineClassifier:
         return None
 
     def _syscall(self, matches: dict[str, PhraseMatch], line: str) -> Denial | None:
-        for reason in ("SIGSYS", "EPERM", "ENOSPC", "EACCES"):
+        for reason in ("LeakSanitizer", "SIGSYS", "EPERM", "ENOSPC", "EACCES"):
             if reason in matches:
                 denial = syscall.judge(self.setting, reason, line)
                 if denial is not None:

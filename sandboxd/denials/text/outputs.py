@@ -73,6 +73,9 @@ def _found(program: str, words: Sequence[str]) -> Iterator[tuple[str, bool]]:
     if program == "git" and operands[:1] == ["push"]:
         for path in operands[1:2]:
             yield path, False
+    if program.startswith("python") and tuple(words[:2]) == ("-m", "venv"):
+        for path in operands[-1:]:
+            yield path, False
     if program == "dd":
         for word in words:
             if word.startswith("of="):

@@ -33,6 +33,7 @@ FILE_SIGNS = (
         ("AccessDeniedException",),  # java.nio
         ("EACCES",),
     ),
+    Sign("EXDEV", ("Invalid cross-device link",), ("cross-device link",), ("EXDEV",)),
     Sign("EBUSY", ("Device or resource busy",), codes=("EBUSY",)),
     Sign(
         "ENOENT",
@@ -131,6 +132,7 @@ PROCESS_SIGNS = (
         phrases=("command not found", "unknown command:", "executable file not found"),
     ),
     Sign("unsigned", phrases=("failed to sign the data", "gpg: signing failed")),  # git, gpg
+    Sign("LeakSanitizer", phrases=("LeakSanitizer has encountered a fatal error",)),
     Sign("SIGSYS", ("Bad system call",), codes=("SIGSYS",)),
 )  # fmt: skip
 

@@ -32,7 +32,13 @@ _REMARK = re.compile(r" - | \(")
 _TRAILING = " \t:.,;)]}>"
 # "touch: line 3: PATH", "make: *** [Makefile:4: PATH]": what stands before the subject.
 _SEPARATOR = re.compile(r": |:\t")
+_CUT = re.compile(r"(?<=: )['\"]?/[^\s'\"]{0,4096}(?:\.\.\.|…)\s*\Z")  # pytest's summary
 _URL = re.compile(r"\b[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+
+
+def without_cut_path(line: str) -> str:
+    """Without a path at the end of which only the beginning was printed."""
+    return _CUT.sub("", line) if line.rstrip().endswith(("...", "…")) else line
 
 
 def names(line: str, start: int, end: int) -> list[str]:
