@@ -2,7 +2,8 @@
 
 No placeholders are created: they would be visible on the host and stay after a crash. An event
 takes time to arrive, so the guarantee is the sweep after the command; the watch makes the reaction
-fast. Files that exist are watched in `existing_files_watch`.
+fast. A folder stays while the command runs, but is emptied (`staying_folders`). Files that exist
+are watched in `existing_files_watch`.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from sandboxd.workspace_guard.git.repository import open_exec_paths
 from sandboxd.workspace_guard.git.top_folder import TopFolder
 from sandboxd.workspace_guard.ignored_case import CACHED_S, open_snapshot
 from sandboxd.workspace_guard.quarantine import JudgedFile, Moved, Quarantine
+from sandboxd.workspace_guard.staying_folders import StayingFolders
 
 if sys.platform == "linux":
     from sandboxd.workspace_guard.folder_events import FolderEvents
@@ -73,6 +75,8 @@ class AbsentPathsWatch:
             # Watch first, then look: a path that appears in between is an event.
             self._events = FolderEvents(self._watched, self._roots)
             self._open.callback(self._events.close)
+            self._staying = StayingFolders(self._events)
+            self._open.callback(self._staying.release)
             self._remember()
             for root in self._folders:
                 for one in self._there(root):
@@ -142,9 +146,12 @@ class AbsentPathsWatch:
         touched = self._events.touched()
         # A path that existed only briefly may have been used.
         found = [one.path for one in touched.surely if one.rule == "absent"]
+        found += self._restless(touched.below)
         for one in touched.maybe:
             judged = self._judged.get(one)
-            if judged is None:
+            if self._staying.has(one):
+                self._unread.add(one)
+            elif judged is None:
                 found += self._offending(one, finished=False)
             elif judged.needs_thread:
                 self._unread.add(one)
@@ -165,7 +172,10 @@ class AbsentPathsWatch:
         unread, self._unread = self._unread, set()
         found: list[str] = []
         for one in unread:
-            found += self._offences(self._judged[one], finished=False)
+            if one in self._judged:
+                found += self._offences(self._judged[one], finished=False)
+            else:
+                found += self._not_emptied(one)
         return self._fresh(found)
 
     def judge_all(self) -> list[str]:
@@ -247,6 +257,8 @@ class AbsentPathsWatch:
             for root in self._folders:
                 for one in self._there(root):
                     moved += self._moved(one, quarantines[root], only, finished=finished)
+            if finished and only is None:
+                self._staying.release()
             for one, judged in self._judged.items():
                 moved += _undone_or_told(
                     judged, one, quarantines[one.root], only, finished=finished
@@ -313,8 +325,29 @@ class AbsentPathsWatch:
                 continue
             with self._find(path, one.root) as entry:
                 if entry is not None:
-                    moved.append(quarantine.take(entry))
+                    moved.append(self._take(one, entry, quarantine, finished=finished))
         return moved
+
+    def _take(
+        self, one: Protected, entry: Entry, quarantine: Quarantine, *, finished: bool
+    ) -> Moved:
+        """A folder that the running command made stays until its end."""
+        stays = entry.is_dir and entry.path == one.path and one.rule == "absent"
+        kept_at = self._staying.take(one, entry, quarantine, finished=finished) if stays else None
+        return Moved(entry.path, kept_at) if kept_at is not None else quarantine.take(entry)
+
+    def _not_emptied(self, one: Protected) -> list[str]:
+        """Move files from a folder that stays; what has to be moved as a whole."""
+        with self._find(one.path, one.root) as entry:
+            if entry is None:
+                return []
+            is_folder = entry.is_dir and entry.path == one.path
+            return [] if is_folder and self._staying.empty(one, entry) else [entry.path]
+
+    def _restless(self, below: Iterable[tuple[Protected, str]]) -> list[str]:
+        found = [one.path for one, name in below if self._staying.is_restless(one, name)]
+        self._ending.update(found)
+        return found
 
 
 def _judged(root: int, one: Protected, known: frozenset[str]) -> JudgedFile:
