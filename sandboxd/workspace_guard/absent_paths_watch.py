@@ -145,8 +145,9 @@ class AbsentPathsWatch:
         """
         touched = self._events.touched()
         # A path that existed only briefly may have been used.
-        found = [one.path for one in touched.surely if one.rule == "absent"]
-        found += self._restless(touched.below)
+        absent = [one for one in touched.surely if one.rule == "absent"]
+        found = [one.path for one in absent if not self._staying.has(one)]
+        found += self._restless([*touched.below, *((one, ".") for one in absent)])
         for one in touched.maybe:
             judged = self._judged.get(one)
             if self._staying.has(one):

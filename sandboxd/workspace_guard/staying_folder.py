@@ -24,7 +24,7 @@ from sandboxd.posix.descriptors import change_mode
 from sandboxd.workspace_guard.dirfd import Entry, enter, is_gone, list_names, stat_at
 from sandboxd.workspace_guard.quarantine import make_folder, rename
 
-GRACE_S = 0.02
+GRACE_S = 0.05  # between two system calls of a program on a busy machine
 _MOST_TIMES = 64  # a rebase writes a file anew with each commit
 _MOST_ENTRIES = 2048  # at one look: folders, and files that were not moved yet
 _MOST_NAMES = 65_536
