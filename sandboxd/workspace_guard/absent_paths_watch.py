@@ -103,6 +103,7 @@ class AbsentPathsWatch:
         return (
             self._events.calm
             and not self._made
+            and not self._staying
             and self._evadable is None
             and all(one.unchanged for one in self._judged.values())
         )
@@ -285,7 +286,7 @@ class AbsentPathsWatch:
 
     def _note(self, one: Protected) -> None:
         with self._find(one.path, one.root) as entry:
-            if entry is not None:
+            if entry is not None and not self._staying.join(one, entry):
                 if not entry.is_link or entry.path != one.path or one.rule != "absent":
                     raise changed_error(one.path, "it did not exist")
                 self._links[one.path] = _link(entry)
@@ -326,16 +327,22 @@ class AbsentPathsWatch:
                 continue
             with self._find(path, one.root) as entry:
                 if entry is not None:
-                    moved.append(self._take(one, entry, quarantine, finished=finished))
+                    moved += self._take(one, entry, quarantine, finished=finished)
         return moved
 
     def _take(
         self, one: Protected, entry: Entry, quarantine: Quarantine, *, finished: bool
-    ) -> Moved:
+    ) -> list[Moved]:
         """A folder that the running command made stays until its end."""
-        stays = entry.is_dir and entry.path == one.path and one.rule == "absent"
-        kept_at = self._staying.take(one, entry, quarantine, finished=finished) if stays else None
-        return Moved(entry.path, kept_at) if kept_at is not None else quarantine.take(entry)
+        if entry.is_dir and entry.path == one.path and one.rule == "absent":
+            if finished:
+                is_done, kept_at = self._staying.finish(one, entry)
+            else:
+                kept_at = self._staying.stay(one, entry, quarantine)
+                is_done = kept_at is not None
+            if is_done:
+                return [Moved(entry.path, kept_at)] if kept_at is not None else []
+        return [quarantine.take(entry)]
 
     def _not_emptied(self, one: Protected) -> list[str]:
         """Move files from a folder that stays; what has to be moved as a whole."""

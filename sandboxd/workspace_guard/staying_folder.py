@@ -15,7 +15,6 @@ import errno
 import os
 import stat
 import time
-from collections import Counter
 from collections.abc import Callable
 from functools import partial
 
@@ -25,43 +24,37 @@ from sandboxd.workspace_guard.dirfd import Entry, enter, is_gone, list_names, st
 from sandboxd.workspace_guard.quarantine import make_folder, rename
 
 GRACE_S = 0.05  # between two system calls of a program on a busy machine
-_MOST_TIMES = 64  # a rebase writes a file anew with each commit
 _MOST_ENTRIES = 2048  # at one look: folders, and files that were not moved yet
-_MOST_NAMES = 65_536
 _DEEPEST = 32
 _File = tuple[str, int]  # a name that is used again for another file is new
 
 
 class StayingFolder:
-    """`kept`: the open folder at `path` that takes what is moved; closed by `close`. `watch` is
-    told of each folder. For a thread, but for `is_restless`.
+    """`kept`: the open folder at `path` that takes what is moved; closed by `close`.
 
-    OSError: the folder cannot stay. What is left is then moved as a whole.
+    For a thread. OSError: the folder cannot stay. What is left is then moved as a whole.
     """
 
-    def __init__(self, kept: int, path: str, watch: Callable[[int], None]) -> None:
+    def __init__(self, kept: int, path: str) -> None:
         self.path = path
         self._kept = kept
         self._owner = os.fstat(kept)
-        self._watch = watch
         self._seen: dict[_File, float] = {}  # at the last look, and since when
         self._seen_before: dict[_File, float] = {}
-        self._times: Counter[str] = Counter()
+        self._watch: Callable[[int], object] = os.fstat
         self._left = 0
-        self._finished = False
+        self._finished = self._remove = False
 
     def close(self) -> None:
         os.close(self._kept)
 
-    def is_restless(self, name: str) -> bool:
-        """Note that an entry appeared; whether that happened too often."""
-        self._times[name] += 1
-        return self._times[name] > _MOST_TIMES or len(self._times) > _MOST_NAMES
-
-    def empty(self, entry: Entry, *, finished: bool = False) -> None:
-        """Move the files aside that are not new; `finished`: all of them, and remove the folder."""
+    def empty(
+        self, entry: Entry, watch: Callable[[int], object], *, finished: bool, remove: bool
+    ) -> None:
+        """Move the files aside that are not new; `finished`: all of them; `remove`: and folders.
+        `watch` is called with each folder."""
+        self._watch, self._finished, self._remove = watch, finished, remove
         self._left = _MOST_ENTRIES
-        self._finished = finished
         self._seen_before, self._seen = self._seen, {}
         kept = partial(os.dup, self._kept)
         if not self._is_emptied(entry.parent, entry.name, kept, "") and not is_gone(
@@ -82,7 +75,7 @@ class StayingFolder:
             self._check(kept)
             self._watch(folder)
             self._empty(folder, kept, below)
-            if self._finished:
+            if self._remove:
                 change_mode(kept, stat.S_IMODE(os.fstat(folder).st_mode) & 0o777 | stat.S_IRWXU)
                 os.rmdir(name, dir_fd=parent)
         return True

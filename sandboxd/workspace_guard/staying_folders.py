@@ -1,13 +1,21 @@
-"""Which protected folders stay until the end of the command that made them."""
+"""Which protected folders stay until the end of the commands that run beside them.
+
+One folder serves all watches of the daemon: with one place each for what they move, files of one
+folder would be scattered, and the first command to end would take the folder from the others.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
 import sys
+import threading
+from collections import Counter
+from dataclasses import dataclass
 from functools import partial
 
 from sandboxd.policy.plan import Protected
+from sandboxd.policy.protected import staying
 from sandboxd.workspace_guard.dirfd import Entry, enter
 from sandboxd.workspace_guard.quarantine import Quarantine
 from sandboxd.workspace_guard.staying_folder import StayingFolder
@@ -18,6 +26,18 @@ else:
     from sandboxd.workspace_guard.unwatched import FolderEvents
 
 log = logging.getLogger(__name__)
+_MOST_TIMES = 64  # a rebase writes a file anew with each commit
+_MOST_NAMES = 65_536
+
+
+@dataclass(slots=True)
+class _Shared:
+    folder: StayingFolder
+    watches: int = 0
+
+
+_by_path: dict[str, _Shared] = {}
+_lock = threading.RLock()  # for the dict, and for what is moved
 
 
 class StayingFolders:
@@ -26,61 +46,115 @@ class StayingFolders:
     def __init__(self, events: FolderEvents) -> None:
         self._events = events
         self._folders: dict[Protected, StayingFolder | None] = {}
+        self._times: Counter[tuple[Protected, str]] = Counter()
+
+    def __bool__(self) -> bool:
+        return bool(self._folders)
 
     def has(self, one: Protected) -> bool:
         return self._folders.get(one) is not None
 
-    def take(
-        self, one: Protected, entry: Entry, quarantine: Quarantine, *, finished: bool
-    ) -> str | None:
-        """Let the folder stay, or remove it in the end: where its files are kept. None: it cannot
-        stay, or something is left in it."""
-        if not finished and one not in self._folders:
-            self._folders[one] = self._begin(one, entry, quarantine)
-        folder = self._folders.get(one)
-        if folder is None or (finished and not self.empty(one, entry, finished=True)):
-            return None
-        return folder.path
+    def join(self, one: Protected, entry: Entry) -> bool:
+        """Whether the folder is one that commands which run already have made."""
+        with _lock:
+            shared = _by_path.get(one.path)
+            if shared is not None and self._is_watched(one, entry):
+                self._add(one, shared)
+            return self.has(one)
 
-    def empty(self, one: Protected, entry: Entry, *, finished: bool = False) -> bool:
+    def stay(self, one: Protected, entry: Entry, quarantine: Quarantine) -> str | None:
+        """Let the folder stay: where its files are kept. None: it cannot."""
+        with _lock:
+            if one not in self._folders and not self.join(one, entry):
+                self._begin(one, entry, quarantine)
+            self._times[one, "."] += 1
+            folder = self._folders.get(one)
+            return folder.path if folder is not None else None
+
+    def empty(self, one: Protected, entry: Entry) -> bool:
         """Move files aside; False if the folder cannot stay. For a thread."""
-        folder = self._folders.get(one)
-        if folder is None:
-            return False
-        try:
-            folder.empty(entry, finished=finished)
-        except OSError as error:
-            log.warning("%s is moved aside as a whole: %s", one.path, error)
-            self._end(one)
-            return False
-        return True
+        with _lock:
+            folder = self._folders.get(one)
+            return folder is not None and self._emptied(one, entry, folder)
+
+    def finish(self, one: Protected, entry: Entry) -> tuple[bool, str | None]:
+        """The command has ended: whether nothing of it is left in the folder, which the last one
+        removes; and where its files are kept, if it had any. For a thread."""
+        with _lock:
+            folder = self._folders.get(one)
+            if folder is None:
+                return False, None
+            last = _by_path[one.path].watches == 1
+            is_done = self._emptied(one, entry, folder, finished=True, remove=last)
+            return is_done, folder.path if self._is_ours(one) else None
 
     def is_restless(self, one: Protected, name: str) -> bool:
-        folder = self._folders.get(one)
-        return folder is not None and folder.is_restless(name)
+        """Note that an entry appeared; whether that happened too often."""
+        if not self.has(one):
+            return False
+        self._times[one, name] += 1
+        return self._times[one, name] > _MOST_TIMES or len(self._times) > _MOST_NAMES
 
     def release(self) -> None:
         """The command has ended."""
-        for one in list(self._folders):
-            self._end(one)
-        self._folders.clear()
+        with _lock:
+            for one in list(self._folders):
+                self._leave(one)
+            self._folders.clear()
+            self._times.clear()
 
-    def _begin(self, one: Protected, entry: Entry, quarantine: Quarantine) -> StayingFolder | None:
+    def _is_ours(self, one: Protected) -> bool:
+        return any(path == one for path, _ in self._times)
+
+    def _begin(self, one: Protected, entry: Entry, quarantine: Quarantine) -> None:
+        self._folders[one] = None
+        if self._is_watched(one, entry):
+            try:
+                folder = StayingFolder(*quarantine.make_folder_for(entry))
+            except OSError:
+                self._events.forget_below(one)
+                return
+            self._add(one, _by_path.setdefault(one.path, _Shared(folder)))
+            staying.add(one.path)
+
+    def _is_watched(self, one: Protected, entry: Entry) -> bool:
         folder = enter(entry.parent, entry.name)
         if folder is None:
-            return None
+            return False
         try:
             self._events.watch_below(folder, one)
-            kept, path = quarantine.make_folder_for(entry)
+            return True
         except OSError:
             self._events.forget_below(one)
-            return None
+            return False
         finally:
             os.close(folder)
-        return StayingFolder(kept, path, partial(self._events.watch_below, one=one))
 
-    def _end(self, one: Protected) -> None:
+    def _add(self, one: Protected, shared: _Shared) -> None:
+        shared.watches += 1
+        self._folders[one] = shared.folder
+
+    def _emptied(
+        self, one: Protected, entry: Entry, folder: StayingFolder, *,
+        finished: bool = False, remove: bool = False,
+    ) -> bool:  # fmt: skip
+        watch = partial(self._events.watch_below, one=one)
+        try:
+            folder.empty(entry, watch, finished=finished, remove=remove)
+        except OSError as error:
+            log.warning("%s is moved aside as a whole: %s", one.path, error)
+            self._leave(one)
+            return False
+        return True
+
+    def _leave(self, one: Protected) -> None:
         folder, self._folders[one] = self._folders.get(one), None
         self._events.forget_below(one)
-        if folder is not None:
+        if folder is None:
+            return
+        shared = _by_path[one.path]
+        shared.watches -= 1
+        if not shared.watches:
+            del _by_path[one.path]
+            staying.discard(one.path)
             folder.close()

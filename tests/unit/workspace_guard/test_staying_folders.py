@@ -1,4 +1,4 @@
-"""A protected folder stays while its command runs: what is moved from it, when, and what ends that."""
+"""A protected folder stays while its command runs: what is moved from it, and what ends that."""
 
 from __future__ import annotations
 
