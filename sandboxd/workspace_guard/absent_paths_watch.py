@@ -182,6 +182,7 @@ class AbsentPathsWatch:
 
     def judge_all(self) -> list[str]:
         """Judge everything when no command runs: unfinished git operations count as left behind."""
+        self._staying.leave_others()
         found: list[str] = []
         for judged in self._judged.values():
             found += self._offences(judged, finished=True)
@@ -335,12 +336,12 @@ class AbsentPathsWatch:
     ) -> list[Moved]:
         """A folder that the running command made stays until its end."""
         if entry.is_dir and entry.path == one.path and one.rule == "absent":
-            if finished:
-                is_done, kept_at = self._staying.finish(one, entry)
-            else:
+            if not finished:
                 kept_at = self._staying.stay(one, entry, quarantine)
-                is_done = kept_at is not None
-            if is_done:
+                if kept_at is not None:
+                    return [Moved(entry.path, kept_at)]
+            elif self._staying.is_finished(one, entry):
+                kept_at = self._staying.kept_at(one)
                 return [Moved(entry.path, kept_at)] if kept_at is not None else []
         return [quarantine.take(entry)]
 

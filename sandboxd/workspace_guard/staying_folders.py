@@ -65,11 +65,12 @@ class StayingFolders:
     def stay(self, one: Protected, entry: Entry, quarantine: Quarantine) -> str | None:
         """Let the folder stay: where its files are kept. None: it cannot."""
         with _lock:
-            if one not in self._folders and not self.join(one, entry):
-                self._begin(one, entry, quarantine)
+            if one not in self._folders:
+                self._folders[one] = None
+                if self._is_watched(one, entry):
+                    self._begin(one, entry, quarantine)
             self._times[one, "."] += 1
-            folder = self._folders.get(one)
-            return folder.path if folder is not None else None
+            return self.kept_at(one)
 
     def empty(self, one: Protected, entry: Entry) -> bool:
         """Move files aside; False if the folder cannot stay. For a thread."""
@@ -77,16 +78,22 @@ class StayingFolders:
             folder = self._folders.get(one)
             return folder is not None and self._emptied(one, entry, folder)
 
-    def finish(self, one: Protected, entry: Entry) -> tuple[bool, str | None]:
-        """The command has ended: whether nothing of it is left in the folder, which the last one
-        removes; and where its files are kept, if it had any. For a thread."""
+    def is_finished(self, one: Protected, entry: Entry) -> bool:
+        """No command runs here any more: move all files aside, and remove the folder if it stays
+        for no other command. False: something is left. For a thread."""
         with _lock:
-            folder = self._folders.get(one)
-            if folder is None:
-                return False, None
-            last = _by_path[one.path].watches == 1
-            is_done = self._emptied(one, entry, folder, finished=True, remove=last)
-            return is_done, folder.path if self._is_ours(one) else None
+            shared = _by_path.get(one.path)
+            if shared is None or self._folders.get(one, shared) is None:
+                return False
+            if not self.has(one):
+                return self._emptied(one, entry, shared.folder)
+            last = shared.watches == 1
+            return self._emptied(one, entry, shared.folder, finished=True, remove=last)
+
+    def kept_at(self, one: Protected) -> str | None:
+        """Where the files are, if this watch saw any."""
+        folder = self._folders.get(one)
+        return folder.path if folder is not None and self._is_ours(one) else None
 
     def is_restless(self, one: Protected, name: str) -> bool:
         """Note that an entry appeared; whether that happened too often."""
@@ -94,6 +101,13 @@ class StayingFolders:
             return False
         self._times[one, name] += 1
         return self._times[one, name] > _MOST_TIMES or len(self._times) > _MOST_NAMES
+
+    def leave_others(self) -> None:
+        """No command runs here: folders of others go without waiting for this watch."""
+        with _lock:
+            for one in [one for one in self._folders if not self._is_ours(one)]:
+                self._leave(one)
+                del self._folders[one]
 
     def release(self) -> None:
         """The command has ended."""
@@ -107,15 +121,14 @@ class StayingFolders:
         return any(path == one for path, _ in self._times)
 
     def _begin(self, one: Protected, entry: Entry, quarantine: Quarantine) -> None:
-        self._folders[one] = None
-        if self._is_watched(one, entry):
-            try:
+        try:
+            if one.path not in _by_path:
                 folder = StayingFolder(*quarantine.make_folder_for(entry))
-            except OSError:
-                self._events.forget_below(one)
-                return
-            self._add(one, _by_path.setdefault(one.path, _Shared(folder)))
-            staying.add(one.path)
+                _by_path[one.path] = _Shared(folder)
+                staying.add(one.path)
+            self._add(one, _by_path[one.path])
+        except OSError:
+            self._events.forget_below(one)
 
     def _is_watched(self, one: Protected, entry: Entry) -> bool:
         folder = enter(entry.parent, entry.name)
@@ -138,7 +151,7 @@ class StayingFolders:
         self, one: Protected, entry: Entry, folder: StayingFolder, *,
         finished: bool = False, remove: bool = False,
     ) -> bool:  # fmt: skip
-        watch = partial(self._events.watch_below, one=one)
+        watch = partial(self._events.watch_below, one=one) if self.has(one) else os.fstat
         try:
             folder.empty(entry, watch, finished=finished, remove=remove)
         except OSError as error:
