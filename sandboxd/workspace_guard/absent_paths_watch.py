@@ -353,9 +353,10 @@ class AbsentPathsWatch:
             is_folder = entry.is_dir and entry.path == one.path
             return [] if is_folder and self._staying.empty(one, entry) else [entry.path]
 
-    def _restless(self, below: Iterable[tuple[Protected, str]]) -> list[str]:
+    def _restless(self, below: Collection[tuple[Protected, str]]) -> list[str]:
         found = [one.path for one, name in below if self._staying.is_restless(one, name)]
         self._ending.update(found)
+        self._unread.update(one for one, name in below if self._staying.is_hurried(one, name))
         return found
 
 

@@ -160,14 +160,18 @@ class FolderEvents:
             found.maybe.update(list(self._below))
         return found
 
-    def watch_below(self, folder: int, one: Protected) -> None:
-        """Tell what appears in this folder, and look again and again. OSError if that fails."""
-        if self._inotify is None:
-            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+    def watch_below(self, folder: int, one: Protected) -> int:
+        """Tell what appears in this folder, and look again and again. OSError if that fails.
+
+        Returns the number by which `Touched.below` names the folder.
+        """
         if one not in self._below:
             self._below[one] = _Folder(one.root, one.path, [one], {}, [])
             self._start_looks()
-        self._add(folder, IN_CREATE | IN_MOVED_TO, self._below[one], _At.BELOW)
+        number = self._add(folder, IN_CREATE | IN_MOVED_TO, self._below[one], _At.BELOW)
+        if number is None:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return number
 
     def _start_looks(self) -> None:
         if self._looks is None:
@@ -263,10 +267,12 @@ class FolderEvents:
         finally:
             os.close(folder)
 
-    def _add(self, folder: int, mask: int, wanted: _Folder, at: _At) -> None:
-        if self._inotify is not None:
-            watch = self._inotify.add(folder, mask)
-            self._by_watch.setdefault(watch, {})[wanted] = at
+    def _add(self, folder: int, mask: int, wanted: _Folder, at: _At) -> int | None:
+        if self._inotify is None:
+            return None
+        watch = self._inotify.add(folder, mask)
+        self._by_watch.setdefault(watch, {})[wanted] = at
+        return watch
 
 
 def _folders(watched: Iterable[Protected]) -> list[_Folder]:

@@ -26,6 +26,7 @@ from sandboxd.workspace_guard.quarantine import make_folder, rename
 GRACE_S = 0.05  # between two system calls of a program on a busy machine
 _MOST_ENTRIES = 2048  # at one look: folders, and files that were not moved yet
 _DEEPEST = 32
+Watch = Callable[[int], Callable[[str], bool]]
 _File = tuple[str, int]  # a name that is used again for another file is new
 
 
@@ -41,28 +42,26 @@ class StayingFolder:
         self._owner = os.fstat(kept)
         self._seen: dict[_File, float] = {}  # at the last look, and since when
         self._seen_before: dict[_File, float] = {}
-        self._watch: Callable[[int], object] = os.fstat
         self._left = 0
         self._finished = self._remove = False
 
     def close(self) -> None:
         os.close(self._kept)
 
-    def empty(
-        self, entry: Entry, watch: Callable[[int], object], *, finished: bool, remove: bool
-    ) -> None:
+    def empty(self, entry: Entry, watch: Watch, *, finished: bool, remove: bool) -> None:
         """Move the files aside that are not new; `finished`: all of them; `remove`: and folders.
-        `watch` is called with each folder."""
-        self._watch, self._finished, self._remove = watch, finished, remove
+        `watch` is called with each folder, and tells which of its files are not waited for."""
+        self._finished, self._remove = finished, remove
         self._left = _MOST_ENTRIES
         self._seen_before, self._seen = self._seen, {}
         kept = partial(os.dup, self._kept)
-        if not self._is_emptied(entry.parent, entry.name, kept, "") and not is_gone(
-            entry.parent, entry.name
-        ):
+        is_emptied = self._is_emptied(entry.parent, entry.name, kept, watch, "")
+        if not is_emptied and not is_gone(entry.parent, entry.name):
             raise OSError(errno.ENOTDIR, "it cannot be entered")
 
-    def _is_emptied(self, parent: int, name: str, open_kept: Callable[[], int], below: str) -> bool:
+    def _is_emptied(
+        self, parent: int, name: str, open_kept: Callable[[], int], watch: Watch, below: str
+    ) -> bool:
         """False if there is no folder of that name."""
         folder = enter(parent, name)
         if folder is None:
@@ -73,23 +72,24 @@ class StayingFolder:
             held.callback(os.close, kept)
             self._check(folder)
             self._check(kept)
-            self._watch(folder)
-            self._empty(folder, kept, below)
+            self._empty(folder, kept, watch, below)
             if self._remove:
                 change_mode(kept, stat.S_IMODE(os.fstat(folder).st_mode) & 0o777 | stat.S_IRWXU)
                 os.rmdir(name, dir_fd=parent)
         return True
 
-    def _empty(self, folder: int, kept: int, below: str) -> None:
+    def _empty(self, folder: int, kept: int, watch: Watch, below: str) -> None:
+        is_hurried = watch(folder)
         names = list_names(folder, self._left) if below.count("/") < _DEEPEST else None
         if names is None:
             raise OSError(errno.E2BIG, "more than can be moved one by one")
         self._left -= len(names)
         for name in names:
             path = f"{below}{name}"
-            if not self._is_emptied(
-                folder, name, partial(self._open_kept, kept, name), f"{path}/"
-            ) and (self._finished or self._is_due(folder, name, path)):
+            inner = partial(self._open_kept, kept, name)
+            if self._is_emptied(folder, name, inner, watch, f"{path}/"):
+                continue
+            if self._finished or is_hurried(name) or self._is_due(folder, name, path):
                 _move(folder, name, kept)
 
     def _open_kept(self, kept: int, name: str) -> int:

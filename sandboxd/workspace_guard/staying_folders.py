@@ -11,8 +11,8 @@ import os
 import sys
 import threading
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 from sandboxd.policy.plan import Protected
 from sandboxd.policy.protected import staying
@@ -28,6 +28,7 @@ else:
 log = logging.getLogger(__name__)
 _MOST_TIMES = 64  # a rebase writes a file anew with each commit
 _MOST_NAMES = 65_536
+_MOST_GRACES = 16  # then a file that appears again and again is moved at once
 
 
 @dataclass(slots=True)
@@ -102,6 +103,10 @@ class StayingFolders:
         self._times[one, name] += 1
         return self._times[one, name] > _MOST_TIMES or len(self._times) > _MOST_NAMES
 
+    def is_hurried(self, one: Protected, name: str) -> bool:
+        """Whether what appears there is moved without delay."""
+        return self._times[one, name] > _MOST_GRACES
+
     def leave_others(self) -> None:
         """No command runs here: folders of others go without waiting for this watch."""
         with _lock:
@@ -151,7 +156,12 @@ class StayingFolders:
         self, one: Protected, entry: Entry, folder: StayingFolder, *,
         finished: bool = False, remove: bool = False,
     ) -> bool:  # fmt: skip
-        watch = partial(self._events.watch_below, one=one) if self.has(one) else os.fstat
+        is_joined = self.has(one)
+
+        def watch(opened: int) -> Callable[[str], bool]:
+            number = self._events.watch_below(opened, one) if is_joined else 0
+            return lambda name: self.is_hurried(one, f"{number}/{name}")
+
         try:
             folder.empty(entry, watch, finished=finished, remove=remove)
         except OSError as error:

@@ -38,7 +38,7 @@ class FolderEvents:
     def settle(self) -> None:
         pass
 
-    def watch_below(self, folder: int, one: Protected) -> None:
+    def watch_below(self, folder: int, one: Protected) -> int:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
 
     def forget_below(self, one: Protected) -> None:

@@ -80,14 +80,14 @@ def test_a_new_file_of_a_known_name_is_given_its_moment(
 ) -> None:
     """A program that writes each file under the same temporary name, and renames it."""
     folder = begin(watch, tmp_path)
-    for number in range(20):
+    for number in range(12):
         (folder / "draft").write_text(str(number))
         handle(watch)
         (folder / "draft").rename(folder / str(number))
     watch.sweep()
     (kept,) = kept_in(tmp_path)
     assert {path.name: path.read_text() for path in kept.iterdir()} == {
-        str(number): str(number) for number in range(20)
+        str(number): str(number) for number in range(12)
     }
 
 
@@ -122,6 +122,19 @@ def test_what_appears_again_and_again_ends_the_command(
         found += watch.appeared()
     assert found == [str(folder)]
     assert watch.ends_command(str(folder))
+
+
+def test_a_name_that_appears_often_is_given_no_more_time(
+    watch: AbsentPathsWatch, tmp_path: Path
+) -> None:
+    folder = begin(watch, tmp_path)
+    for _ in range(20):
+        (folder / "tasks.json").write_text("")
+        (folder / "tasks.json").unlink()
+    (folder / "tasks.json").write_text("")
+    (folder / "other").write_text("")
+    assert [*watch.appeared(), *watch.judge_unread()] == []
+    assert os.listdir(folder) == ["other"]
 
 
 @pytest.mark.requires("root")
