@@ -131,6 +131,7 @@ def test_a_name_that_appears_often_is_given_no_more_time(
     for _ in range(20):
         (folder / "tasks.json").write_text("")
         (folder / "tasks.json").unlink()
+        assert watch.appeared() == []  # the kernel merges equal events that are not read
     (folder / "tasks.json").write_text("")
     (folder / "other").write_text("")
     assert [*watch.appeared(), *watch.judge_unread()] == []
