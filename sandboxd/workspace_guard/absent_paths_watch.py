@@ -338,10 +338,11 @@ class AbsentPathsWatch:
         if entry.is_dir and entry.path == one.path and one.rule == "absent":
             if not finished:
                 kept_at = self._staying.stay(one, entry, quarantine)
-                if kept_at is not None:
-                    return [Moved(entry.path, kept_at)]
-            elif self._staying.is_finished(one, entry):
+                is_done = kept_at is not None
+            else:
                 kept_at = self._staying.kept_at(one)
+                is_done = self._staying.is_finished(one, entry)
+            if is_done:
                 return [Moved(entry.path, kept_at)] if kept_at is not None else []
         return [quarantine.take(entry)]
 

@@ -12,7 +12,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sandboxd.policy.plan import Protected
 from sandboxd.policy.protected import staying
@@ -33,12 +33,15 @@ _MOST_GRACES = 16  # then a file that appears again and again is moved at once
 
 @dataclass(slots=True)
 class _Shared:
+    """`lock`: for what is moved. The event loop does not wait for it."""
+
     folder: StayingFolder
     watches: int = 0
+    lock: threading.RLock = field(default_factory=threading.RLock)
 
 
 _by_path: dict[str, _Shared] = {}
-_lock = threading.RLock()  # for the dict, and for what is moved
+_lock = threading.RLock()  # for the dict and the count of watches
 
 
 class StayingFolders:
@@ -46,7 +49,7 @@ class StayingFolders:
 
     def __init__(self, events: FolderEvents) -> None:
         self._events = events
-        self._folders: dict[Protected, StayingFolder | None] = {}
+        self._folders: dict[Protected, _Shared | None] = {}
         self._times: Counter[tuple[Protected, str]] = Counter()
 
     def __bool__(self) -> bool:
@@ -75,26 +78,27 @@ class StayingFolders:
 
     def empty(self, one: Protected, entry: Entry) -> bool:
         """Move files aside; False if the folder cannot stay. For a thread."""
-        with _lock:
-            folder = self._folders.get(one)
-            return folder is not None and self._emptied(one, entry, folder)
+        shared = self._folders.get(one)
+        return shared is not None and self._emptied(one, entry, shared)
 
     def is_finished(self, one: Protected, entry: Entry) -> bool:
         """No command runs here any more: move all files aside, and remove the folder if it stays
         for no other command. False: something is left. For a thread."""
-        with _lock:
-            shared = _by_path.get(one.path)
-            if shared is None or self._folders.get(one, shared) is None:
-                return False
-            if not self.has(one):
-                return self._emptied(one, entry, shared.folder)
-            last = shared.watches == 1
-            return self._emptied(one, entry, shared.folder, finished=True, remove=last)
+        shared = _by_path.get(one.path)
+        if shared is None or self._folders.get(one, shared) is None:
+            return False
+        with shared.lock:  # of two that end at the same time one is the last
+            ends = self.has(one)
+            last = ends and shared.watches == 1
+            is_done = self._emptied(one, entry, shared, finished=ends, remove=last)
+            if ends:
+                self._leave(one)
+            return is_done
 
     def kept_at(self, one: Protected) -> str | None:
         """Where the files are, if this watch saw any."""
-        folder = self._folders.get(one)
-        return folder.path if folder is not None and self._is_ours(one) else None
+        shared = self._folders.get(one)
+        return shared.folder.path if shared is not None and self._is_ours(one) else None
 
     def is_restless(self, one: Protected, name: str) -> bool:
         """Note that an entry appeared; whether that happened too often."""
@@ -109,21 +113,19 @@ class StayingFolders:
 
     def leave_others(self) -> None:
         """No command runs here: folders of others go without waiting for this watch."""
-        with _lock:
-            for one in [one for one in self._folders if not self._is_ours(one)]:
-                self._leave(one)
-                del self._folders[one]
+        for one in [one for one in list(self._folders) if not self._is_ours(one)]:
+            self._leave(one)
+            del self._folders[one]
 
     def release(self) -> None:
         """The command has ended."""
-        with _lock:
-            for one in list(self._folders):
-                self._leave(one)
-            self._folders.clear()
-            self._times.clear()
+        for one in list(self._folders):
+            self._leave(one)
+        self._folders.clear()
+        self._times.clear()
 
     def _is_ours(self, one: Protected) -> bool:
-        return any(path == one for path, _ in self._times)
+        return any(path == one for path, _ in list(self._times))
 
     def _begin(self, one: Protected, entry: Entry, quarantine: Quarantine) -> None:
         try:
@@ -150,10 +152,10 @@ class StayingFolders:
 
     def _add(self, one: Protected, shared: _Shared) -> None:
         shared.watches += 1
-        self._folders[one] = shared.folder
+        self._folders[one] = shared
 
     def _emptied(
-        self, one: Protected, entry: Entry, folder: StayingFolder, *,
+        self, one: Protected, entry: Entry, shared: _Shared, *,
         finished: bool = False, remove: bool = False,
     ) -> bool:  # fmt: skip
         is_joined = self.has(one)
@@ -163,7 +165,10 @@ class StayingFolders:
             return lambda name: self.is_hurried(one, f"{number}/{name}")
 
         try:
-            folder.empty(entry, watch, finished=finished, remove=remove)
+            with shared.lock:
+                if _by_path.get(one.path) is not shared:
+                    return False
+                shared.folder.empty(entry, watch, finished=finished, remove=remove)
         except OSError as error:
             log.warning("%s is moved aside as a whole: %s", one.path, error)
             self._leave(one)
@@ -171,13 +176,16 @@ class StayingFolders:
         return True
 
     def _leave(self, one: Protected) -> None:
-        folder, self._folders[one] = self._folders.get(one), None
+        shared, self._folders[one] = self._folders.get(one), None
         self._events.forget_below(one)
-        if folder is None:
+        if shared is None:
             return
-        shared = _by_path[one.path]
-        shared.watches -= 1
-        if not shared.watches:
-            del _by_path[one.path]
-            staying.discard(one.path)
-            folder.close()
+        with _lock:
+            shared.watches -= 1
+            is_unused = shared.watches == 0
+            if is_unused:
+                del _by_path[one.path]
+                staying.discard(one.path)
+        if is_unused:
+            with shared.lock:
+                shared.folder.close()
