@@ -182,8 +182,13 @@ class AbsentPathsWatch:
 
     def judge_all(self) -> list[str]:
         """Judge everything when no command runs: unfinished git operations count as left behind."""
-        self._staying.leave_others()
+        overdue = self._staying.overdue()
         found: list[str] = []
+        for one in self._watched:
+            if self._staying.has(one) and one not in overdue:
+                found += self._not_emptied(one)
+        if overdue:
+            self.sweep_only([one.path for one in overdue], finished=True)
         for judged in self._judged.values():
             found += self._offences(judged, finished=True)
         return self._fresh(found)
@@ -328,15 +333,17 @@ class AbsentPathsWatch:
                 continue
             with self._find(path, one.root) as entry:
                 if entry is not None:
-                    moved += self._take(one, entry, quarantine, finished=finished)
+                    moved += self._take(one, entry, quarantine, only, finished=finished)
         return moved
 
     def _take(
-        self, one: Protected, entry: Entry, quarantine: Quarantine, *, finished: bool
-    ) -> list[Moved]:
-        """A folder that the running command made stays until its end."""
+        self, one: Protected, entry: Entry, quarantine: Quarantine, only: Collection[str] | None,
+        *, finished: bool,
+    ) -> list[Moved]:  # fmt: skip
+        """A folder stays until the command ends that made it. If none runs here (`finished`, but
+        not the last look), it may be that of a command elsewhere."""
         if entry.is_dir and entry.path == one.path and one.rule == "absent":
-            if not finished:
+            if not finished or (only is not None and not self._staying.is_known(one)):
                 kept_at = self._staying.stay(one, entry, quarantine)
                 is_done = kept_at is not None
             else:

@@ -10,6 +10,7 @@ import logging
 import os
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -28,6 +29,7 @@ else:
 log = logging.getLogger(__name__)
 _MOST_TIMES = 64  # a rebase writes a file anew with each commit
 _MOST_NAMES = 65_536
+_JOINED_S = 0.25  # until then the watch of the command that made a folder has joined
 _MOST_GRACES = 16  # then a file that appears again and again is moved at once
 
 
@@ -37,6 +39,7 @@ class _Shared:
 
     folder: StayingFolder
     watches: int = 0
+    since: float = field(default_factory=time.monotonic)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
 
@@ -57,6 +60,10 @@ class StayingFolders:
 
     def has(self, one: Protected) -> bool:
         return self._folders.get(one) is not None
+
+    def is_known(self, one: Protected) -> bool:
+        """Whether it stays, or could not."""
+        return one in self._folders
 
     def join(self, one: Protected, entry: Entry) -> bool:
         """Whether the folder is one that commands which run already have made."""
@@ -93,6 +100,8 @@ class StayingFolders:
             is_done = self._emptied(one, entry, shared, finished=ends, remove=last)
             if ends:
                 self._leave(one)
+            if is_done:
+                self._folders.pop(one, None)
             return is_done
 
     def kept_at(self, one: Protected) -> str | None:
@@ -111,11 +120,17 @@ class StayingFolders:
         """Whether what appears there is moved without delay."""
         return self._times[one, name] > _MOST_GRACES
 
-    def leave_others(self) -> None:
-        """No command runs here: folders of others go without waiting for this watch."""
-        for one in [one for one in list(self._folders) if not self._is_ours(one)]:
-            self._leave(one)
-            del self._folders[one]
+    def overdue(self) -> list[Protected]:
+        """When no command runs here: those that no command has joined meanwhile. Those of commands
+        elsewhere are left to these."""
+        found: list[Protected] = []
+        for one, shared in list(self._folders.items()):
+            if shared is not None and (shared.watches > 1 or not self._is_ours(one)):
+                self._leave(one)
+                del self._folders[one]
+            elif shared is not None and time.monotonic() - shared.since >= _JOINED_S:
+                found.append(one)
+        return found
 
     def release(self) -> None:
         """The command has ended."""

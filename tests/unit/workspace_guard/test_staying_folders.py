@@ -220,3 +220,41 @@ def test_no_descriptor_stays_open(tmp_path: Path) -> None:
         (folder / "inner" / "file").write_text("")
         handle_until_gone(watch, folder / "inner" / "file")
     assert os.listdir("/proc/self/fd") == before
+
+
+def test_without_a_command_the_folder_goes_if_no_other_watch_joins(
+    watch: AbsentPathsWatch, tmp_path: Path
+) -> None:
+    """As between the commands of a persistent sandbox, whose background processes run on."""
+    folder = tmp_path / ".vscode"
+    for text in ("one", "two"):
+        folder.mkdir()
+        (folder / "file").write_text(text)
+        watch.sweep_only(watch.appeared(), finished=True)
+        assert folder.is_dir()
+        deadline = time.monotonic() + PATIENCE_S
+        while folder.exists() and time.monotonic() < deadline:
+            select.select([watch], [], [], 1)
+            watch.appeared()
+            assert watch.judge_all() == []
+        assert not folder.exists()
+    assert sorted((path / "file").read_text() for path in kept_in(tmp_path)) == ["one", "two"]
+
+
+def test_without_a_command_the_folder_is_left_to_the_watch_of_another_one(
+    watch: AbsentPathsWatch, tmp_path: Path
+) -> None:
+    root = os.path.realpath(tmp_path)
+    with AbsentPathsWatch([Protected(f"{root}/.vscode", root, present=False)]) as of_command:
+        folder = tmp_path / ".vscode"
+        folder.mkdir()
+        watch.sweep_only(watch.appeared(), finished=True)
+        assert handle(of_command) == [str(folder)]
+        time.sleep(0.3)  # longer than the first one waits for the other
+        assert watch.judge_all() == []
+        assert folder.is_dir()
+        (folder / "file").write_text("text")
+        assert len(of_command.sweep()) == 1
+    assert not folder.exists()
+    (kept,) = kept_in(tmp_path)
+    assert (kept / "file").read_text() == "text"
