@@ -245,7 +245,7 @@ def test_nothing_stays_after_a_timeout(box: Box, workspace: Path) -> None:
     """)
     repository = make_repository(workspace)
     ran = box.run(
-        *program, preset="workspace-write", workspace=str(repository), manifest={"timeout": 2},
+        *program, preset="workspace-write", workspace=str(repository), manifest={"timeout": 4},
     )  # fmt: skip
     assert ran.outcome == "timeout", ran.story
     assert not (repository / ".vscode").exists()
