@@ -86,19 +86,24 @@ class Inotify:
 class Ticker:
     """A descriptor that becomes readable periodically."""
 
-    def __init__(self) -> None:
+    def __init__(self, tick_ns: int = _TICK_NS) -> None:
         flags = os.O_NONBLOCK | os.O_CLOEXEC
         self._fd: int = _checked(_libc.timerfd_create(_CLOCK_MONOTONIC, flags))
-        spec = struct.pack("4q", 0, _TICK_NS, 0, _TICK_NS)
+        self.set(tick_ns)
+
+    def set(self, tick_ns: int) -> None:
+        """0: no more ticks."""
+        spec = struct.pack("4q", 0, tick_ns, 0, tick_ns)
         _checked(_libc.timerfd_settime(self._fd, 0, spec, None))
 
     def fileno(self) -> int:
         return self._fd
 
-    def rest(self) -> None:
-        """Not readable until the next tick."""
+    def rest(self) -> bool:
+        """Not readable until the next tick. Whether it was."""
         with contextlib.suppress(BlockingIOError):
-            os.read(self._fd, 8)
+            return bool(os.read(self._fd, 8))
+        return False
 
     def close(self) -> None:
         os.close(self._fd)

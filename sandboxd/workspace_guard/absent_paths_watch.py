@@ -2,7 +2,8 @@
 
 No placeholders are created: they would be visible on the host and stay after a crash. An event
 takes time to arrive, so the guarantee is the sweep after the command; the watch makes the reaction
-fast. Files that exist are watched in `existing_files_watch`.
+fast. A folder stays while the command runs, but is emptied (`staying_folders`). Files that exist
+are watched in `existing_files_watch`.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from sandboxd.workspace_guard.git.repository import open_exec_paths
 from sandboxd.workspace_guard.git.top_folder import TopFolder
 from sandboxd.workspace_guard.ignored_case import CACHED_S, open_snapshot
 from sandboxd.workspace_guard.quarantine import JudgedFile, Moved, Quarantine
+from sandboxd.workspace_guard.staying_folders import StayingFolders
 
 if sys.platform == "linux":
     from sandboxd.workspace_guard.folder_events import FolderEvents
@@ -73,6 +75,8 @@ class AbsentPathsWatch:
             # Watch first, then look: a path that appears in between is an event.
             self._events = FolderEvents(self._watched, self._roots)
             self._open.callback(self._events.close)
+            self._staying = StayingFolders(self._events)
+            self._open.callback(self._staying.release)
             self._remember()
             for root in self._folders:
                 for one in self._there(root):
@@ -99,6 +103,7 @@ class AbsentPathsWatch:
         return (
             self._events.calm
             and not self._made
+            and not self._staying
             and self._evadable is None
             and all(one.unchanged for one in self._judged.values())
         )
@@ -141,10 +146,14 @@ class AbsentPathsWatch:
         """
         touched = self._events.touched()
         # A path that existed only briefly may have been used.
-        found = [one.path for one in touched.surely if one.rule == "absent"]
+        absent = [one for one in touched.surely if one.rule == "absent"]
+        found = [one.path for one in absent if not self._staying.has(one)]
+        found += self._restless([*touched.below, *((one, ".") for one in absent)])
         for one in touched.maybe:
             judged = self._judged.get(one)
-            if judged is None:
+            if self._staying.has(one):
+                self._unread.add(one)
+            elif judged is None:
                 found += self._offending(one, finished=False)
             elif judged.needs_thread:
                 self._unread.add(one)
@@ -165,12 +174,21 @@ class AbsentPathsWatch:
         unread, self._unread = self._unread, set()
         found: list[str] = []
         for one in unread:
-            found += self._offences(self._judged[one], finished=False)
+            if one in self._judged:
+                found += self._offences(self._judged[one], finished=False)
+            else:
+                found += self._not_emptied(one)
         return self._fresh(found)
 
     def judge_all(self) -> list[str]:
         """Judge everything when no command runs: unfinished git operations count as left behind."""
+        overdue = self._staying.overdue()
         found: list[str] = []
+        for one in self._watched:
+            if self._staying.has(one) and one not in overdue:
+                found += self._not_emptied(one)
+        if overdue:
+            self.sweep_only([one.path for one in overdue], finished=True)
         for judged in self._judged.values():
             found += self._offences(judged, finished=True)
         return self._fresh(found)
@@ -247,6 +265,8 @@ class AbsentPathsWatch:
             for root in self._folders:
                 for one in self._there(root):
                     moved += self._moved(one, quarantines[root], only, finished=finished)
+            if finished and only is None:
+                self._staying.release()
             for one, judged in self._judged.items():
                 moved += _undone_or_told(
                     judged, one, quarantines[one.root], only, finished=finished
@@ -272,7 +292,7 @@ class AbsentPathsWatch:
 
     def _note(self, one: Protected) -> None:
         with self._find(one.path, one.root) as entry:
-            if entry is not None:
+            if entry is not None and not self._staying.join(one, entry):
                 if not entry.is_link or entry.path != one.path or one.rule != "absent":
                     raise changed_error(one.path, "it did not exist")
                 self._links[one.path] = _link(entry)
@@ -313,8 +333,39 @@ class AbsentPathsWatch:
                 continue
             with self._find(path, one.root) as entry:
                 if entry is not None:
-                    moved.append(quarantine.take(entry))
+                    moved += self._take(one, entry, quarantine, only, finished=finished)
         return moved
+
+    def _take(
+        self, one: Protected, entry: Entry, quarantine: Quarantine, only: Collection[str] | None,
+        *, finished: bool,
+    ) -> list[Moved]:  # fmt: skip
+        """A folder stays until the command ends that made it. If none runs here (`finished`, but
+        not the last look), it may be that of a command elsewhere."""
+        if entry.is_dir and entry.path == one.path and one.rule == "absent":
+            if not finished or (only is not None and not self._staying.is_known(one)):
+                kept_at = self._staying.stay(one, entry, quarantine)
+                is_done = kept_at is not None
+            else:
+                kept_at = self._staying.kept_at(one)
+                is_done = self._staying.is_finished(one, entry)
+            if is_done:
+                return [Moved(entry.path, kept_at)] if kept_at is not None else []
+        return [quarantine.take(entry)]
+
+    def _not_emptied(self, one: Protected) -> list[str]:
+        """Move files from a folder that stays; what has to be moved as a whole."""
+        with self._find(one.path, one.root) as entry:
+            if entry is None:
+                return []
+            is_folder = entry.is_dir and entry.path == one.path
+            return [] if is_folder and self._staying.empty(one, entry) else [entry.path]
+
+    def _restless(self, below: Collection[tuple[Protected, str]]) -> list[str]:
+        found = [one.path for one, name in below if self._staying.is_restless(one, name)]
+        self._ending.update(found)
+        self._unread.update(one for one, name in below if self._staying.is_hurried(one, name))
+        return found
 
 
 def _judged(root: int, one: Protected, known: frozenset[str]) -> JudgedFile:

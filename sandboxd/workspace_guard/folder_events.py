@@ -7,6 +7,7 @@ timer at which everything is checked.
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import sys
@@ -43,6 +44,7 @@ _APPEARS = IN_CREATE | IN_MOVED_TO | IN_DELETE_SELF | IN_MOVE_SELF
 _CHANGES = _APPEARS | IN_CLOSE_WRITE | IN_MOVED_FROM | IN_DELETE | IN_ATTRIB
 _BACKLOG_BYTES = 64 << 10
 _MOST_LOG_FOLDERS = 32
+_LOOK_NS = 25_000_000
 _LOST = IN_DELETE_SELF | IN_MOVE_SELF | IN_IGNORED
 
 
@@ -65,14 +67,17 @@ class _At(Enum):
     ABOVE = auto()  # the nearest existing folder above it
     SAME = auto()
     INSIDE = auto()
+    BELOW = auto()  # in a protected folder that stays
 
 
 @dataclass(slots=True)
 class Touched:
-    """`surely`: an entry of that name was made, even if it was removed since."""
+    """`surely`: an entry of that name was made, even if it was removed since. `below`: the same
+    in a protected folder that stays, with the number of its folder; "" if events were lost."""
 
     maybe: set[Protected] = field(default_factory=set)
     surely: set[Protected] = field(default_factory=set)
+    below: list[tuple[Protected, str]] = field(default_factory=list)
 
 
 class FolderEvents:
@@ -82,6 +87,8 @@ class FolderEvents:
         self._by_watch: dict[int, dict[_Folder, _At]] = {}
         self._inotify: Inotify | None = None
         self._ticker: Ticker | None = None
+        self._below: dict[Protected, _Folder] = {}
+        self._looks: Ticker | None = None
         self._stirred = False
         self._unwatched = False
         self._epoll = select.epoll()
@@ -95,7 +102,7 @@ class FolderEvents:
         return self._epoll.fileno()
 
     def close(self) -> None:
-        for source in (self._inotify, self._ticker):
+        for source in (self._inotify, self._ticker, self._looks):
             if source is not None:
                 source.close()
         self._epoll.close()
@@ -126,8 +133,16 @@ class FolderEvents:
             if event.mask & IN_Q_OVERFLOW:
                 self._stirred = True
                 found.maybe.update(self._watched)
-                again.update(f for each in self._by_watch.values() for f in each)
+                again.update(
+                    folder
+                    for each in self._by_watch.values()
+                    for folder, at in each.items() if at is not _At.BELOW
+                )  # fmt: skip
+                found.below += [(one, "") for one in list(self._below)]
             for folder, at in self._by_watch.get(event.watch, {}).items():
+                if at is _At.BELOW:
+                    found.below += [(one, f"{event.watch}/{event.name}") for one in folder.members]
+                    continue
                 members = _concerned(folder, at, event)
                 if members:
                     self._stirred = True
@@ -141,7 +156,34 @@ class FolderEvents:
         if self._ticker is not None:
             self._ticker.rest()
             found.maybe.update(self._watched)
+        if self._looks is not None and self._looks.rest():
+            found.maybe.update(list(self._below))
         return found
+
+    def watch_below(self, folder: int, one: Protected) -> int:
+        """Tell what appears in this folder, and look again and again. OSError if that fails.
+
+        Returns the number by which `Touched.below` names the folder.
+        """
+        if one not in self._below:
+            self._below[one] = _Folder(one.root, one.path, [one], {}, [])
+            self._start_looks()
+        number = self._add(folder, IN_CREATE | IN_MOVED_TO, self._below[one], _At.BELOW)
+        if number is None:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return number
+
+    def _start_looks(self) -> None:
+        if self._looks is None:
+            self._looks = Ticker(_LOOK_NS)
+            self._epoll.register(self._looks.fileno(), select.EPOLLIN)
+        else:
+            self._looks.set(_LOOK_NS)
+
+    def forget_below(self, one: Protected) -> None:
+        self._below.pop(one, None)
+        if self._looks is not None and not self._below:
+            self._looks.set(0)
 
     def _start(self, folders: list[_Folder]) -> None:
         try:
@@ -225,10 +267,12 @@ class FolderEvents:
         finally:
             os.close(folder)
 
-    def _add(self, folder: int, mask: int, wanted: _Folder, at: _At) -> None:
-        if self._inotify is not None:
-            watch = self._inotify.add(folder, mask)
-            self._by_watch.setdefault(watch, {})[wanted] = at
+    def _add(self, folder: int, mask: int, wanted: _Folder, at: _At) -> int | None:
+        if self._inotify is None:
+            return None
+        watch = self._inotify.add(folder, mask)
+        self._by_watch.setdefault(watch, {})[wanted] = at
+        return watch
 
 
 def _folders(watched: Iterable[Protected]) -> list[_Folder]:

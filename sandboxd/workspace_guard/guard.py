@@ -1,8 +1,9 @@
 """Protected paths during a run: a path that appears is moved aside.
 
 Paths that exist are mounted read-only. Missing paths are watched, because no placeholder may be
-created on the host. A path that appears is moved aside at once. The command is killed if the host
-could run the file immediately, or if the command makes it repeatedly.
+created on the host. A path that appears is moved aside at once; a folder stays while the command
+runs, and its files are moved. The command is killed if the host could run the file immediately, or
+if the command makes it repeatedly.
 """
 
 from __future__ import annotations

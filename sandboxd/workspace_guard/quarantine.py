@@ -69,6 +69,14 @@ class Quarantine:
         self._last = folder, name
         return Moved(entry.path, os.path.join(self._root_path, self._name, name))
 
+    def make_folder_for(self, entry: Entry) -> tuple[int, str]:
+        """An open, empty folder for what is in the entry, and its path."""
+        folder = self._folder()
+        self._count += 1
+        name = f"{self._count}-{self._inert(entry)}"
+        made = make_folder(folder, name, os.fstat(self._root))
+        return made, os.path.join(self._root_path, self._name, name)
+
     def discard_last(self) -> None:
         """For the room that it takes on a full disk."""
         if self._last is not None:
@@ -104,21 +112,21 @@ class Quarantine:
             except OSError:
                 # The command put something else at the path of the shared folder.
                 self._name = f"{KEPT_FOLDER}-{token}"
-                self._fd = _make(self._root, self._name, owner)
+                self._fd = make_folder(self._root, self._name, owner)
                 _ignore(self._fd, owner)
         return self._fd
 
     def _shared(self, token: str, owner: os.stat_result) -> int:
         """This run's subfolder of the folder that all runs share."""
         try:
-            parent = _make(self._root, KEPT_FOLDER, owner)
+            parent = make_folder(self._root, KEPT_FOLDER, owner)
         except FileExistsError:
             parent = os.open(KEPT_FOLDER, OPEN_FOLDER, dir_fd=self._root)
         try:
             if os.fstat(parent).st_uid != owner.st_uid:
                 raise PermissionError(errno.EPERM, "a folder of another user")
             _ignore(parent, owner)
-            return _make(parent, token, owner)
+            return make_folder(parent, token, owner)
         finally:
             os.close(parent)
 
@@ -126,7 +134,8 @@ class Quarantine:
         return entry_name(os.path.relpath(entry.path, self._root_path))
 
 
-def _make(parent: int, name: str, owner: os.stat_result) -> int:
+def make_folder(parent: int, name: str, owner: os.stat_result) -> int:
+    """A new folder of the owner, open."""
     before_ns = time.time_ns() - TICK_NS
     try:
         os.mkdir(name, 0o700, dir_fd=parent)

@@ -6,6 +6,7 @@ On macOS the profile itself denies protected paths, also those that do not exist
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from sandboxd.policy.plan import Protected
 class Touched:
     maybe: set[Protected] = field(default_factory=set)
     surely: set[Protected] = field(default_factory=set)
+    below: list[tuple[Protected, str]] = field(default_factory=list)
 
 
 class FolderEvents:
@@ -34,6 +36,12 @@ class FolderEvents:
         return self._never
 
     def settle(self) -> None:
+        pass
+
+    def watch_below(self, folder: int, one: Protected) -> int:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    def forget_below(self, one: Protected) -> None:
         pass
 
     def touched(self) -> Touched:

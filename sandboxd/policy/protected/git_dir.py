@@ -13,6 +13,7 @@ import posixpath
 import re
 import shlex
 import stat
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
@@ -25,11 +26,12 @@ from sandboxd.policy.paths.recording import MOST_LISTED, Filter
 from sandboxd.policy.paths.symlink_walk import Walk
 from sandboxd.policy.paths.within import is_below, within
 from sandboxd.policy.plan import Access, Grant, Identity, Protected, Rule
-from sandboxd.policy.protected import bounded_work, git_config, git_programs
+from sandboxd.policy.protected import bounded_work, git_config, git_programs, staying
 from sandboxd.policy.protected.nested_git import Repositories
 from sandboxd.policy.shown_names import named
 
 _MOST_MODULES = 256
+_STAYS_S = 1.0  # a plan that took a folder for missing is made again then
 _DEEPEST_MODULE = 8
 _MOST_WORKTREES = 256
 _MOST_INCLUDES = 32
@@ -73,6 +75,9 @@ def _kept(path: str, root: str) -> list[Protected]:
             return [Protected(closed, root, present=True, is_dir=True)]
         return [Protected(path, root, present=False)]
     except OSError:
+        return [Protected(path, root, present=False)]
+    if stat.S_ISDIR(mode) and staying.has(path):
+        recording_fs.holds_until(time.monotonic() + _STAYS_S)
         return [Protected(path, root, present=False)]
     bounded_work.count(bounded_work.MOUNTS)
     if not stat.S_ISLNK(mode):
