@@ -218,13 +218,15 @@ def pumped(data: bytes, pieces: int) -> Watched:
         stream = Stream(
             "stderr", OutputBudget(None, lambda: None), watched.inner, capture=WHOLE_HEAD
         )
-        pump = CollectingPump(stream, read, broken=lambda error: None)
+        errors: list[Exception] = []
+        pump = CollectingPump(stream, read, broken=errors.append)
         CollectingPump.begin([pump])
         for at in range(0, len(data), len(data) // pieces):
             piece = data[at : at + len(data) // pieces]
-            await asyncio.to_thread(os.write, write, piece)
+            assert await asyncio.to_thread(os.write, write, piece) == len(piece)
         os.close(write)
-        await until(lambda: stream.bytes == len(data))
+        await until(lambda: bool(errors) or stream.bytes == len(data))
+        assert errors == []
         await pump.finish()
         assert (await stream.captured()).data == data.decode()
         os.close(read)
