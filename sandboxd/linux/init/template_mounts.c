@@ -168,10 +168,14 @@ bool template_protect_devices(void)
     static const char *const DEVICES[] = {"/dev/null",   "/dev/zero",    "/dev/full",
                                           "/dev/random", "/dev/urandom", "/dev/tty"};
     for (size_t i = 0; i < sizeof DEVICES / sizeof DEVICES[0]; i++) {
+        unsigned long flags = MS_BIND | MS_REMOUNT | MS_RDONLY;
         struct statvfs status;
-        if (statvfs(DEVICES[i], &status) != 0 ||
-            mount(NULL, DEVICES[i], NULL, MS_BIND | MS_REMOUNT | MS_RDONLY | flags_of(&status), NULL) !=
-                0)
+        if (statvfs(DEVICES[i], &status) != 0) {
+            if (errno == ENOENT)
+                continue;
+            return false;
+        }
+        if (mount(NULL, DEVICES[i], NULL, flags | flags_of(&status), NULL) != 0)
             return false;
     }
     return true;
