@@ -63,7 +63,7 @@ class SetupRefused(Exception):
         self.errno = number
 
 
-class Owner(Protocol):
+class TopProcess(Protocol):
     def kill(self) -> None: ...
     def is_dead(self) -> bool: ...
 
@@ -73,7 +73,7 @@ class InitSandbox:
 
     def __init__(
         self, control: socket.socket, *, filter_for: FilterFor, counts: ProcessCount,
-        verify: Callable[[], bool], owner: Owner | None = None,
+        verify: Callable[[], bool], owner: TopProcess | None = None,
     ) -> None:  # fmt: skip
         """`owner`: the process that everything in the sandbox ends with, where there is one."""
         self._control = control
