@@ -36,8 +36,9 @@ bool send_exec_failed(int channel, uint32_t stage, int error, const char *path, 
 /* A short command has ended by then: its start is reported together with its end. */
 #define START_AFTER_MS 3
 
-/* Then messages are handled: processes that fork and exit fast would keep the init and the reaper busy. */
-#define REAPED_AT_ONCE 256
+/* Then messages are handled: processes that fork and exit fast would keep the init and the reaper busy.
+ * Many, because zombies make the next steps slow. */
+#define REAPED_AT_ONCE 16384
 
 /* reaper.c */
 
