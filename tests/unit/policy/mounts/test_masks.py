@@ -147,7 +147,7 @@ def test_many_links_in_one_secret_folder_take_nothing_from_another(
 def test_the_home_of_the_environment_is_one_too(
     base: Path, plan: MakePlan, machine_with: Callable[..., Machine]
 ) -> None:
-    """Programs keep their secrets where HOME says, which need not be what the user database says."""
+    """Programs keep secrets where HOME says, which need not be the user database's folder."""
     other = base / "data" / "me"
     (other / ".ssh").mkdir(parents=True)
     secret = f"{other}/.ssh"
