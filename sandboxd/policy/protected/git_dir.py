@@ -77,7 +77,8 @@ def kept_in(folder: str, names: Iterable[str], root: str) -> list[Protected]:
         middle, _, last = name.rpartition("/")
         if middle not in ends:
             way = Walk(middle, _read_link, start=parent)
-            links = [step.path for step in way if step.target is not None]
+            links = dict.fromkeys(step.path for step in way if step.target is not None)
+            bounded_work.count(bounded_work.PATHS, len(links))
             found += [Protected(p, root, present=False) for p in links if is_below(p, root)]
             ends[middle] = way.at
         end = ends[middle]
