@@ -54,15 +54,37 @@ class ExecPaths:
 
 def kept(path: str, root: str) -> list[Protected]:
     """How `path` below `root` is kept as it is: mounted if it can be, watched otherwise."""
-    return kept_in(posixpath.dirname(path), [posixpath.basename(path)], root)
+    return _kept_from(posixpath.dirname(path), [posixpath.basename(path)], root)
+
+
+def _kept_from(folder: str, names: Iterable[str], root: str) -> list[Protected]:
+    """As `kept_in`; the links on the way from the root to the folder are kept, too."""
+    if not is_below(folder, root):
+        return kept_in(folder, names, root)
+    below = folder[len(root.rstrip("/")) + 1 :]
+    return kept_in(root, [f"{below}/{name}" for name in names], root)
 
 
 def kept_in(folder: str, names: Iterable[str], root: str) -> list[Protected]:
-    """The same for several names in one folder, which is resolved once."""
+    """The same for several names in one folder, which is resolved once. Symlinks in the names
+    themselves (`bin` in `bin/hermit`) stay as they are, and so does what they lead to."""
     parent = recording_fs.realpath(folder)
     if not within(parent, root):
         return []  # it leads out of what is writable
-    return [p for name in names for p in _kept(f"{parent}/{name}", root)]
+    found: list[Protected] = []
+    ends = {"": parent}
+    for name in names:
+        middle, _, last = name.rpartition("/")
+        if middle not in ends:
+            way = Walk(middle, _read_link, start=parent)
+            links = dict.fromkeys(step.path for step in way if step.target is not None)
+            bounded_work.count(bounded_work.PATHS, len(links))
+            found += [Protected(p, root, present=False) for p in links if is_below(p, root)]
+            ends[middle] = way.at
+        end = ends[middle]
+        if within(end, root) and not (middle and recording_fs.islink(end)):  # a loop of links
+            found += _kept(f"{end}/{last}", root)
+    return found
 
 
 def _kept(path: str, root: str) -> list[Protected]:
@@ -260,6 +282,8 @@ def _hook_folders(path: str) -> list[str]:
 
 def _kept_if_below(path: str, root: str) -> list[Protected]:
     path = posixpath.normpath(path)
+    if not is_below(path, root):
+        path = recording_fs.realpath(path)
     return kept(path, root) if is_below(path, root) else []
 
 
@@ -267,7 +291,7 @@ def _hooks(path: str, root: str) -> list[Protected]:
     path = posixpath.normpath(path)
     if within(root, recording_fs.realpath(path)):
         # The folder holds the whole workspace: only the hooks in it are kept.
-        return kept_in(path, HOOKS, root)
+        return _kept_from(path, HOOKS, root)
     return _kept_if_below(path, root)
 
 

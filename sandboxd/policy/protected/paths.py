@@ -65,7 +65,7 @@ def _for_workspace(
         found.protected += git_dir.configured(leads_to, context)
     links = git_links.find(workspace, [*_trees(workspace, inner), *around])
     found.extend(_named_by_index(workspace, links, configs, _git_dirs(found)))
-    found.nested = replace(found.nested, warnings=(*found.nested.warnings, *links.warnings))
+    found.nested = found.nested.with_warnings(links.warnings)
     left = nested_git.MOST_FOLDERS
     for folder in writable:
         found.extend(_above(workspace, folder, configs))
@@ -73,7 +73,7 @@ def _for_workspace(
     for folder in (*found.nested.closed, *found.nested.read_only):
         root = next(iter(found.nested.by_root([folder])))
         found.protected += kept(folder, root) if folder != root else []
-    found.nested = replace(found.nested, warnings=(*found.nested.warnings, *found.warnings))
+    found.nested = found.nested.with_warnings(found.warnings)
     found.protected = _strictest(found.protected)
     found.grants = sorted(set(found.grants))
     return found
@@ -269,10 +269,11 @@ def _pointed(
     leads_to = git_links.git_dir_of(folder)
     if leads_to is None:
         return found
-    is_plain_file = recording_fs.isfile(leads_to)  # an empty one keeps git out of a cache
-    if leads_to != pointer or is_plain_file:
+    # An empty file keeps git out of a cache; a pipe or a loop of links is no git dir either.
+    is_folder = recording_fs.isdir(leads_to)
+    if leads_to != pointer or not is_folder:
         found.protected += kept(pointer, workspace)
-    if is_plain_file:
+    if not is_folder:
         return found
     is_ours = is_below(leads_to, workspace) and git_dir.looks_like_git_dir(leads_to)
     if leads_to not in known and (is_ours or leads_to == pointer):
