@@ -13,7 +13,7 @@ import posixpath
 import re
 import shlex
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from sandboxd.platform.current import files
@@ -21,7 +21,7 @@ from sandboxd.policy.data import git_work_names
 from sandboxd.policy.data.protected_names import GIT_DIR, HOOKS
 from sandboxd.policy.paths import recording_fs
 from sandboxd.policy.paths.recording import MOST_LISTED, Filter
-from sandboxd.policy.paths.within import is_below, within
+from sandboxd.policy.paths.within import within
 from sandboxd.policy.plan import Access, Grant, Identity, Protected, Rule
 from sandboxd.policy.protected import bounded_work, git_config, git_programs
 from sandboxd.policy.protected.kept import LEVELS, followed, kept, kept_in

@@ -58,17 +58,21 @@ def followed(path: str, root: str, levels: int = 0) -> list[Protected]:
     found: list[Protected] = []
     for step in way:
         bounded_work.count(bounded_work.PATHS)
-        at, is_end = step.path, step.is_last
+        at = step.path
         if step.target is not None:
             found += [Protected(at, root, present=False)] if is_below(at, root) else []
+        elif not step.is_last and recording_fs.lexists(at):
             continue
-        if not is_end and not recording_fs.lexists(at):
-            # What is made there decides about a `..` behind it.
-            at, is_end = (at if ".." in way.rest else posixpath.join(at, *way.rest)), True
-        if is_end:
-            found += _kept(at, root, levels) if is_below(at, root) else _from(at, root, levels)
+        elif ".." in way.rest:
+            # What is made there decides where that leads.
+            found += _kept(at, root, 0) if is_below(at, root) else []
+        else:
+            way.at = posixpath.join(at, *way.rest)
             break
-    return found
+    if recording_fs.islink(way.at):  # they lead round
+        return found
+    inside = is_below(way.at, root)
+    return found + (_kept if inside else _from)(way.at, root, levels)
 
 
 def links_to(path: str, root: str) -> list[Protected]:

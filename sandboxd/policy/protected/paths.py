@@ -260,7 +260,8 @@ def _named_by_index(
 def _pointed(
     workspace: str, folder: str, configs: tuple[str, ...], known: frozenset[str] = frozenset()
 ) -> ExecPaths:
-    """The `.git` of a folder, and the git dir that it leads to if that is in the workspace.
+    """The `.git` of a folder, and the git dir that it leads to if that is in the workspace. If that
+    is none, it does not become one that runs programs.
 
     `known`: git dirs that are protected already.
     """
@@ -280,7 +281,9 @@ def _pointed(
         around = GitDirContext(workspace, workspace, folder, configs)
         found.extend(git_dir.exec_paths(leads_to, around))
     elif recording_fs.isdir(leads_to):
-        found.protected.append(_no_git_dir(leads_to, workspace))
+        has_head = recording_fs.lexists(posixpath.join(leads_to, "HEAD"))
+        lacking = ("objects", "commondir") if has_head else ("HEAD",)
+        found.protected += kept_in(leads_to, lacking, workspace)
     else:
         found.protected.append(Protected(leads_to, workspace, present=False, rule="new_repository"))
     return found

@@ -127,9 +127,7 @@ def _is_harmful(
         os.close(fd)
 
 
-def _is_settled(
-    pointer: str, git_dir: str, known: frozenset[str], roots: tuple[str, ...]
-) -> bool:
+def _is_settled(pointer: str, git_dir: str, known: frozenset[str], roots: tuple[str, ...]) -> bool:
     """Whether no later command can exchange what a `.git` file leads to: the plan of one protects
     a git dir that is there, in `roots`. Through a link, or in other folders, it may not see it."""
     if git_dir != os.path.normpath(pointer):
@@ -150,9 +148,7 @@ def _target(pointer: str) -> str | None:
     return os.fsdecode(data.rstrip(b"\r\n")[8:].partition(b"\0")[0])
 
 
-def _any_below(
-    folder: str, known: frozenset[str], depth: int, roots: tuple[str, ...]
-) -> bool:
+def _any_below(folder: str, known: frozenset[str], depth: int, roots: tuple[str, ...]) -> bool:
     pending = deque([folder])
     looked = 0
     while pending:
