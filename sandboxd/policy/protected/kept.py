@@ -43,9 +43,13 @@ def kept_in(folder: str, names: Iterable[str], root: str, levels: int = 0) -> li
     if not within(parent, root):
         return []  # it leads out of what is writable
     found: list[Protected] = []
+    plain = {"": True}  # whether no link is on the way to a name with slashes in it
     for name in names:
         path = f"{parent}/{name}"
-        found += followed(path, root, levels) if "/" in name else _kept(path, root, levels)
+        inner = posixpath.dirname(name)
+        if inner not in plain:
+            plain[inner] = recording_fs.realpath(f"{parent}/{inner}") == f"{parent}/{inner}"
+        found += _kept(path, root, levels) if plain[inner] else followed(path, root, levels)
     return found
 
 
@@ -71,8 +75,10 @@ def followed(path: str, root: str, levels: int = 0) -> list[Protected]:
             break
     if recording_fs.islink(way.at):  # they lead round
         return found
-    inside = is_below(way.at, root)
-    return found + (_kept if inside else _from)(way.at, root, levels)
+    if not is_below(way.at, root):
+        return found + _from(way.at, root, levels)
+    folder, name = posixpath.split(way.at)
+    return found + kept_in(folder, [name], root, levels)
 
 
 def links_to(path: str, root: str) -> list[Protected]:
