@@ -78,6 +78,11 @@ CASES: dict[str, Case] = {
     "a link to the hooks": (EXCHANGED[0] + "core.hooksPath tools/hooks", EXCHANGED[1], ""),
     "a link to settings": (EXCHANGED[0] + "include.path ../tools/settings", EXCHANGED[1], ""),
     "a link to a program": (EXCHANGED[0] + "core.fsmonitor tools/run", EXCHANGED[1], ""),
+    "a link to a remote": (
+        "mkdir v1; git init -q --bare v1/b; ln -s v1 tools; git remote add origin tools/b",
+        ("git('init', '-q', '--bare', 'evil/b'); program('evil/b/hooks/update'); "
+         "link('evil', 'tools')",), "",
+    ),
     "a link to a git dir of the user": (
         "mkdir s1 node_modules; git init -q --separate-git-dir s1/g sub; ln -s s1 store; "
         "echo 'gitdir: ../store/g' > sub/.git",
@@ -150,6 +155,7 @@ def use_git(folder: Path) -> None:
     """As the user does, whatever git says."""
     git(folder, "status", check=False)
     git(folder, "commit", "--quiet", "--allow-empty", "-m", "x", check=False)
+    git(folder, "push", "--quiet", "origin", "HEAD", check=False)
 
 
 @pytest.mark.parametrize("name", CASES)

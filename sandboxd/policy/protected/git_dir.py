@@ -24,7 +24,7 @@ from sandboxd.policy.paths.recording import MOST_LISTED, Filter
 from sandboxd.policy.paths.within import within
 from sandboxd.policy.plan import Access, Grant, Identity, Protected, Rule
 from sandboxd.policy.protected import bounded_work, git_config, git_programs
-from sandboxd.policy.protected.kept import LEVELS, followed, kept, kept_in
+from sandboxd.policy.protected.kept import LEVELS, followed, kept, kept_in, links_to
 from sandboxd.policy.protected.nested_git import Repositories
 from sandboxd.policy.shown_names import named
 
@@ -171,9 +171,11 @@ def configured(git_dir: str, around: GitDirContext) -> list[Protected]:
     base = around.work_tree or git_dir
     paths: list[str] = []
     hooks = [posixpath.join(posixpath.dirname(file), "hooks") for file in own[1:]]
+    remotes: list[str] = []
     programs = 0
     for file, entries in _with_includes(git_dir, [*own, *around.user_configs]):
         paths.append(file)
+        remotes += map(recording_fs.expanduser, git_config.local_remotes(entries))
         for key, value in entries:
             if key in ("core.hookspath", "init.templatedir"):
                 hooks += _hook_folders(posixpath.join(base, recording_fs.expanduser(value)))
@@ -185,6 +187,7 @@ def configured(git_dir: str, around: GitDirContext) -> list[Protected]:
     for root in sorted({around.root, around.workspace}):
         found += [p for path in paths for p in followed(path, root, LEVELS)]
         found += [p for path in hooks for p in _hooks(path, root)]
+        found += [p for path in remotes for p in links_to(posixpath.join(base, path), root)]
     return found
 
 

@@ -289,7 +289,7 @@ def _is_open_config(git_dir: int, tree: str | None, root: str | None) -> bool:
     base = os.path.dirname(here) if os.path.basename(here) == ".git" else here
     return any(
         within(os.path.realpath(os.path.join(base, os.path.expanduser(path))), root)
-        for path in git_config.local_remotes(data)
+        for path in git_config.local_remotes(git_config.entries(os.fsdecode(data)))
     )
 
 
