@@ -34,6 +34,11 @@ class Walk:
         self._pending = _names(path)
         self._read_link = read_link
 
+    @property
+    def rest(self) -> list[str]:
+        """The names behind the present step."""
+        return self._pending[::-1]
+
     def __iter__(self) -> Iterator[Step]:
         links = 0
         while self._pending:

@@ -29,6 +29,7 @@ MOST_IN_A_LINE = 8192  # characters of a command line in a setting
 # For the search of distant folders, of this thread's CPU time and of any.
 MOST_SEARCH_CPU_S = 1.0
 MOST_SEARCH_S = 3.0
+MOST_INCLUDES = 256  # config files, for one git dir
 MOST_FOREIGN_NAMES = 64  # in one git dir, besides those of git's daily work
 
 
@@ -134,6 +135,16 @@ def check_programs(git_dir: str, count: int, line: str) -> None:
             remedy=f"look at {shlex.quote(posixpath.join(git_dir, 'config'))}: a command may have "
             "written it; shorten it, or remove that repository",
         )  # fmt: skip
+
+
+def check_includes(git_dir: str, count: int) -> None:
+    if count > MOST_INCLUDES:
+        raise TooMuch(
+            f"the config of {named(git_dir)} includes more than {MOST_INCLUDES} files: these "
+            "cannot all be protected",
+            field="workspace",
+            remedy="a command may have written it: remove what is included, or that repository",
+        )
 
 
 def check_foreign_names(git_dir: str, count: int) -> None:

@@ -7,11 +7,13 @@ would take longer than most commands.
 from __future__ import annotations
 
 import errno
+import re
 import time
 from collections import OrderedDict
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from sandboxd.platform.current import files
 from sandboxd.policy.data.protected_names import OTHER_REPOSITORIES
 from sandboxd.policy.paths import recording, recording_fs
 from sandboxd.policy.paths.closed_folders import closing
@@ -24,6 +26,7 @@ AGAIN_S = 30.0  # a repository that the user makes further down is protected aft
 _TIMES_AS_LONG = 100  # as a search took, until the next one
 _MOST_KNOWN = 16
 MOST_KNOWN = 4096  # candidates
+_STORE = re.compile(r"/objects/([0-9a-f]{2}|pack|info)\Z")
 _MARKS = frozenset((".git", *OTHER_REPOSITORIES))
 
 
@@ -71,17 +74,15 @@ def _search(starts: frozenset[str], wanted: Filter) -> Distant:
                 return Distant(starts, tuple(candidates), False, until, tuple(closed))
             count += 1
             try:
-                names, inner = _look(folder, wanted)
+                names, folders = _look(folder, wanted)
             except OSError as error:
                 complete = complete and error.errno != errno.E2BIG
                 closed.append(closing(folder, error))
                 continue
-            is_bare = ".git" not in names and {"head", "objects", "refs"} <= names
+            is_bare = "head" in names and ("commondir" in names or {"objects", "refs"} <= names)
             if is_bare or not names.isdisjoint(_MARKS):
                 candidates.append(folder)
-            if is_bare:
-                continue  # its own folders
-            below += inner
+            below += folders
         level = below
         if not level:
             break
@@ -97,10 +98,16 @@ def _valid_until(began: float) -> float:
 def _look(folder: str, wanted: Filter) -> tuple[set[str], list[str]]:
     """The names that count, in small letters, and the folders among them."""
     entries = recording.select_entries(folder, wanted)
-    names = {entry.name.lower() for entry in entries}
-    inner = [
+    return {entry.name.lower() for entry in entries}, inner(entries)
+
+
+def inner(entries: Iterable[files.DirEntry]) -> list[str]:
+    """The folders to look into. Those of a bare repository too: a command can make any folder
+    look like one."""
+    return [
         entry.path
         for entry in entries
-        if entry.name.lower() != ".git" and entry.is_dir(follow_symlinks=False)
+        if entry.name.lower() != ".git"
+        and entry.is_dir(follow_symlinks=False)
+        and not _STORE.search(entry.path)
     ]
-    return names, inner

@@ -47,11 +47,10 @@ def hash_bytes(data: bytes) -> int:
     return 32 if settings.get("extensions.objectformat", "").lower() == "sha256" else 20
 
 
-def local_remotes(data: bytes) -> list[str]:
+def local_remotes(settings: list[tuple[str, str]]) -> list[str]:
     """Remotes that are paths on this machine: `git push` runs the hooks of a repository there."""
-    settings = entries(data.decode(errors="surrogateescape"))
     names = {key[len("remote.") : -len(".url")] for key, _ in settings if _REMOTE_URL.match(key)}
-    places = [value for key, value in settings if _REMOTE_URL.match(key)]
+    places = [v for k, v in settings if _REMOTE_URL.match(k) or k.endswith(".pushurl")]
     # Where no remote has the name, the name itself is the address.
     places += [
         value

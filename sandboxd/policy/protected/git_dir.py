@@ -13,28 +13,24 @@ import posixpath
 import re
 import shlex
 import stat
-import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from sandboxd.platform.current import files
 from sandboxd.policy.data import git_work_names
 from sandboxd.policy.data.protected_names import GIT_DIR, HOOKS
 from sandboxd.policy.paths import recording_fs
-from sandboxd.policy.paths.closed_folders import closed_folder
 from sandboxd.policy.paths.recording import MOST_LISTED, Filter
-from sandboxd.policy.paths.symlink_walk import Walk
-from sandboxd.policy.paths.within import is_below, within
+from sandboxd.policy.paths.within import within
 from sandboxd.policy.plan import Access, Grant, Identity, Protected, Rule
-from sandboxd.policy.protected import bounded_work, git_config, git_programs, staying
+from sandboxd.policy.protected import bounded_work, git_config, git_programs
+from sandboxd.policy.protected.kept import LEVELS, followed, kept, kept_in, links_to
 from sandboxd.policy.protected.nested_git import Repositories
 from sandboxd.policy.shown_names import named
 
 _MOST_MODULES = 256
-_STAYS_S = 1.0  # a plan that took a folder for missing is made again then
 _DEEPEST_MODULE = 8
 _MOST_WORKTREES = 256
-_MOST_INCLUDES = 32
 
 
 @dataclass(slots=True)
@@ -50,87 +46,6 @@ class ExecPaths:
         self.protected += other.protected
         self.grants += other.grants
         self.warnings += other.warnings
-
-
-def kept(path: str, root: str) -> list[Protected]:
-    """How `path` below `root` is kept as it is: mounted if it can be, watched otherwise."""
-    return _kept_from(posixpath.dirname(path), [posixpath.basename(path)], root)
-
-
-def _kept_from(folder: str, names: Iterable[str], root: str) -> list[Protected]:
-    """As `kept_in`; the links on the way from the root to the folder are kept, too."""
-    if not is_below(folder, root):
-        return kept_in(folder, names, root)
-    below = folder[len(root.rstrip("/")) + 1 :]
-    return kept_in(root, [f"{below}/{name}" for name in names], root)
-
-
-def kept_in(folder: str, names: Iterable[str], root: str) -> list[Protected]:
-    """The same for several names in one folder, which is resolved once. Symlinks in the names
-    themselves (`bin` in `bin/hermit`) stay as they are, and so does what they lead to."""
-    parent = recording_fs.realpath(folder)
-    if not within(parent, root):
-        return []  # it leads out of what is writable
-    found: list[Protected] = []
-    ends = {"": parent}
-    for name in names:
-        middle, _, last = name.rpartition("/")
-        if middle not in ends:
-            way = Walk(middle, _read_link, start=parent)
-            links = dict.fromkeys(step.path for step in way if step.target is not None)
-            bounded_work.count(bounded_work.PATHS, len(links))
-            found += [Protected(p, root, present=False) for p in links if is_below(p, root)]
-            ends[middle] = way.at
-        end = ends[middle]
-        if within(end, root) and not (middle and recording_fs.islink(end)):  # a loop of links
-            found += _kept(f"{end}/{last}", root)
-    return found
-
-
-def _kept(path: str, root: str) -> list[Protected]:
-    bounded_work.count(bounded_work.PATHS)
-    try:
-        mode = recording_fs.lstat(path).st_mode
-    except PermissionError:
-        closed = closed_folder(path)
-        if closed is not None and is_below(closed, root):
-            return [Protected(closed, root, present=True, is_dir=True)]
-        return [Protected(path, root, present=False)]
-    except OSError:
-        return [Protected(path, root, present=False)]
-    if stat.S_ISDIR(mode) and staying.has(path):
-        recording_fs.holds_until(time.monotonic() + _STAYS_S)
-        return [Protected(path, root, present=False)]
-    bounded_work.count(bounded_work.MOUNTS)
-    if not stat.S_ISLNK(mode):
-        return [Protected(path, root, present=True, is_dir=stat.S_ISDIR(mode))]
-    # A symlink cannot be a mount point: the link is watched, and so is every place on its way; what
-    # it leads to is mounted, or watched if it is not there yet.
-    found = [Protected(path, root, present=False)]
-    for place in _on_the_way(path):
-        if not within(place, root) or within(root, place):
-            break
-        there = recording_fs.lexists(place) and not recording_fs.islink(place)
-        is_dir = there and recording_fs.isdir(place)
-        found.append(Protected(place, root, present=there, is_dir=is_dir))
-    return found
-
-
-def _on_the_way(path: str) -> Iterator[str]:
-    """The names that the symlink `path` leads through, each with a canonical parent: links in the
-    middle of a target, links that it ends in, and at last what is no link or is missing."""
-    folder = recording_fs.realpath(posixpath.dirname(path))
-    way = Walk(recording_fs.readlink(path), _read_link, start=folder)
-    for step in way:
-        missing = step.target is None and not recording_fs.lexists(step.path)
-        if step.target is not None or step.is_last or missing:
-            yield step.path  # what is made where something is missing decides about the rest
-        if missing:
-            return
-
-
-def _read_link(path: str) -> str | None:
-    return recording_fs.readlink(path) if recording_fs.islink(path) else None
 
 
 def grant(path: str, access: Access) -> list[Grant]:
@@ -255,11 +170,12 @@ def configured(git_dir: str, around: GitDirContext) -> list[Protected]:
         own.append(posixpath.normpath(posixpath.join(git_dir, common, "config")))
     base = around.work_tree or git_dir
     paths: list[str] = []
-    hooks: list[str] = []
+    hooks = [posixpath.join(posixpath.dirname(file), "hooks") for file in own[1:]]
+    remotes: list[str] = []
     programs = 0
-    for file, entries in _with_includes([*own, *around.user_configs]):
-        if file not in own:
-            paths.append(file)
+    for file, entries in _with_includes(git_dir, [*own, *around.user_configs]):
+        paths.append(file)
+        remotes += map(recording_fs.expanduser, git_config.local_remotes(entries))
         for key, value in entries:
             if key in ("core.hookspath", "init.templatedir"):
                 hooks += _hook_folders(posixpath.join(base, recording_fs.expanduser(value)))
@@ -269,47 +185,42 @@ def configured(git_dir: str, around: GitDirContext) -> list[Protected]:
                 paths += git_programs.paths(key, value, base, around.workspace)
     found: list[Protected] = []
     for root in sorted({around.root, around.workspace}):
-        found += [p for path in paths for p in _kept_if_below(path, root)]
+        found += [p for path in paths for p in followed(path, root, LEVELS)]
         found += [p for path in hooks for p in _hooks(path, root)]
+        found += [p for path in remotes for p in links_to(posixpath.join(base, path), root)]
     return found
 
 
 def _hook_folders(path: str) -> list[str]:
     """husky's `.husky/_` holds stubs that call the files in the folder above."""
-    path = posixpath.normpath(path)
+    path = path.rstrip("/")
     return [path, posixpath.dirname(path)] if posixpath.basename(path) == "_" else [path]
 
 
-def _kept_if_below(path: str, root: str) -> list[Protected]:
-    path = posixpath.normpath(path)
-    if not is_below(path, root):
-        path = recording_fs.realpath(path)
-    return kept(path, root) if is_below(path, root) else []
-
-
 def _hooks(path: str, root: str) -> list[Protected]:
-    path = posixpath.normpath(path)
-    if within(root, recording_fs.realpath(path)):
-        # The folder holds the whole workspace: only the hooks in it are kept.
-        return _kept_from(path, HOOKS, root)
-    return _kept_if_below(path, root)
+    if not within(root, recording_fs.realpath(path)):
+        return followed(path, root, LEVELS)
+    # The folder holds the whole workspace: only the hooks in it are kept.
+    return [p for name in HOOKS for p in followed(posixpath.join(path, name), root, LEVELS)]
 
 
-def _with_includes(files: list[str]) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+def _with_includes(git_dir: str, files: list[str]) -> Iterator[tuple[str, list[tuple[str, str]]]]:
     """Each config file and, whatever their conditions, those that it includes."""
     pending = list(files)
     seen: set[str] = set()
-    while pending and len(seen) < _MOST_INCLUDES + len(files):
+    while pending:
         file = pending.pop(0)
-        if file in seen:
+        real = recording_fs.realpath(file)
+        if real in seen:
             continue
-        seen.add(file)
+        seen.add(real)
+        bounded_work.check_includes(git_dir, len(seen) - len(files))
         entries = read_config(file)
         yield file, entries
         for key, value in entries:
             if key == "include.path" or (key.startswith("includeif.") and key.endswith(".path")):
                 target = recording_fs.expanduser(value)
-                pending.append(posixpath.normpath(posixpath.join(posixpath.dirname(file), target)))
+                pending.append(posixpath.join(posixpath.dirname(file), target))
 
 
 def read_config(path: str) -> list[tuple[str, str]]:

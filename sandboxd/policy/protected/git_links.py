@@ -69,6 +69,12 @@ def find(workspace: str, trees: Iterable[tuple[str, str]]) -> GitLinks:
 
 def git_dir_of(folder: str) -> str | None:
     """Where the `.git` of a folder leads, whatever it is; None if there is none."""
+    said = said_git_dir(folder)
+    return recording_fs.realpath(said) if said is not None else None
+
+
+def said_git_dir(folder: str) -> str | None:
+    """The same as the `.git` spells it."""
     pointer = posixpath.join(folder, ".git")
     if not recording_fs.lexists(pointer):
         return None
@@ -80,7 +86,7 @@ def git_dir_of(folder: str) -> str | None:
         if said.startswith(b"gitdir: "):
             target = os.fsdecode(said.rstrip(b"\r\n")[8:].partition(b"\0")[0])
             pointer = posixpath.join(folder, target)
-    return recording_fs.realpath(pointer)
+    return pointer
 
 
 def links_of(index: str) -> Links | None:

@@ -114,11 +114,14 @@ class _Line:
         # What is left of `$TOP/tools/run` starts with a slash.
         for spelling in dict.fromkeys((word, word.lstrip("/"))):
             for base in self._bases:
-                path = posixpath.normpath(posixpath.join(base, spelling))
+                said = posixpath.join(base, spelling)
+                path = posixpath.normpath(said)
                 if not is_below(path, self._workspace):
                     continue
                 if spelling == word or recording_fs.lexists(path):
                     yield path
+                    if "/../" in said:  # behind a link it leads elsewhere
+                        yield said
 
 
 def _groups(value: str) -> list[list[str]]:

@@ -25,7 +25,7 @@ from sandboxd_proto.errors import PathDenied
 from sandboxd_proto.locations import KEPT_FOLDER
 
 # What makes a folder a repository.
-MARKS = (".git", "HEAD", "objects", "refs", *OTHER_REPOSITORIES)
+MARKS = (".git", "HEAD", "objects", "refs", "commondir", *OTHER_REPOSITORIES)
 MOST_FOLDERS = 256  # near ones
 DEEPEST = 5
 MOST_REPOSITORIES = 32
@@ -38,7 +38,7 @@ MOST_S = 5.0
 _SKIPPED = frozenset(
     ("node_modules", "__pycache__", "site-packages", ".git", ".venv", "venv", KEPT_FOLDER)
 )
-_LISTED = frozenset((".git", "head", *OTHER_REPOSITORIES))
+_LISTED = frozenset(name.lower() for name in MARKS)  # some may be links to folders
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,13 +122,8 @@ def find(workspace: str, most: int | None = None) -> Repositories:
         folders.append(folder)
         names = _names(folder, entries)
         others += _others(folder, names)
-        if is_repository(names):
-            repositories.append(folder)
-            if ".git" not in names and folder != workspace:
-                continue  # a bare repository's own folders
-        inner = sorted(
-            e.path for e in entries if e.name.lower() != ".git" and e.is_dir(follow_symlinks=False)
-        )
+        repositories += [folder] if is_repository(names) else []
+        inner = sorted(distant_git.inner(entries))
         pending += [(path, depth + 1) for path in inner]
     if distant:
         further = distant_git.search(workspace, distant, is_step)
@@ -228,7 +223,9 @@ def _names(folder: str, entries: Iterable[files.DirEntry]) -> set[str]:
 
 
 def is_repository(names: set[str]) -> bool:
-    return ".git" in names or {"HEAD", "objects", "refs"} <= names
+    if ".git" in names:
+        return True
+    return "HEAD" in names and ("commondir" in names or {"objects", "refs"} <= names)
 
 
 def exec_paths(mark: str) -> list[str]:

@@ -19,7 +19,8 @@ from sandboxd.policy.plan import (
     Rule,
 )
 from sandboxd.policy.protected import bounded_work, git_dir, git_links, git_worktree, nested_git
-from sandboxd.policy.protected.git_dir import ExecPaths, GitDirContext, kept, kept_in
+from sandboxd.policy.protected.git_dir import ExecPaths, GitDirContext
+from sandboxd.policy.protected.kept import LEVELS, followed, kept, kept_in, links_to
 from sandboxd.policy.shown_names import named
 
 _MOST_SUBMODULES = 256
@@ -114,7 +115,7 @@ def _named(workspace: str, name: str, homes: tuple[str, ...]) -> list[Protected]
     if name.startswith("~/") and homes:
         name = posixpath.join(homes[0], name[2:])
     path = posixpath.normpath(posixpath.join(workspace, name))
-    return kept(path, workspace) if within(path, workspace) and path != workspace else []
+    return followed(path, workspace, LEVELS) if is_below(path, workspace) else []
 
 
 def _repository_or_read_only(
@@ -151,8 +152,7 @@ def _repository(workspace: str, configs: tuple[str, ...], roots: Iterable[str] |
     pointer = posixpath.join(workspace, ".git")
     if recording_fs.isdir(pointer):
         real = recording_fs.realpath(pointer)
-        if recording_fs.islink(pointer):
-            found.protected.append(Protected(pointer, workspace, present=False))
+        found.protected += links_to(pointer, workspace)
         if within(real, workspace):
             found.extend(
                 git_dir.exec_paths(real, GitDirContext(workspace, workspace, workspace, configs))
@@ -170,7 +170,7 @@ def _repository(workspace: str, configs: tuple[str, ...], roots: Iterable[str] |
 def _kept_of_project(folder: str, root: str) -> list[Protected]:
     """In the top folder of a project."""
     missing = [n for n in NOT_NEW if not recording_fs.isdir(posixpath.join(folder, n))]
-    return kept_in(folder, (*WORKSPACE, *missing), root)
+    return kept_in(folder, (*WORKSPACE, *missing), root, LEVELS)
 
 
 def _other_projects(
@@ -260,25 +260,33 @@ def _named_by_index(
 def _pointed(
     workspace: str, folder: str, configs: tuple[str, ...], known: frozenset[str] = frozenset()
 ) -> ExecPaths:
-    """The `.git` of a folder, and the git dir that it leads to if that is in the workspace.
+    """The `.git` of a folder, and the git dir that it leads to if that is in the workspace. If that
+    is none, it does not become one that runs programs.
 
     `known`: git dirs that are protected already.
     """
     found = ExecPaths()
     pointer = posixpath.join(folder, ".git")
-    leads_to = git_links.git_dir_of(folder)
-    if leads_to is None:
+    said = git_links.said_git_dir(folder)
+    if said is None:
         return found
+    leads_to = recording_fs.realpath(said)
     # An empty file keeps git out of a cache; a pipe or a loop of links is no git dir either.
-    is_folder = recording_fs.isdir(leads_to)
-    if leads_to != pointer or not is_folder:
+    is_other = recording_fs.lexists(leads_to) and not recording_fs.isdir(leads_to)
+    if leads_to != pointer or is_other:
         found.protected += kept(pointer, workspace)
-    if not is_folder:
+        found.protected += (followed if is_other else links_to)(said, workspace)
+    if is_other or leads_to in known or not is_below(leads_to, workspace):
         return found
-    is_ours = is_below(leads_to, workspace) and git_dir.looks_like_git_dir(leads_to)
-    if leads_to not in known and (is_ours or leads_to == pointer):
+    if leads_to == pointer or git_dir.looks_like_git_dir(leads_to):
         around = GitDirContext(workspace, workspace, folder, configs)
         found.extend(git_dir.exec_paths(leads_to, around))
+    elif recording_fs.isdir(leads_to):
+        has_head = recording_fs.lexists(posixpath.join(leads_to, "HEAD"))
+        lacking = ("objects", "commondir") if has_head else ("HEAD",)
+        found.protected += kept_in(leads_to, lacking, workspace)
+    else:
+        found.protected.append(Protected(leads_to, workspace, present=False, rule="new_repository"))
     return found
 
 
@@ -350,7 +358,7 @@ def _submodules(workspace: str, configs: tuple[str, ...], known: frozenset[str])
         if not is_below(folder, workspace):
             continue
         if git_links.git_dir_of(folder) is None:
-            found.protected += kept(posixpath.join(folder, ".git"), workspace)
+            found.protected += followed(posixpath.join(folder, ".git"), workspace)
         found.extend(_pointed(workspace, folder, configs, known))
     return found
 

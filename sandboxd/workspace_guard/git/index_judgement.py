@@ -128,7 +128,7 @@ class GitIndexFile:
     def _judge_new_repositories(self) -> list[Offence]:
         """Repositories that were made where the index already had a link to one."""
         tree = os.path.realpath(work_tree(self._folder, self._git_dir))
-        is_harmful = harmful_check(tree, self._known)
+        is_harmful = harmful_check(tree, self._git_dir, self._known)
         places = [
             os.path.join(tree, os.fsdecode(link)) for link in self._empty_links if is_harmful(link)
         ]
@@ -181,7 +181,8 @@ class GitIndexFile:
         digest = b"" if git_index_parser.may_be_split(data) else hashlib.sha256(data).digest()
         if digest and digest == self._harmless_digest and not self._has_new_links:
             return []
-        is_harmful = harmful_check(work_tree(self._folder, self._git_dir), self._known)
+        tree = work_tree(self._folder, self._git_dir)
+        is_harmful = harmful_check(tree, self._git_dir, self._known)
         self._has_new_links = False
 
         def is_harmful_repository(path: bytes) -> bool:

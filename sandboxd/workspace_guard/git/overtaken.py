@@ -55,6 +55,8 @@ def _taken(quarantine: Quarantine, entry: Entry) -> Moved:
 
 def _harmful_name(folder: str, known: frozenset[str], root: str) -> str | None:
     """The entry without which the folder is no repository."""
+    if os.path.realpath(folder) != folder:
+        return ".git"  # a link is in its place, and can lead where nothing is protected
     if os.path.lexists(os.path.join(folder, ".git")):
         is_harmless = _is_own_worktree(folder, known) or not is_harmful_repository(
             folder, known, root
@@ -78,7 +80,10 @@ def _is_own_worktree(folder: str, known: frozenset[str]) -> bool:
         return False
     try:
         said = (read_file(place, ".git", _SMALL) or b"").removeprefix(b"gitdir: ").rstrip(b"\r\n")
-        git_dir = os.path.realpath(os.path.join(os.fsencode(folder), said))
+        path = os.path.join(os.fsencode(folder), said)
+        git_dir = os.path.realpath(path)
+        if git_dir != os.path.normpath(path):
+            return False  # through a link that could be exchanged
         state = open_root(os.fsdecode(git_dir))
     except (OSError, ValueError):
         return False

@@ -17,6 +17,7 @@ from sandboxd.policy.data.git_work_names import is_info_work
 from sandboxd.policy.data.protected_names import GIT_DIR, REBASE_STATE
 from sandboxd.policy.paths.within import within
 from sandboxd.policy.protected import git_config
+from sandboxd.policy.protected.git_dir import looks_like_git_dir
 from sandboxd.posix.descriptors import path_of
 from sandboxd.workspace_guard import snapshot
 from sandboxd.workspace_guard.dirfd import (
@@ -62,12 +63,15 @@ def work_tree(git_dir: int, path: str) -> str:
     return os.path.dirname(path) if os.path.basename(path) == ".git" else path
 
 
-def harmful_check(tree: str, known: frozenset[str], depth: int = 0) -> Callable[[bytes], bool]:
+def harmful_check(
+    tree: str, git_dir: str, known: frozenset[str], depth: int = 0
+) -> Callable[[bytes], bool]:
     """For a path below `tree`: whether git would run a program of the repository there.
 
-    `known` are git dirs whose settings are protected: they are the user's own. `depth`: how many
-    repositories lead there. A longer chain counts as harmful.
+    `git_dir` is the one of `tree`. `known` are git dirs whose settings are protected: they are the
+    user's own. `depth`: how many repositories lead there. A longer chain counts as harmful.
     """
+    roots = os.path.realpath(tree), git_dir
     left = [_MOST_REPOSITORIES]
 
     def is_harmful(path: bytes) -> bool:
@@ -76,8 +80,8 @@ def harmful_check(tree: str, known: frozenset[str], depth: int = 0) -> Callable[
             return True
         place = os.path.realpath(os.path.join(tree, os.fsdecode(path)))
         if path.endswith(b"/"):
-            return _any_below(place, known, depth)
-        return _is_harmful(place, known, depth)
+            return _any_below(place, known, depth, roots)
+        return _is_harmful(place, known, depth, roots)
 
     return is_harmful
 
@@ -87,10 +91,12 @@ def is_harmful_repository(folder: str, known: frozenset[str], root: str) -> bool
 
     `root`: as for `open_exec_paths`.
     """
-    return _is_harmful(folder, known, 0, root)
+    return _is_harmful(folder, known, 0, (root,), root)
 
 
-def _is_harmful(folder: str, known: frozenset[str], depth: int, root: str | None = None) -> bool:
+def _is_harmful(
+    folder: str, known: frozenset[str], depth: int, roots: tuple[str, ...], root: str | None = None
+) -> bool:
     pointer = os.path.join(folder, ".git")
     try:
         mode = os.lstat(pointer).st_mode
@@ -104,6 +110,8 @@ def _is_harmful(folder: str, known: frozenset[str], depth: int, root: str | None
             return False  # git does not accept it as a repository
         pointer = os.path.join(folder, target)
     git_dir = os.path.realpath(pointer)
+    if not stat.S_ISDIR(mode) and not _is_settled(pointer, git_dir, known, roots):
+        return True
     if git_dir in known:
         return False
     try:
@@ -119,6 +127,15 @@ def _is_harmful(folder: str, known: frozenset[str], depth: int, root: str | None
         os.close(fd)
 
 
+def _is_settled(pointer: str, git_dir: str, known: frozenset[str], roots: tuple[str, ...]) -> bool:
+    """Whether no later command can exchange what a `.git` file leads to: the plan of one protects
+    a git dir that is there, in `roots`. Through a link, or in other folders, it may not see it."""
+    if git_dir != os.path.normpath(pointer):
+        return False
+    is_here = any(within(git_dir, root) for root in roots) and looks_like_git_dir(git_dir)
+    return git_dir in known or is_here
+
+
 def _target(pointer: str) -> str | None:
     """Where a `.git` file leads. As for git blanks count, and line ends at its end do not."""
     folder = open_root(os.path.dirname(pointer))
@@ -131,13 +148,13 @@ def _target(pointer: str) -> str | None:
     return os.fsdecode(data.rstrip(b"\r\n")[8:].partition(b"\0")[0])
 
 
-def _any_below(folder: str, known: frozenset[str], depth: int) -> bool:
+def _any_below(folder: str, known: frozenset[str], depth: int, roots: tuple[str, ...]) -> bool:
     pending = deque([folder])
     looked = 0
     while pending:
         at = pending.popleft()
         looked += 1
-        if looked > _MOST_FOLDERS or _is_harmful(at, known, depth):
+        if looked > _MOST_FOLDERS or _is_harmful(at, known, depth, roots):
             return True
         pending += _subfolders(at)
     return False
@@ -249,7 +266,7 @@ def is_harmful_index(
     tree = tree or work_tree(git_dir, path)
     reasons = judge.judge_index(
         None, data, hash_bytes=hash_bytes(git_dir),
-        is_harmful_repository=harmful_check(tree, known, depth),
+        is_harmful_repository=harmful_check(tree, path, known, depth),
         shared=lambda name: read_file(
             git_dir, f"sharedindex.{name.decode()}", _MOST_INDEX_BYTES
         ),
@@ -272,7 +289,7 @@ def _is_open_config(git_dir: int, tree: str | None, root: str | None) -> bool:
     base = os.path.dirname(here) if os.path.basename(here) == ".git" else here
     return any(
         within(os.path.realpath(os.path.join(base, os.path.expanduser(path))), root)
-        for path in git_config.local_remotes(data)
+        for path in git_config.local_remotes(git_config.entries(os.fsdecode(data)))
     )
 
 

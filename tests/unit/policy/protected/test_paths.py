@@ -313,7 +313,7 @@ def test_what_a_dangling_link_leads_to_must_not_come_into_being(
     hooks_lead_to(repository, "../nothere/deeper")
     found = watched(plan(preset="workspace-write", workspace=repository))
     assert found[f"{repository}/.git/hooks"].rule == "absent"
-    assert found[f"{repository}/nothere"].rule == "absent"
+    assert found[f"{repository}/nothere/deeper"].rule == "absent"
 
 
 def test_every_link_on_the_way_is_watched(
