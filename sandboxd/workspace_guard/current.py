@@ -34,11 +34,12 @@ if sys.platform == "win32":
         return overtaken_by_name.undo_others(root, marks, pinned)
 
 else:
+    from sandboxd.linux.birth_time import birth_ns_of as born_ns
     from sandboxd.workspace_guard.absent_paths_watch import AbsentPathsWatch
     from sandboxd.workspace_guard.git.overtaken import undo as undo_overtaken
     from sandboxd.workspace_guard.kept_copy import remember_kept
     from sandboxd.workspace_guard.other_repositories import undo as undo_others
-    from sandboxd.workspace_guard.users_folders import born_ns, open_again
+    from sandboxd.workspace_guard.reopening import open_again
 
     def open_watch(protected: Collection[Protected], writable: Collection[str]) -> Watch:
         """`writable`: all folders that may be written, also those inside of protected ones."""

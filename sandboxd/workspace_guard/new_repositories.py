@@ -92,7 +92,7 @@ class _Search:
             starts[folder] = is_fresh
             self._judge(folder, is_fresh)
         self._until = bounded_work.search_deadlines()
-        self._walk(deque((folder, is_fresh, 0) for folder, is_fresh in starts.items()))
+        self._walk(starts)
         return self._made
 
     def _changed_distant(self) -> Iterator[tuple[str, bool]]:
@@ -139,12 +139,15 @@ class _Search:
         (self._made.opened if is_open else self._made.closed).append(folder)
         return is_open
 
-    def _walk(self, pending: deque[tuple[str, bool, int]]) -> None:
-        """Into these, and all below them that is not known."""
+    def _walk(self, starts: dict[str, bool]) -> None:
+        """Into these, and all below them that is not known; those that were there before first, so
+        that no number of new folders hides one that a command brought back."""
+        first = deque((folder, is_fresh, 0) for folder, is_fresh in starts.items())
+        then: deque[tuple[str, bool, int]] = deque()
         looked = 0
         until, until_cpu = self._until
-        while pending:
-            folder, is_fresh, depth = pending.popleft()
+        while first or then:
+            folder, is_fresh, depth = (first or then).popleft()
             late = time.monotonic() > until or time.thread_time() > until_cpu
             if late or looked >= MOST_FOLDERS or depth > DEEPEST:
                 self._made.complete = False
@@ -156,7 +159,9 @@ class _Search:
             changed = is_fresh or files.changed_ns(status) >= self._since_ns
             self._judge(folder, changed)
             if self._is_open(folder, changed):
-                pending += [(path, changed, depth + 1) for path in self._unknown(folder)]
+                for path in self._unknown(folder):
+                    pending = first if self._was_there(path) else then
+                    pending.append((path, changed, depth + 1))
 
     def _unknown(self, folder: str) -> list[str]:
         is_root = folder in self._before.roots

@@ -136,7 +136,8 @@ def _made_more(count: int) -> str:
 def _unsearched(workspace: str) -> str:
     return (
         f"the command made so many folders that not all of {named(workspace)} were searched for "
-        "new repositories: remove them, and look at other new folders before you run git there"
+        "new repositories: remove them, and look for a new .git, .hg and the like before you run "
+        "git in the others"
     )
 
 

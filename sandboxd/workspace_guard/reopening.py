@@ -1,26 +1,13 @@
-"""Folders of the user, by descriptors: how old they are, and opening what a command closed."""
+"""Opens folders of the user that a command closed, so that nothing in them is hidden."""
 
 from __future__ import annotations
 
 import logging
 import os
 
-from sandboxd.linux.birth_time import birth_ns
 from sandboxd.workspace_guard.dirfd import make_accessible, open_folder, open_root
 
 log = logging.getLogger(__name__)
-
-
-def born_ns(folder: str) -> int | None:
-    """When it was made; None where the file system does not keep that."""
-    try:
-        fd = open_root(folder)
-    except OSError:
-        return None
-    try:
-        return birth_ns(fd)
-    finally:
-        os.close(fd)
 
 
 def open_again(root: str, folder: str) -> bool:
