@@ -93,7 +93,8 @@ class RunWarnings:
         said += [_made_more(more)] if more else []
         said += [] if made.complete else [_unsearched(self._before.roots[0])]
         said += map(_opened, made.opened[:MOST_NAMED])
-        return said + [*map(_closed, made.closed[:MOST_NAMED])]
+        said += map(_closed, made.closed[:MOST_NAMED])
+        return said
 
 
 def _time(path: str) -> int:
