@@ -12,7 +12,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from sandboxd.policy.data.protected_names import OTHER_REPOSITORIES
@@ -73,11 +73,14 @@ def search(workspace: str, starts: Iterable[str], wanted: Filter) -> Distant:
     below = frozenset(starts)
     found = _known.get(workspace)
     if found is None or not _is_valid(found, below):
-        folders = found.folders if found is not None else DistantFolders()
-        before, found = found, _Search(workspace, below, wanted, folders).run()
+        before, found = found, _Search(workspace, below, wanted).run()
         if before is not None and found.unsearched:
             # A command may have made so many folders that those known before are not reached.
             found = _with_candidates(found, before.candidates)
+        elif before is not None and before.starts == below:
+            # The same for sandboxes that are up; others keep what belongs to their own plan.
+            before.folders.last = found.folders.last
+            found = replace(found, folders=before.folders)
         with _lock:
             _keep(workspace, found)
     recording_fs.holds_until(found.until)
@@ -114,9 +117,7 @@ def forget(workspace: str) -> None:
 
 def _with_candidates(found: Distant, more: Iterable[str]) -> Distant:
     both = tuple(dict.fromkeys((*found.candidates, *more)))[:MOST_KNOWN]
-    return Distant(
-        found.starts, both, found.until, found.unsearched, found.closed, found.folders
-    )  # fmt: skip
+    return replace(found, candidates=both, fact=Fact())
 
 
 def _keep(workspace: str, found: Distant) -> None:
@@ -128,13 +129,10 @@ def _keep(workspace: str, found: Distant) -> None:
 
 
 class _Search:
-    def __init__(
-        self, workspace: str, starts: frozenset[str], wanted: Filter, folders: DistantFolders
-    ) -> None:
+    def __init__(self, workspace: str, starts: frozenset[str], wanted: Filter) -> None:
         self._workspace = workspace
         self._starts = starts
         self._wanted = wanted
-        self._folders = folders
         self._looked: list[str] = []
         self._candidates: list[str] = []
         self._closed: list[str | None] = []
@@ -157,10 +155,10 @@ class _Search:
         return self._found(began, began_ns, left)
 
     def _found(self, began: float, began_ns: int, left: list[str]) -> Distant:
-        self._folders.last = Searched("\0".join(self._looked), began_ns)
+        folders = DistantFolders(Searched("\0".join(self._looked), began_ns))
         return Distant(
             self._starts, tuple(self._candidates), _valid_until(began),
-            _few(self._workspace, (*left, *self._crowded)), tuple(self._closed), self._folders,
+            _few(self._workspace, (*left, *self._crowded)), tuple(self._closed), folders,
         )  # fmt: skip
 
     def _look(self, folder: str) -> list[str]:
