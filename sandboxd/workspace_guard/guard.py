@@ -262,13 +262,10 @@ class Guard:
         warnings = self._warnings
         if warnings is None:
             return ()
-        found = warnings.overtaken()
-        if not any(found):
+        changed = warnings.changed()
+        if changed is None:
             return ()
-        known = frozenset(one.path for one in protected if one.rule in plan.GIT_DIR_RULES)
-        moved = await anyio.to_thread.run_sync(partial(undo_all, found, known))
-        warnings.undone([one.path for one in moved])
-        return tuple((one.path, one.moved_to) for one in moved)
+        return await anyio.to_thread.run_sync(_undo_overtaken, warnings, changed, protected)
 
     def rest(self) -> None:
         """After `conclude`: the command has ended."""
@@ -292,6 +289,18 @@ class Guard:
             watch, self._watch = self._watch, None
             if watch is not None:
                 watch.close()
+
+
+def _undo_overtaken(
+    warnings: RunWarnings, changed: list[str], protected: tuple[plan.Protected, ...]
+) -> PathsMoved:
+    found = warnings.overtaken(changed)
+    if not any(found):
+        return ()
+    known = frozenset(one.path for one in protected if one.rule in plan.GIT_DIR_RULES)
+    moved = undo_all(found, known)
+    warnings.undone([one.path for one in moved])
+    return tuple((one.path, one.moved_to) for one in moved)
 
 
 def _nothing() -> None:

@@ -22,6 +22,7 @@ from sandboxd.policy.data.protected_names import OTHER_REPOSITORIES
 from sandboxd.policy.protected.nested_git import Repositories
 from sandboxd.workspace_guard.current import undo_others, undo_overtaken
 from sandboxd.workspace_guard.interface import MovedPath
+from sandboxd.workspace_guard.new_repositories import NewRepositories
 from sandboxd.workspace_guard.polling import POLL_S, pause_after
 from sandboxd.workspace_guard.run_warnings import Overtaken
 
@@ -49,6 +50,9 @@ class OvertakenWatch:
         self._known = frozenset(one.path for one in protected if one.rule in plan.GIT_DIR_RULES)
         self._users_own: frozenset[str] = frozenset()
         self._made: frozenset[str] = frozenset()  # folders, and their .hg, while something ran
+        self._search: NewRepositories | None = None
+        self._further_git: set[str] = set()  # what that has found, beyond the near folders, too
+        self._further_others: set[str] = set()
         self._active = 0
         self._again = False
         self._closed = False
@@ -60,6 +64,7 @@ class OvertakenWatch:
         if self._nested.folders and not self._is_looking and not self._active:
             there = {*filter(_has_git, self._folders), *filter(files.lexists, self._others)}
             self._users_own = frozenset(there - self._made)
+            self._search = NewRepositories(self._nested)
             self._timer = event_loop.call_later(POLL_S, self._look)
         self._active += 1
 
@@ -74,7 +79,7 @@ class OvertakenWatch:
         came first.
         """
         await self._end_of_look()
-        if self._made:
+        if self._made or self._further_git or self._further_others:
             self._found |= await anyio.to_thread.run_sync(self._undo)
         found, self._found = self._found, {}
         return found
@@ -120,9 +125,22 @@ class OvertakenWatch:
         git = {*filter(_may_be_repository, self._folders)} - self._users_own
         others = {*filter(files.lexists, self._others)} - self._users_own
         self._made = frozenset(git | others)
+        self._look_further()
+        git |= self._further_git
+        others |= self._further_others
         by_root = self._nested.by_root
         moved = undo_all(Overtaken(by_root(sorted(git)), by_root(sorted(others))), self._known)
         return {one.path: one.moved_to for one in moved}
+
+    def _look_further(self) -> None:
+        search = self._search
+        changed = search.changed() if search is not None else None
+        if search is not None and changed is not None:
+            made = search.find(changed)
+            self._further_git |= {*made.git} - self._users_own
+            self._further_others |= {*made.others} - self._users_own
+        self._further_git = {*filter(_may_be_repository, self._further_git)}
+        self._further_others = {*filter(files.lexists, self._further_others)}
 
 
 def undo_all(found: Overtaken, known: frozenset[str]) -> list[MovedPath]:

@@ -1,8 +1,5 @@
 """What a result warns about: repositories that the command made, a main checkout that changed.
 
-Repositories are looked for in the folders that the plan looked into. Their ctimes show, with one
-system call each, where names were added.
-
 A linked worktree shares its git dir with the main checkout, whose index and HEAD cannot be
 protected: the next commit there replaces a mounted file, and restoring the old content would undo
 that commit.
@@ -11,20 +8,17 @@ that commit.
 from __future__ import annotations
 
 import posixpath
-from collections import deque
-from collections.abc import Collection
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from sandboxd.platform.current import files
 from sandboxd.policy.data.protected_names import OTHER_REPOSITORIES
-from sandboxd.policy.protected import nested_git
+from sandboxd.policy.protected import distant_git
 from sandboxd.policy.protected.nested_git import Repositories
 from sandboxd.policy.shown_names import named
+from sandboxd.workspace_guard.new_repositories import Made, NewRepositories
 
 MOST_NAMED = 20
-_MOST_FOLDERS = 512
-_DEEPEST = 6
 _MAIN_STATE = ("HEAD", "index")
 
 
@@ -36,24 +30,16 @@ class Overtaken(NamedTuple):
     others: dict[str, list[str]]
 
 
-@dataclass(slots=True)
-class _Found:
-    git: list[str] = field(default_factory=list)
-    others: list[str] = field(default_factory=list)
-
-
 class RunWarnings:
     """Make it before the command starts."""
 
     def __init__(self, before: Repositories) -> None:
-        self._before = before
-        self._known = frozenset(before.folders)
-        self._remember()
+        self._remember(before)
 
-    def _remember(self) -> None:
-        self._made: tuple[str, ...] = ()
-        self._made_others: tuple[str, ...] = ()
-        self._times = {folder: _time(folder) for folder in self._before.folders}
+    def _remember(self, before: Repositories) -> None:
+        self._before = before
+        self._made = Made()
+        self._search = NewRepositories(before)
         self._states = {path: _time(path) for path in self._main_states()}
 
     def _main_states(self) -> list[str]:
@@ -63,93 +49,58 @@ class RunWarnings:
         """For another command, if the folders are the same."""
         if before is not self._before and before != self._before:
             return False
-        self._remember()
+        self._remember(before)
         return True
 
-    def overtaken(self) -> Overtaken:
-        """After the command, before `look`."""
-        self._made, self._made_others = self._new()
-        roots = self._before.roots
-        git = [one for one in self._made if one in self._known and one not in roots]
-        others = [one for one in self._made_others if posixpath.dirname(one) in self._known]
-        return Overtaken(self._before.by_root(git), self._before.by_root(others))
+    def changed(self) -> list[str] | None:
+        """After the command: for `overtaken`; None if that would find nothing."""
+        return self._search.changed()
+
+    def overtaken(self, changed: Iterable[str]) -> Overtaken:
+        """Before `look`. For a thread."""
+        self._made = made = self._search.find(changed)
+        found = Overtaken(self._before.by_root(made.git), self._before.by_root(made.others))
+        self._tell_plans()
+        return found
+
+    def _tell_plans(self) -> None:
+        """Those far down are protected from the next command on."""
+        made = self._made
+        if self._before.distant:
+            others = map(posixpath.dirname, (*made.others, *made.new_others))
+            folders = {*made.git, *made.new_git, *others}
+            for root, found in self._before.by_root(folders).items():
+                distant_git.appeared(root, found)
 
     def undone(self, paths: Collection[str]) -> None:
-        self._made = tuple(one for one in self._made if one not in map(posixpath.dirname, paths))
+        gone = set(map(posixpath.dirname, paths)) | set(paths)
+        self._made.git = [one for one in self._made.git if one not in gone]
 
     def look(self) -> list[str]:
         """Sentences for the result."""
-        changed = (path for path, before in self._states.items() if _time(path) != before)
-        others = filter(files.lexists, self._made_others)  # not those that were moved aside
-        made = [*map(_made_repository, self._made), *map(_made_other, others)]
-        return [*made, *map(_changed_main, changed)]
+        changed = [path for path, before in self._states.items() if _time(path) != before]
+        said = [*self._said(), *map(_changed_main, changed)]
+        self._made = Made()
+        return said
 
-    def _new(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Folders that have become git repositories since: all that existed before, and of those
-        that the command made as many as are named. The same for others, by their `.hg`."""
-        changed = [f for f, before in self._times.items() if _time(f) != before or not before]
-        git, others = [], []
-        for folder in changed:
-            marks = _marks(folder)
-            git += [folder] if self._is_new_repository(folder, marks) else []
-            others += self._new_others(folder, marks)
-        found = _Found()
-        left = _MOST_FOLDERS
-        for folder in changed:
-            left -= self._walk(folder, found, left)
-            if left <= 0 or max(len(found.git), len(found.others)) >= MOST_NAMED:
-                break
-        return _with_some(git, found.git), _with_some(others, found.others)
-
-    def _new_others(self, folder: str, marks: set[str]) -> list[str]:
-        paths = [posixpath.join(folder, name) for name in OTHER_REPOSITORIES if name in marks]
-        return [path for path in paths if path not in self._before.others]
-
-    def _is_new_repository(self, folder: str, names: set[str]) -> bool:
-        return nested_git.is_repository(names) and folder not in self._before.paths
-
-    def _walk(self, start: str, found: _Found, most: int) -> int:
-        """Into `start` and all below it that was not looked into before. Returns the count."""
-        pending = deque([(start, 0)])
-        looked = 0
-        while pending and looked < most:
-            folder, depth = pending.popleft()
-            looked += 1
-            names, inner = _entries(folder)
-            if self._is_new_repository(folder, names):
-                found.git.append(folder)
-            found.others += self._new_others(folder, names)
-            if depth < _DEEPEST:
-                pending += [(path, depth + 1) for path in inner if path not in self._known]
-        return looked
+    def _said(self) -> list[str]:
+        made = self._made
+        git = [*sorted(made.git), *sorted(made.new_git)]
+        # Not those that were moved aside.
+        others = [*sorted(filter(files.lexists, made.others)), *sorted(made.new_others)]
+        said = [*map(_made_repository, git[:MOST_NAMED]), *map(_made_other, others[:MOST_NAMED])]
+        more = max(len(git) - MOST_NAMED, 0) + max(len(others) - MOST_NAMED, 0)
+        said += [_made_more(more)] if more else []
+        said += [] if made.complete else [_unsearched(self._before.roots[0])]
+        said += map(_opened, made.opened[:MOST_NAMED])
+        said += map(_closed, made.closed[:MOST_NAMED])
+        return said
 
 
-def _with_some(all_of: list[str], some_of: list[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys((*sorted(all_of), *sorted(set(some_of))[:MOST_NAMED])))
-
-
-def _entries(folder: str) -> tuple[set[str], list[str]]:
-    """What makes it a repository, by whatever spelling the file system finds it, and folders."""
-    inner: list[str] = []
-    try:
-        with files.scandir(folder) as entries:
-            for entry in entries:
-                is_dir = entry.is_dir(follow_symlinks=False)
-                if is_dir and nested_git.is_step(entry.name, is_dir) and entry.name != ".git":
-                    inner.append(entry.path)
-    except OSError:
-        return set(), []
-    return _marks(folder), inner
-
-
-def _marks(folder: str) -> set[str]:
-    return {one for one in nested_git.MARKS if files.lexists(posixpath.join(folder, one))}
-
-
-def _time(folder: str) -> int:
+def _time(path: str) -> int:
     """0 where the system does not tell it, or it is gone."""
     try:
-        return files.changed_ns(files.lstat(folder))
+        return files.changed_ns(files.lstat(path))
     except OSError:
         return 0
 
@@ -173,4 +124,30 @@ def _changed_main(path: str) -> str:
     return (
         f"{named(path)}, which belongs to the main checkout of this worktree, changed while the "
         "command ran: look at `git status` there unless you changed it yourself"
+    )
+
+
+def _made_more(count: int) -> str:
+    return (
+        f"the command made {count} more repositories: look for .git, .hg and the like in new "
+        "folders before you run git there"
+    )
+
+
+def _unsearched(workspace: str) -> str:
+    return (
+        f"the command made so many folders that not all of {named(workspace)} were searched for "
+        "new repositories: remove them, and look for a new .git, .hg and the like before you run "
+        "git in the others"
+    )
+
+
+def _opened(folder: str) -> str:
+    return f"the command had closed {named(folder)} (chmod); it was opened again to look into it"
+
+
+def _closed(folder: str) -> str:
+    return (
+        f"the command closed {named(folder)} (chmod), and it cannot be looked into: do not run git "
+        "there before you have looked for a new .git, .hg and the like"
     )

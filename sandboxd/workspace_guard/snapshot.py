@@ -16,8 +16,7 @@ from sandboxd.platform.current import files
 from sandboxd.platform.open_flags import NO_FOLLOW, OPEN_FOLDER, PRIVATE
 from sandboxd.posix.descriptors import change_mode, give_to
 from sandboxd.workspace_guard.dirfd import enter, is_distrusted, listable, read_file, stat_at
-
-COARSE_NS = 50_000_000
+from sandboxd.workspace_guard.run_clock import COARSE_NS
 
 
 @dataclass(slots=True)

@@ -226,12 +226,15 @@ class Basis:
         self._quick, self._slow = _Part(quick), _shared_part(slow)
         self._slow_from = -math.inf
         self._until = notes.until
+        self._facts = tuple(notes.facts)
 
     def holds(self, *, briefly: bool = False, notices: FolderNotices | None = None) -> bool:
         """`briefly`: TakesLong where there is much to compare. `notices`: for the event loop's
         thread only."""
         now = time.monotonic()
-        if now > self._until or not self._quick.holds(briefly=briefly, notices=notices):
+        if now > self._until or not all(one.holds for one in self._facts):
+            return False
+        if not self._quick.holds(briefly=briefly, notices=notices):
             return False
         if now - self._slow_from < SYSTEM_S:
             return True
@@ -244,7 +247,7 @@ class Basis:
 
     def holds_now(self) -> bool:
         """Compares everything, and leaves the time of the last comparison as it is."""
-        if time.monotonic() > self._until:
+        if time.monotonic() > self._until or not all(one.holds for one in self._facts):
             return False
         return self._quick.holds(briefly=False) and self._slow.holds(briefly=False)
 

@@ -111,6 +111,15 @@ def _shared(listing: Listing) -> Listing:
     return known if known == listing else listing
 
 
+class Fact:
+    """What a plan rests on without comparing it: whoever finds that it changed says so."""
+
+    __slots__ = ("holds",)
+
+    def __init__(self) -> None:
+        self.holds = True
+
+
 @dataclass(slots=True)
 class Recording:
     """`names` by canonical parent, files that were read, folders that were listed."""
@@ -122,6 +131,7 @@ class Recording:
     extracts: dict[tuple[str, Extract], Hashable] = field(default_factory=dict)
     fleeting: bool = False
     until: float = math.inf  # of the monotonic clock
+    facts: list[Fact] = field(default_factory=list)
     _ends: dict[str, str] = field(default_factory=dict)  # where ways ended that were walked
 
     def walk(self, path: str) -> str:

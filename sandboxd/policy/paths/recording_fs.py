@@ -18,6 +18,7 @@ from typing import TypeVar
 
 from sandboxd.platform.current import files
 from sandboxd.policy.paths.recording import (
+    Fact,
     Filter,
     Recording,
     list_entries,
@@ -190,6 +191,13 @@ def holds_until(moment: float) -> None:
     notes = _notes.get()
     if notes is not None:
         notes.until = min(notes.until, moment)
+
+
+def holds_while(fact: Fact) -> None:
+    """The same, until somebody says that it changed."""
+    notes = _notes.get()
+    if notes is not None:
+        notes.facts.append(fact)
 
 
 def rests_on(path: str) -> None:

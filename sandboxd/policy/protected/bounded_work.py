@@ -28,7 +28,7 @@ MOST_PROGRAMS = 512
 MOST_IN_A_LINE = 8192  # characters of a command line in a setting
 # For the search of distant folders, of this thread's CPU time and of any.
 MOST_SEARCH_CPU_S = 1.0
-MOST_SEARCH_S = 3.0
+MOST_SEARCH_S = 10.0
 MOST_INCLUDES = 256  # config files, for one git dir
 MOST_FOREIGN_NAMES = 64  # in one git dir, besides those of git's daily work
 

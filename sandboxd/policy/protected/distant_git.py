@@ -1,23 +1,26 @@
 """Git repositories in the many folders of a large tree, beyond those that each request compares.
 
 The folders are searched again after a while only: to compare thousands of them for each request
-would take longer than most commands.
+would take longer than most commands. What a command makes there meanwhile is found when it ends
+(`workspace_guard/new_repositories`).
 """
 
 from __future__ import annotations
 
 import errno
 import re
+import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from sandboxd.platform.current import files
 from sandboxd.policy.data.protected_names import OTHER_REPOSITORIES
 from sandboxd.policy.paths import recording, recording_fs
 from sandboxd.policy.paths.closed_folders import closing
-from sandboxd.policy.paths.recording import Filter
+from sandboxd.policy.paths.recording import Fact, Filter
 from sandboxd.policy.protected import bounded_work
 
 MOST_FOLDERS = 65_536
@@ -27,67 +30,162 @@ _TIMES_AS_LONG = 100  # as a search took, until the next one
 _MOST_KNOWN = 16
 MOST_KNOWN = 4096  # candidates
 _STORE = re.compile(r"/objects/([0-9a-f]{2}|pack|info)\Z")
+MOST_UNSEARCHED = 128
 _MARKS = frozenset((".git", *OTHER_REPOSITORIES))
 
 
-class Distant(NamedTuple):
-    """`candidates` look like repositories; valid `until`."""
+class Searched(NamedTuple):
+    """`joined`: folders, parents first, in one string for the memory that they take. `at_ns`: when
+    their search began."""
+
+    joined: str
+    at_ns: int
+
+    @property
+    def folders(self) -> list[str]:
+        return self.joined.split("\0") if self.joined else []
+
+
+@dataclass(slots=True)
+class DistantFolders:
+    """Those of one writable folder; None when they were forgotten."""
+
+    last: Searched | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Distant:
+    """`candidates` look like repositories; valid `until`. `unsearched`: folders that are not known,
+    with all that is below them; more than MOST_UNSEARCHED if there are too many to name."""
 
     starts: frozenset[str]
     candidates: tuple[str, ...]
-    complete: bool
     until: float
+    unsearched: tuple[str, ...] = ()
     closed: tuple[str | None, ...] = ()
+    folders: DistantFolders = field(default_factory=DistantFolders)
+    fact: Fact = field(default_factory=Fact)
 
 
 _known: OrderedDict[str, Distant] = OrderedDict()
+_lock = threading.Lock()
 
 
 def search(workspace: str, starts: Iterable[str], wanted: Filter) -> Distant:
     """In `starts` and below; `wanted` accepts the folders to look into and the marks."""
     below = frozenset(starts)
     found = _known.get(workspace)
-    if found is None or time.monotonic() > found.until or not below <= found.starts:
-        before, found = found, _search(below, wanted)
-        if before is not None and not found.complete:
+    if found is None or not _is_valid(found, below):
+        before, found = found, _Search(workspace, below, wanted).run()
+        if before is not None and found.unsearched:
             # A command may have made so many folders that those known before are not reached.
-            both = dict.fromkeys((*found.candidates, *before.candidates))
-            found = found._replace(candidates=tuple(both)[:MOST_KNOWN])
-        _known[workspace] = found
-        while len(_known) > _MOST_KNOWN:
-            _known.popitem(last=False)
+            found = _with_candidates(found, before.candidates)
+        elif before is not None and before.starts == below:
+            # The same for sandboxes that are up; others keep what belongs to their own plan.
+            before.folders.last = found.folders.last
+            found = replace(found, folders=before.folders)
+        with _lock:
+            _keep(workspace, found)
     recording_fs.holds_until(found.until)
+    recording_fs.holds_while(found.fact)
     return found
 
 
-def _search(starts: frozenset[str], wanted: Filter) -> Distant:
-    began = time.monotonic()
-    until, until_cpu = bounded_work.search_deadlines()
-    candidates: list[str] = []
-    closed: list[str | None] = []
-    level, count, complete = sorted(starts), 0, True
-    for _ in range(DEEPEST):
-        below: list[str] = []
-        for folder in level:
-            if count >= MOST_FOLDERS or time.monotonic() > until or time.thread_time() > until_cpu:
-                until = _valid_until(began)
-                return Distant(starts, tuple(candidates), False, until, tuple(closed))
-            count += 1
-            try:
-                names, folders = _look(folder, wanted)
-            except OSError as error:
-                complete = complete and error.errno != errno.E2BIG
-                closed.append(closing(folder, error))
-                continue
-            is_bare = "head" in names and ("commondir" in names or {"objects", "refs"} <= names)
-            if is_bare or not names.isdisjoint(_MARKS):
-                candidates.append(folder)
-            below += folders
-        level = below
-        if not level:
-            break
-    until = _valid_until(began)
-    return Distant(starts, tuple(candidates), complete and not level, until, tuple(closed))
+def _is_valid(found: Distant, starts: frozenset[str]) -> bool:
+    if time.monotonic() > found.until:
+        return False
+    # Folders that were not reached may be, when others are gone.
+    return starts == found.starts if found.unsearched else starts <= found.starts
+
+
+def appeared(workspace: str, repositories: Iterable[str]) -> None:
+    """These were found at the end of a command: the next plan knows them."""
+    with _lock:
+        found = _known.get(workspace)
+        if found is None:
+            return
+        more = set(repositories).difference(found.candidates)
+        if len(found.candidates) + len(more) > MOST_KNOWN:
+            del _known[workspace]  # searched again
+        elif more:
+            _known[workspace] = _with_candidates(found, sorted(more))
+        found.fact.holds = found.fact.holds and not more
+
+
+def forget(workspace: str) -> None:
+    """Search again for the next plan."""
+    with _lock:
+        _known.pop(workspace, None)
+
+
+def _with_candidates(found: Distant, more: Iterable[str]) -> Distant:
+    both = tuple(dict.fromkeys((*found.candidates, *more)))[:MOST_KNOWN]
+    return replace(found, candidates=both, fact=Fact())
+
+
+def _keep(workspace: str, found: Distant) -> None:
+    _known[workspace] = found
+    _known.move_to_end(workspace)
+    while len(_known) > _MOST_KNOWN:
+        _, oldest = _known.popitem(last=False)
+        oldest.folders.last = None
+
+
+class _Search:
+    def __init__(self, workspace: str, starts: frozenset[str], wanted: Filter) -> None:
+        self._workspace = workspace
+        self._starts = starts
+        self._wanted = wanted
+        self._looked: list[str] = []
+        self._candidates: list[str] = []
+        self._closed: list[str | None] = []
+        self._crowded: list[str] = []  # too many entries to look at
+
+    def run(self) -> Distant:
+        began, began_ns = time.monotonic(), time.time_ns()
+        until, until_cpu = bounded_work.search_deadlines()
+        left: list[str] = sorted(self._starts)
+        for _ in range(DEEPEST):
+            level, left = left, []
+            for index, folder in enumerate(level):
+                late = time.monotonic() > until or time.thread_time() > until_cpu
+                if late or len(self._looked) >= MOST_FOLDERS:
+                    return self._found(began, began_ns, [*level[index:], *left])
+                self._looked.append(folder)
+                left += self._look(folder)
+            if not left:
+                break
+        return self._found(began, began_ns, left)
+
+    def _found(self, began: float, began_ns: int, left: list[str]) -> Distant:
+        folders = DistantFolders(Searched("\0".join(self._looked), began_ns))
+        return Distant(
+            self._starts, tuple(self._candidates), _valid_until(began),
+            _few(self._workspace, (*left, *self._crowded)), tuple(self._closed), folders,
+        )  # fmt: skip
+
+    def _look(self, folder: str) -> list[str]:
+        """The folders in it that are to be searched."""
+        try:
+            names, folders = _entries(folder, self._wanted)
+        except OSError as error:
+            if error.errno == errno.E2BIG:
+                self._crowded.append(folder)
+            self._closed.append(closing(folder, error))
+            return []
+        is_bare = "head" in names and ("commondir" in names or {"objects", "refs"} <= names)
+        if is_bare or not names.isdisjoint(_MARKS):
+            self._candidates.append(folder)
+        return folders
+
+
+def _few(workspace: str, folders: tuple[str, ...]) -> tuple[str, ...]:
+    """Themselves, or the folders of the workspace that they lie in."""
+    if len(folders) <= MOST_UNSEARCHED:
+        return folders
+    skip = len(workspace.rstrip("/")) + 1
+    tops = {folder[:skip] + folder[skip:].partition("/")[0] for folder in folders}
+    return tuple(sorted(tops)[: MOST_UNSEARCHED + 1])
 
 
 def _valid_until(began: float) -> float:
@@ -95,7 +193,7 @@ def _valid_until(began: float) -> float:
     return now + max(AGAIN_S, _TIMES_AS_LONG * (now - began))
 
 
-def _look(folder: str, wanted: Filter) -> tuple[set[str], list[str]]:
+def _entries(folder: str, wanted: Filter) -> tuple[set[str], list[str]]:
     """The names that count, in small letters, and the folders among them."""
     entries = recording.select_entries(folder, wanted)
     return {entry.name.lower() for entry in entries}, inner(entries)

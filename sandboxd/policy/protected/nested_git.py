@@ -11,7 +11,7 @@ import posixpath
 import time
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from shlex import quote
 
 from sandboxd.platform.current import files
@@ -20,6 +20,7 @@ from sandboxd.policy.paths import recording_fs
 from sandboxd.policy.paths.closed_folders import closing
 from sandboxd.policy.paths.within import within
 from sandboxd.policy.protected import distant_git
+from sandboxd.policy.protected.distant_git import MOST_UNSEARCHED, DistantFolders
 from sandboxd.policy.shown_names import named
 from sandboxd_proto.errors import PathDenied
 from sandboxd_proto.locations import KEPT_FOLDER
@@ -49,7 +50,8 @@ class Repositories:
     `others`: the `.hg` and the like in them. `roots`: the workspace, then other writable folders.
     `main_checkouts`: git dirs that a worktree in the workspace shares with another checkout.
     `closed`: folders in which there may be others. `read_only`: those that hold more of them than
-    can be protected one by one.
+    can be protected one by one, or were not searched. `distant`: the other folders, of each root
+    that has more than the near ones.
     """
 
     paths: tuple[str, ...] = ()
@@ -60,6 +62,7 @@ class Repositories:
     main_checkouts: tuple[str, ...] = ()
     closed: tuple[str, ...] = ()
     read_only: tuple[str, ...] = ()
+    distant: tuple[DistantFolders, ...] = field(default=(), compare=False)
 
     def joined(self, more: Repositories) -> Repositories:
         """With those of another writable folder, which may contain the workspace."""
@@ -72,6 +75,7 @@ class Repositories:
             closed=_each_once(self.closed, more.closed),
             read_only=_each_once(self.read_only, more.read_only),
             warnings=(*self.warnings, *more.warnings),
+            distant=(*self.distant, *more.distant),
         )
 
     def with_warnings(self, more: Iterable[str]) -> Repositories:
@@ -100,9 +104,10 @@ def find(workspace: str, most: int | None = None) -> Repositories:
     distant: list[str] = []
     closed: list[str | None] = []
     beyond: list[str] = []
+    unsearched: tuple[str, ...] = ()
+    far: tuple[DistantFolders, ...] = ()
     pending = deque([(workspace, 0)])
     until, until_cpu = time.monotonic() + MOST_S, time.thread_time() + MOST_CPU_S
-    complete = True
     while pending:
         folder, depth = pending.popleft()
         late = time.monotonic() > until or time.thread_time() > until_cpu
@@ -114,9 +119,8 @@ def find(workspace: str, most: int | None = None) -> Repositories:
         except OSError as error:
             if error.errno == errno.E2BIG:
                 if folder == workspace:
-                    complete = False
-                else:
-                    beyond.append(folder)
+                    raise _unsearchable(workspace) from None
+                beyond.append(folder)
             closed.append(closing(folder, error))
             continue
         folders.append(folder)
@@ -132,9 +136,13 @@ def find(workspace: str, most: int | None = None) -> Repositories:
             repositories += [folder] if is_repository(names) else []
             others += _others(folder, names)
         closed += further.closed
-        complete = complete and further.complete
-    warnings = [] if complete else [_incomplete(workspace)]
+        unsearched, far = further.unsearched, (further.folders,)
+        if workspace in unsearched or len(unsearched) > MOST_UNSEARCHED:
+            distant_git.forget(workspace)
+            raise _unsearchable(workspace)
+    warnings = [_incomplete(workspace)] if unsearched else []
     warnings += [_too_crowded(folder) for folder in beyond[:1]]
+    beyond += unsearched
     if len(repositories) + len(others) > MOST_REPOSITORIES:
         warnings.append(_too_many(workspace))
         beyond += repositories[MOST_REPOSITORIES:]
@@ -144,7 +152,7 @@ def find(workspace: str, most: int | None = None) -> Repositories:
         others = others[:left]
     return Repositories(
         tuple(repositories), tuple(others), (workspace,), tuple(folders), tuple(warnings),
-        closed=_few(workspace, closed), read_only=_whole(workspace, beyond),
+        closed=_few(workspace, closed), read_only=_whole(workspace, beyond), distant=far,
     )  # fmt: skip
 
 
@@ -236,8 +244,18 @@ def exec_paths(mark: str) -> list[str]:
 
 def _incomplete(workspace: str) -> str:
     return (
-        f"not every folder of {named(workspace)} was searched for repositories: hooks and settings "
-        "of the others are not protected; choose a smaller folder as the workspace"
+        f"not every folder of {named(workspace)} was searched for repositories: commands can only "
+        "read the others; choose a smaller folder as the workspace"
+    )
+
+
+def _unsearchable(workspace: str) -> PathDenied:
+    return PathDenied(
+        f"{named(workspace)} has too many folders to be searched for repositories, which could "
+        "not be protected",
+        field="workspace",
+        remedy="remove the folders that a command made, or choose a smaller folder as the "
+        "workspace",
     )
 
 

@@ -93,7 +93,7 @@ class ProtectedPathsCheck:
             process.kill()
             with anyio.move_on_after(KILL_GRACE_S), suppress(SandboxdError):  # it never started
                 await process.wait()
-            for path, moved_to in await self.guard.conclude():
+            for path, moved_to in (*await self.guard.conclude(), *await self._undo_overtaken()):
                 log.warning("protected path %s appeared; it is now %s", path, moved_to or "gone")
 
     def close(self) -> None:

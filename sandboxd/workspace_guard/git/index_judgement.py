@@ -25,7 +25,8 @@ from sandboxd.workspace_guard.quarantine import (
     move_aside,
     put_back,
 )
-from sandboxd.workspace_guard.snapshot import COARSE_NS, Node
+from sandboxd.workspace_guard.run_clock import COARSE_NS
+from sandboxd.workspace_guard.snapshot import Node
 
 MOST_BYTES = 128 << 20
 _LIGHT_BYTES = 64 << 10

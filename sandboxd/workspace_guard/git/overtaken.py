@@ -18,6 +18,7 @@ from sandboxd.workspace_guard.quarantine import Moved, Quarantine
 
 log = logging.getLogger(__name__)
 _SMALL = 4096
+MOST_JUDGED = 512  # at a time: what a command makes beyond them is moved aside unread
 _one_at_a_time = threading.Lock()  # two that take the same entry would report a failure
 
 
@@ -35,8 +36,8 @@ def _undo(workspace: str, folders: Iterable[str], known: frozenset[str]) -> list
     quarantine = Quarantine(root, workspace)
     moved: list[Moved] = []
     try:
-        for folder in folders:
-            name = _harmful_name(folder, known, workspace)
+        for count, folder in enumerate(folders):
+            name = _harmful_name(folder, known, workspace, unread=count >= MOST_JUDGED)
             if name is None:
                 continue
             with find(root, workspace, os.path.join(folder, name)) as entry:
@@ -53,11 +54,16 @@ def _taken(quarantine: Quarantine, entry: Entry) -> Moved:
     return quarantine.take(entry)
 
 
-def _harmful_name(folder: str, known: frozenset[str], root: str) -> str | None:
-    """The entry without which the folder is no repository."""
-    if os.path.realpath(folder) != folder:
-        return ".git"  # a link is in its place, and can lead where nothing is protected
-    if os.path.lexists(os.path.join(folder, ".git")):
+def _harmful_name(
+    folder: str, known: frozenset[str], root: str, *, unread: bool = False
+) -> str | None:
+    """The entry without which the folder is no repository. A link in the place of the folder, or of
+    one above it, can lead where nothing is protected."""
+    real = os.path.realpath(folder)
+    has_git = os.path.lexists(os.path.join(real, ".git"))
+    if unread or real != folder:
+        return ".git" if has_git else "HEAD"
+    if has_git:
         is_harmless = _is_own_worktree(folder, known) or not is_harmful_repository(
             folder, known, root
         )

@@ -18,5 +18,7 @@ def test_many_repositories_of_the_commands_own_do_not_hide_one_in_a_folder_of_th
     for number in range(MOST_NAMED + 5):
         (tmp_path / "a" / str(number) / ".git").mkdir(parents=True)
     (tmp_path / "z" / ".git").mkdir()
-    assert warnings.overtaken().git == {str(tmp_path): [str(tmp_path / "z")]}
+    changed = warnings.changed()
+    assert changed is not None
+    assert warnings.overtaken(changed).git == {str(tmp_path): [str(tmp_path / "z")]}
     assert len(warnings.look()) <= MOST_NAMED + 1

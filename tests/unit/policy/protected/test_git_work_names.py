@@ -11,6 +11,7 @@ from sandboxd.policy.data import git_work_names
 from sandboxd.policy.paths import recording_fs
 from sandboxd.policy.paths.basis import Basis
 from sandboxd.policy.protected import distant_git, git_programs, nested_git
+from sandboxd_proto.errors import PathDenied
 
 WORK = (
     "objects", "refs", "logs", "packed-refs", "packed-refs.lock", "packed-refs.new", "index",
@@ -177,6 +178,55 @@ def test_beyond_the_bounds_it_says_so(
     found = nested_git.find(str(tmp_path), most=3 if bound == "folders" else 100)
     assert len(found.warnings) == 1
     assert str(tmp_path) in found.warnings[0]
+    assert found.read_only, "what was not searched, or cannot be protected by itself"
+
+
+def test_what_was_not_searched_can_only_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More folders than are searched, before the user's own in every order."""
+    own = _repository(tmp_path / "zz/own")
+    for number in range(300):
+        (tmp_path / f"a/{number:03}").mkdir(parents=True)
+    monkeypatch.setattr(distant_git, "MOST_FOLDERS", 40)
+    found = nested_git.find(str(tmp_path), most=100)
+    assert found.read_only == (str(tmp_path / "a"), str(tmp_path / "zz"))
+    for number in range(200, 300):
+        (tmp_path / f"a/{number}").rmdir()
+    found = nested_git.find(str(tmp_path), most=100)
+    assert own in found.read_only, "few enough to be named by themselves"
+    for number in range(100, 200):
+        (tmp_path / f"a/{number}").rmdir()
+    found = nested_git.find(str(tmp_path), most=100)
+    assert (found.paths, found.read_only) == ((own,), ())
+
+
+def test_a_workspace_of_which_too_much_was_not_searched_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(300):
+        (tmp_path / f"{number}").mkdir()
+    monkeypatch.setattr(distant_git, "MOST_FOLDERS", 40)
+    with pytest.raises(PathDenied) as refused:
+        nested_git.find(str(tmp_path), most=100)
+    assert "remove the folders" in str(refused.value.remedy)
+    for number in range(150):
+        (tmp_path / f"{number}").rmdir()
+    assert nested_git.find(str(tmp_path), most=100).read_only == tuple(
+        sorted(str(tmp_path / f"{number}") for number in range(289, 300))
+    )
+
+
+def test_what_a_command_made_far_down_ends_plans(tmp_path: Path) -> None:
+    deep = tmp_path / "1/2/3/4/5/6/7"
+    deep.mkdir(parents=True)
+    with recording_fs.recording() as notes:
+        assert nested_git.find(str(tmp_path)).paths == ()
+    made = _repository(deep)
+    assert Basis(notes, ()).holds()
+    distant_git.appeared(str(tmp_path), [made])
+    assert not Basis(notes, ()).holds()
+    assert nested_git.find(str(tmp_path)).paths == (made,)
 
 
 def test_a_repository_by_another_spelling_is_found_where_the_file_system_finds_it(
