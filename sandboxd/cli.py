@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import sys
 from collections.abc import Collection, Mapping
@@ -21,6 +22,7 @@ from sandboxd.policy.presets import check_presets
 
 
 def main(argv: list[str] | None = None) -> int:
+    gc.disable()  # until the daemon listens: what imports create stays
     system.harden()
     options = _parser().parse_args(argv)
     try:

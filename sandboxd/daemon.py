@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import logging
 import os
@@ -259,6 +260,8 @@ async def _serve_until(
                 clients.start_soon(kept_running, accept_all, listener, service, clients)
                 if start.idle_exit_s is not None:
                     clients.start_soon(kept_running, exit_when_idle, service, start.idle_exit_s)
+                gc.freeze()  # collections skip what was made so far; `main` has disabled them
+                gc.enable()
                 print(f"sandboxd is listening on {listener.path}", flush=True)
                 notifier.say("READY=1")
                 assembly.collect_soon(parts.machine.caches_root)

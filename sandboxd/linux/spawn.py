@@ -8,6 +8,7 @@ forked it: a spawn from a worker thread would be killed when that thread ends.
 from __future__ import annotations
 
 import os
+import select
 import signal
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +18,12 @@ from sandboxd import event_loop
 
 # Python ignores these; an ignored signal stays ignored across exec.
 _RESET = (signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM)
+
+
+def has_ended(pidfd: int) -> bool:
+    waiter = select.poll()
+    waiter.register(pidfd, select.POLLIN)
+    return bool(waiter.poll(0))
 
 
 class Helper:
@@ -41,6 +48,9 @@ class Helper:
                 self.status = status
                 os.close(self._pidfd)
         return self.status
+
+    def is_dead(self) -> bool:
+        return self.status is not None or has_ended(self._pidfd)
 
     def reap_later(self, done: Callable[[], None]) -> None:
         """For a process that ends by itself, and that nothing waits for; then `done` is called."""

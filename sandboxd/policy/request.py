@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import posixpath
 from dataclasses import dataclass, field
 
 from sandboxd.config import Config
 from sandboxd.policy.mounts.mount_plan import Host
 from sandboxd.policy.mounts.own_paths import OwnPaths
+from sandboxd.policy.paths import recording_fs
 from sandboxd_proto.manifest import Manifest
 
 
@@ -37,3 +39,10 @@ class Machine:
     forwards_folder: str = "/nonexistent"
     limit_sandboxes: frozenset[str] = frozenset()
     variable_home: str = ""  # HOME of its environment; `home` is of the user database
+
+    @property
+    def own_homes(self) -> tuple[str, ...]:
+        """Of the daemon's user: programs follow the variable, the user database may differ."""
+        named = self.variable_home
+        also = posixpath.isabs(named) and recording_fs.isdir(named)
+        return (self.home, named) if also else (self.home,)

@@ -152,7 +152,9 @@ def _sandbox(
         tmp_bytes=tmp_bytes,
         shm_bytes=shm_bytes,
     )
-    spec = replace(spec, masks=masks.masks_for(spec, denied, machine))
+    hidden = masks.masks_for(spec, denied, machine, dict(env).get("HOME"))
+    spec = replace(spec, masks=hidden.masks)
+    from_preset.nested = from_preset.nested.with_warnings(hidden.warnings)
     own = writable.own_code(spec, machine.own)
     kept = writable.settle(own, from_preset.protected, spec, machine.host)
     spec = replace(spec, protected=kept)

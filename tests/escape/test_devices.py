@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from support.attacks import Box, Victim, freely, python, weakest
+from support.backends import TEMPLATE, running_backend
 
 pytestmark = pytest.mark.isolation
 
@@ -33,6 +34,28 @@ def test_disks_are_not_readable(box: Box) -> None:
     assert freely(attack).worked == (ROOT and disks)
     for manifest in ({}, {"base": "host"}):
         assert box.attack(attack, manifest=manifest).blocked
+
+
+@pytest.mark.requires("bubblewrap")
+def test_device_nodes_of_the_host_are_not_changed() -> None:
+    """Another mode for /dev/full, which is the host's own: root owns it in the sandbox too. Users
+    may set its times. Of sandboxes that are clones: bwrap binds devices writable only."""
+    attack = python("""
+        import stat
+        found = os.stat("/dev/full")
+        if os.geteuid() == 0:
+            os.chmod("/dev/full", stat.S_IMODE(found.st_mode))
+        else:
+            os.utime("/dev/full")
+        worked()
+    """)
+    assert freely(attack).worked
+    with running_backend("bubblewrap", env={TEMPLATE: "true"}) as daemon:
+        box = Box("bubblewrap", daemon)
+        assert box.attack(attack).blocked
+        usable = python("open('/dev/null', 'w').write('x'); open('/dev/zero').read(2); worked()")
+        assert box.attack(usable).worked
+        box.close()
 
 
 def test_device_nodes_are_not_made(box: Box, workspace: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from support.attacks import Box, python
 from support.git_attacks import git, make_repository
+from support.rpc import RpcError
 
 pytestmark = [pytest.mark.isolation, pytest.mark.requires("git")]
 
@@ -65,6 +66,99 @@ def test_a_workspace_stays_usable(
     script = "cd zz && echo x > y && git add y && git -c user.name=t -c user.email=t commit -qm y"
     assert box.shell(script, **params).exited(0)
     assert git(own, "log", "-1", "--format=%s") == "y\n"
+
+
+# In a new folder, which is the current one; `src` is the user's.
+NO_FOLDERS = {
+    "a loop of links": "ln -s .git .git",
+    "a pipe": "mkfifo .git",
+    "bin": "git init -q . && ln -s bin bin",
+    ".config": "git init -q . && ln -s /etc .config",
+    ".github and mise": "git init -q . && ln -s x .github && ln -s ../src mise",
+    "others": "mkdir .hg && ln -s ../src .jj && ln -s ../src _darcs && ln -s x .sl",
+    "an .hg": "ln -s x .hg",
+}
+
+
+@pytest.mark.parametrize("kind", NO_FOLDERS)
+def test_links_and_pipes_in_the_place_of_folders(
+    box: Box, workspace: Path, params: dict[str, str], kind: str
+) -> None:
+    own = make_repository(workspace)
+    (workspace / "src").mkdir()
+    left = box.shell(f"mkdir made && cd made && {NO_FOLDERS[kind]}", **params)
+    assert left.exited(0), left.story
+    hook = own / ".git/hooks/pre-commit"
+    ran = box.run(*WRITE, str(own / "src/new"), str(hook), **params)
+    assert (own / "src/new").exists(), ran.story
+    assert not hook.exists()
+
+
+def test_the_users_links_in_the_place_of_folders(
+    box: Box, workspace: Path, params: dict[str, str]
+) -> None:
+    """What is protected by the link's name is so where the link leads, and nothing else there."""
+    for folder in (make_repository(workspace), make_repository(workspace / "nested")):
+        (folder / "src").mkdir()
+        (folder / "bin").symlink_to("src")
+    script = "for d in . nested; do echo x > $d/bin/new; echo x > $d/src/hermit; done; sleep 0.3"
+    ran = box.shell(script, **params)
+    for folder in (workspace, workspace / "nested"):
+        assert (folder / "src/new").exists(), ran.story
+        assert not (folder / "src/hermit").exists(), ran.story
+        assert (folder / "bin").is_symlink()
+
+
+def test_a_link_on_the_way_to_the_hooks_is_not_replaced(
+    box: Box, workspace: Path, params: dict[str, str]
+) -> None:
+    """Put a folder with a hook in the place of a link that core.hooksPath leads through."""
+    own = make_repository(workspace)
+    (own / "scripts" / "x").mkdir(parents=True)
+    (own / "tools").symlink_to("scripts")
+    git(own, "config", "core.hooksPath", "tools/x")
+    script = """rm -f tools; mkdir -p tools/x; cd tools/x
+        printf '#!/bin/sh\ntouch ../../ran\n' > pre-commit; chmod +x pre-commit"""
+    ran = box.shell(script, **params)
+    assert not (own / "tools/x/pre-commit").exists(), ran.story
+    git(own, "commit", "--allow-empty", "-qm", "second")
+    assert not (own / "ran").exists()
+
+
+def test_more_folders_of_repositories_than_can_be_protected(
+    box: Box, workspace: Path, params: dict[str, str]
+) -> None:
+    """The refusal names the newest, and how to list the others."""
+    assert box.shell("for i in $(seq 170); do mkdir -p r$i/.git; done", **params).exited(0)
+    with pytest.raises(RpcError) as refused:
+        box.run("true", **params)
+    assert f"ls -dct {workspace}/*/" in str(refused.value.remedy)
+    for number in range(100, 171):
+        (workspace / f"r{number}").rename(workspace.parent / f"r{number}")
+    assert box.run("true", **params).exited(0)
+
+
+def test_many_closed_folders(box: Box, workspace: Path, params: dict[str, str]) -> None:
+    script = "for i in $(seq 40); do mkdir c$i; chmod 000 c$i; done"
+    assert box.shell(script, **params).exited(0)
+    try:
+        if box.firm:
+            ran = box.run(*WRITE, str(workspace / "new"), **params)
+            assert (workspace / "new").exists(), ran.story
+    finally:
+        for number in range(1, 41):
+            (workspace / f"c{number}").chmod(0o700)
+
+
+def test_what_was_moved_aside_is_no_repository(
+    box: Box, workspace: Path, params: dict[str, str]
+) -> None:
+    """A git dir that was moved aside looks like a bare repository."""
+    made = box.shell("for d in .sandboxd-kept z; do git init -q --bare $d/1/a; done", **params)
+    assert (workspace / ".sandboxd-kept/1/a/HEAD").exists(), made.story
+    said = " ".join(made.raw["warnings"])
+    assert f"repository in {workspace}/z/1/a" in said
+    assert ".sandboxd-kept" not in said
 
 
 def test_many_repositories(box: Box, workspace: Path, params: dict[str, str]) -> None:

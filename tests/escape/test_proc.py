@@ -19,6 +19,20 @@ CONTAINS = python("""
 OPEN_FOR_WRITING = python("os.open(args[0], os.O_WRONLY); worked()")
 
 
+def test_modes_in_proc_are_not_changed(box: Box) -> None:
+    """They are those of every /proc of the machine. Root's technique; SECURITY.md names the
+    backends that do not stop it."""
+    attack = python("""
+        import stat
+        path = "/proc/execdomains"
+        os.chmod(path, stat.S_IMODE(os.stat(path).st_mode))
+        worked()
+    """)
+    assert freely(attack).worked == ROOT
+    if box.backend == "bubblewrap":
+        assert box.attack(attack).blocked
+
+
 @pytest.mark.parametrize("through", ["root", "cwd"])
 def test_folders_of_a_host_process_do_not_lead_outside(
     box: Box, host_process: Bystander, victim: Victim, through: str

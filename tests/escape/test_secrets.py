@@ -107,6 +107,21 @@ def test_home_folders_are_hidden(box: Box) -> None:
         planted.rmdir()
 
 
+@pytest.mark.parametrize("name", [".netrc", ".aws/credentials", ".gnupg/keys/a"])
+def test_secret_that_is_kept_elsewhere_is_hidden_there(box: Box, tmp_path: Path, name: str) -> None:
+    """Read a secret in a folder of dotfiles, to which a link in the home folder leads."""
+    home, kept = tmp_path.resolve() / "home", tmp_path.resolve() / "dotfiles"
+    (kept / name).parent.mkdir(parents=True)
+    secret, other = Victim(kept / name), Victim(kept / "other")
+    (home / name).parent.mkdir(parents=True)
+    (home / name).symlink_to(secret.path)
+    assert freely(READ, secret, Victim.ORIGINAL).worked
+    for folder in (kept, tmp_path.resolve()):
+        manifest = weakest(fs_read_allow=[str(folder)], env={"HOME": str(home)})
+        assert box.attack(READ, secret, Victim.ORIGINAL, manifest=manifest).blocked
+        assert box.attack(READ, other, Victim.ORIGINAL, manifest=manifest).worked
+
+
 def test_runtime_folder_is_hidden(box: Box) -> None:
     """/run: sockets of buses, agents and engines, and whatever programs keep there."""
     attack = python("""

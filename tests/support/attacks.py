@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import subprocess
 import textwrap
 from collections.abc import Callable, Sequence
@@ -49,16 +50,21 @@ _CALLS = {
     "mount_setattr": 442,
 }
 
-# `blocked` is for ends that are no errno; an uncaught OSError is "blocked" by its name.
+# `blocked` is for ends that are no errno.
 PRELUDE = f"""\
-import ctypes, errno, os, socket, struct, sys, time
-libc = ctypes.CDLL(None, use_errno=True)
-CALLS = {_CALLS!r}
+import errno, os, struct, sys, time
 def end(code, *words):
     print(*words, flush=True)
     os._exit(code)
 def worked(*words): end({WORKED}, "worked", *words)
 def blocked(*words): end({BLOCKED}, "blocked", *words)
+"""
+
+# Added to programs that use a name of it.
+SYSTEM_CALLS = f"""\
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+CALLS = {_CALLS!r}
 def checked(function, args):
     words = [a if isinstance(a, (bytes, ctypes.Array, ctypes.Structure)) or a is None
              else ctypes.c_long(a) for a in args]
@@ -87,6 +93,9 @@ def powers(*more):
     c("mount", b"none", b"/", None, 0x44000, None)
 NEWNET, NEWPID = 0x40000000, 0x20000000
 BIND, READ_ONLY, REMOUNT, DETACH = 4096, 1, 32, 2
+"""
+# An uncaught OSError is "blocked" by its name. Set after the imports: these must not fail.
+HOOK = """\
 def hook(kind, error, trace):
     if issubclass(kind, OSError) and error.errno:
         blocked(errno.errorcode.get(error.errno, error.errno))
@@ -94,6 +103,9 @@ def hook(kind, error, trace):
 sys.excepthook = hook
 args = sys.argv[1:]
 """
+_SYSTEM_CALL = re.compile(
+    r"\b(ctypes|libc|CALLS|checked|c|call|powers|NEWNET|NEWPID|BIND|READ_ONLY|REMOUNT|DETACH)\b"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +121,17 @@ class Verdict:
 
 
 def python(*parts: str) -> tuple[str, ...]:
-    """The command line of an attack in Python; see PRELUDE for what it may use."""
-    code = "\n".join([PRELUDE, *map(textwrap.dedent, parts)])
-    return (PYTHON, "-I", "-S", "-c", code)
+    """The command line of an attack in Python; see PRELUDE and SYSTEM_CALLS for what it may use.
+
+    It imports only what it names: `socket` and `ctypes` take longer than the interpreter's start.
+    """
+    own = "\n".join(map(textwrap.dedent, parts))
+    code = PRELUDE
+    if re.search(r"\bsocket\b", own):
+        code += "import socket\n"
+    if _SYSTEM_CALL.search(own):
+        code += SYSTEM_CALLS
+    return (PYTHON, "-I", "-S", "-c", code + HOOK + own)
 
 
 COPY_DESCRIPTOR = python("""

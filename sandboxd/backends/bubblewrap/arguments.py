@@ -124,6 +124,9 @@ def _mount(place: Mount, layout: MountPlan, around: MountSources) -> list[Token]
             return _mask(place, layout, around)
         case MountKind.PROC:
             covers = [token for file in around.kernel_files for token in ("--ro-bind", file, file)]
+            # Root could change modes, which are those of every /proc. Clones mount their own.
+            if around.kernel_files and around.template_of is None:
+                covers += ["--remount-ro", path]
             return ["--proc", path, *covers]
         case MountKind.DEV:
             return ["--dev", path] if around.template_of is None else _devices(path)

@@ -280,6 +280,11 @@ def _write(setting: Setting, s: Subject, layer: Layer, confidence: Confidence) -
         return _masked(setting, s, confidence)
     name = s.did.name if s.did.direction == "write" else "write"
     path = s.at.path
+    if s.at.place.kind in {MountKind.PROC, MountKind.DEV}:
+        text = (
+            f"{named(path)} could not be written: the kernel's files are read-only in the sandbox"
+        )
+        return _denial("filesystem_write", name, path, layer, confidence, text, None)
     # A folder that the sandbox hides was not to be made, moved or removed: something in it was.
     in_folder = s.did.in_folder and (s.at.visible or not setting.host.is_dir(path))
     remedy, text = remedies.allow_write(setting, path, in_folder=in_folder), _why_not(setting, s)

@@ -36,6 +36,7 @@ struct init {
     bool ready;
     pid_t parent;
     uint64_t next_check_ms;
+    bool unreaped;
 };
 
 static struct init self;
@@ -221,7 +222,7 @@ static void on_control(struct init *init)
 
 /* SIGTERM ends the sandbox, but not when a command sent it: from outside the pid namespace the
  * sender shows as 0. */
-static void on_signals(const struct init *init)
+static void on_signals(struct init *init)
 {
     struct signalfd_siginfo infos[8];
     ssize_t size = read(init->signals, infos, sizeof infos);
@@ -234,7 +235,7 @@ static void on_signals(const struct init *init)
         }
     }
     bool hole = false;
-    const char *wrong = commands_reap(&hole);
+    const char *wrong = commands_reap(&hole, &init->unreaped);
     if (hole) {
         const char *what = mount_check_hole();
         isolation_lost(what != NULL ? what : "a mount point");
@@ -295,7 +296,8 @@ static void serve(struct init *init)
     for (struct command *command = commands_first(); command != NULL; command = command->next)
         count += lone_polled(command, fds + count);
     int timeout = sooner(lone_timeout_ms(), prefork_timeout_ms());
-    if (poll(fds, count, sooner(timeout, mount_check_timeout_ms(init))) < 0) {
+    timeout = init->unreaped ? 0 : sooner(timeout, mount_check_timeout_ms(init));
+    if (poll(fds, count, timeout) < 0) {
         if (errno == EINTR)
             return;
         /* A command lowered the init's rlimits: nothing could be received any more. */
@@ -304,7 +306,7 @@ static void serve(struct init *init)
     }
     if (fds[2].revents != 0)
         on_mounts(init);
-    if (fds[1].revents != 0)
+    if (fds[1].revents != 0 || init->unreaped)
         on_signals(init);
     if (fds[3].revents != 0)
         notify_serve(init->listener);

@@ -184,8 +184,7 @@ static bool write_text(int folder, const char *path, const char *text)
     return written;
 }
 
-/* `limits`: /proc/sys/user, in which each process finds its own user namespace's limits. */
-static void enter_user_namespace(int limits, int socket)
+static void enter_user_namespace(int proc, int socket)
 {
     char users[64], groups[64];
     snprintf(users, sizeof users, "%u %u 1\n", getuid(), getuid());
@@ -194,15 +193,15 @@ static void enter_user_namespace(int limits, int socket)
         template_fail(socket, "user namespace");
     /* A process that is not dumpable cannot write its own maps. Nothing else runs in here yet. */
     prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
-    if (!write_text(AT_FDCWD, "/proc/self/setgroups", "deny") ||
-        !write_text(AT_FDCWD, "/proc/self/uid_map", users) ||
-        !write_text(AT_FDCWD, "/proc/self/gid_map", groups))
+    if (!write_text(proc, "self/setgroups", "deny") || !write_text(proc, "self/uid_map", users) ||
+        !write_text(proc, "self/gid_map", groups))
         template_fail(socket, "user namespace's maps");
     if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0)
         template_fail(socket, "dumpable");
-    if (!write_text(limits, "max_user_namespaces", "0"))
+    /* There each process finds the limits of its own user namespace. */
+    if (!write_text(proc, "sys/user/max_user_namespaces", "0"))
         template_fail(socket, "max_user_namespaces");
-    close(limits);
+    close(proc);
 }
 
 static void drop_capabilities(int socket)
@@ -224,10 +223,10 @@ static void become_init(const struct template *template, int socket)
     int keep[] = {socket};
     close_all_but(keep, 1);
     signal(SIGCHLD, SIG_DFL);
-    int limits = template_mount(template, socket);
+    int proc = template_mount(template, socket);
     if (template->own_network && !template->ahead && !loopback_up())
         template_fail(socket, "loopback");
-    enter_user_namespace(limits, socket);
+    enter_user_namespace(proc, socket);
     drop_capabilities(socket);
     if (chdir("/") != 0)
         template_fail(socket, "/");
@@ -238,7 +237,7 @@ static bool prepare(void)
 {
     template_uncover();
     return getpid() == 1 && mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
-           signal(SIGCHLD, SIG_IGN) != SIG_ERR;
+           template_protect_devices() && signal(SIGCHLD, SIG_IGN) != SIG_ERR;
 }
 
 int template_serve(int argc, char **argv)

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -124,24 +125,60 @@ static bool cover(const char *path)
     return mount(path, path, NULL, MS_BIND, NULL) == 0 && mount(NULL, path, NULL, flags, NULL) == 0;
 }
 
+/* A mount of its own, which stays writable and is in no mount namespace. */
+static int open_writable(const char *path)
+{
+    return (int)syscall(SYS_open_tree, AT_FDCWD, path, TREE_CLONE | O_CLOEXEC);
+}
+
 static int mount_proc(const struct template *template, int socket)
 {
-    if (mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) != 0)
+    unsigned long flags = MS_NOSUID | MS_NODEV | MS_NOEXEC;
+    if (mount("proc", "/proc", "proc", flags, NULL) != 0)
         template_fail(socket, "/proc");
-    int limits = open("/proc/sys/user", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (limits < 0)
-        template_fail(socket, "/proc/sys/user");
+    int proc = open_writable("/proc");
+    if (proc < 0)
+        template_fail(socket, "/proc");
     for (size_t i = 0; template->cover_kernel_files && i < KERNEL_FILE_COUNT; i++)
         if (!cover(KERNEL_FILES[i]))
             template_fail(socket, KERNEL_FILES[i]);
-    return limits;
+    /* Root could change the modes of its files, which are those of every /proc of the machine. */
+    flags |= MS_BIND | MS_REMOUNT | MS_RDONLY;
+    if (template->cover_kernel_files && mount(NULL, "/proc", NULL, flags, NULL) != 0)
+        template_fail(socket, "/proc");
+    return proc;
 }
 
+/* Ptys have a limit for the whole machine. */
 static void mount_ptys(int socket)
 {
     if (mount("devpts", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC,
-              "newinstance,ptmxmode=0666,mode=620") != 0)
+              "newinstance,ptmxmode=0666,mode=620,max=256") != 0)
         template_fail(socket, "/dev/pts");
+}
+
+static unsigned long flags_of(const struct statvfs *status)
+{
+    unsigned long same = ST_NOSUID | ST_NODEV | ST_NOEXEC | ST_NOATIME | ST_NODIRATIME;
+    return (status->f_flag & same) | (status->f_flag & ST_RELATIME ? MS_RELATIME : 0);
+}
+
+bool template_protect_devices(void)
+{
+    static const char *const DEVICES[] = {"/dev/null",   "/dev/zero",    "/dev/full",
+                                          "/dev/random", "/dev/urandom", "/dev/tty"};
+    for (size_t i = 0; i < sizeof DEVICES / sizeof DEVICES[0]; i++) {
+        unsigned long flags = MS_BIND | MS_REMOUNT | MS_RDONLY;
+        struct statvfs status;
+        if (statvfs(DEVICES[i], &status) != 0) {
+            if (errno == ENOENT)
+                continue;
+            return false;
+        }
+        if (mount(NULL, DEVICES[i], NULL, flags | flags_of(&status), NULL) != 0)
+            return false;
+    }
+    return true;
 }
 
 int template_mount(const struct template *template, int socket)

@@ -57,6 +57,12 @@ def _exec_error(command: Command, stage: ExecStage, number: int) -> SandboxdErro
     reason = os.strerror(number)
     if stage is ExecStage.FORK and number == errno.EAGAIN:
         return no_more_processes("the command could not be started")
+    if stage is ExecStage.PTY and number == errno.EINTR:
+        return ExecFailed(
+            "the command lost its terminal: the process that holds it was killed before it was "
+            "handed over. The command may have run, and was ended", errno=number,
+            remedy="a command that kills every process it sees (kill -1) needs no terminal",
+        )  # fmt: skip
     if stage is not ExecStage.EXEC and number == errno.EINTR:
         return ExecFailed(
             "the command was killed before it was executed", errno=number,

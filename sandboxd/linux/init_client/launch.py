@@ -187,9 +187,11 @@ async def _ready(
     plan: Launch, control: socket.socket, errors: int, release: Callable[[], None],
     cgroup: SandboxCgroup | None, helper: Helper | Clone,
 ) -> InitSandbox:  # fmt: skip
+    in_namespace = wire.SetupFlag.REQUIRE_PID1 in plan.setup.flags
     sandbox = InitSandbox(
-        control, filter_for=plan.filter_for, counts=plan.counts, verify=plan.verify
-    )
+        control, filter_for=plan.filter_for, counts=plan.counts, verify=plan.verify,
+        owner=helper if in_namespace else None,
+    )  # fmt: skip
     outside = None if isinstance(helper, Clone) else cgroup
     entrance = outside.entrance if outside is not None else None
     setting_up = event_loop.Begun(sandbox.set_up(plan.setup, plan.ruleset, cgroup=entrance))

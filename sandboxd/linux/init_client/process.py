@@ -35,6 +35,9 @@ _LIMITS: dict[wire.LimitKind, LimitName] = {
 }
 _NO_USAGE = wire.TreeRusage(0, 0, 0)
 MOST_EARLY = 63
+# The init ends a tree in milliseconds. Where a command keeps it from that, the sandbox is killed.
+KILL_SANDBOX_S = 2.0
+DEAD_S = 5.0
 
 
 class Stage(IntEnum):
@@ -71,6 +74,8 @@ class InitProcess:
         self._waiter: event_loop.Future[None] | None = None
         self._waits_for = Stage.OVER
         self._early_signals: list[wire.Signal] = []
+        self._last_resort: event_loop.Timer | None = None
+        self._sandbox_killed = False
         self._fd = channel.fileno()
         event_loop.add_reader(self._fd, self._read)
 
@@ -194,7 +199,21 @@ class InitProcess:
             return self._report(self._exited.usage)
         if self._failed is not None:
             return replace(self._report(_NO_USAGE), signal=signal.SIGKILL)
+        await self._until_sandbox_is_dead()
+        if self._sandbox_killed:
+            return replace(self._report(_NO_USAGE), signal=signal.SIGKILL)
         return self._report(_NO_USAGE, lost=True)
+
+    async def _until_sandbox_is_dead(self) -> None:
+        """The init is gone, or said something wrong: the kernel ends what is left with it."""
+        owner = self._sandbox.owner
+        if owner is None:
+            return
+        owner.kill()
+        await event_loop.enter_task()
+        with event_loop.Deadline(DEAD_S):
+            while not owner.is_dead():  # noqa: ASYNC110 - its pidfd has another reader
+                await anyio.sleep(0.005)
 
     async def _raise_refusal(self) -> None:
         """Why nothing ran. Explaining a failed exec reads files of the host.
@@ -244,6 +263,13 @@ class InitProcess:
     def kill(self) -> None:
         self._killed_early = self._killed_early or self._stage is Stage.SENT
         seqpacket.send_now(self._channel, wire.Kill())
+        if self._last_resort is None and self._sandbox.owner is not None:
+            self._last_resort = event_loop.call_later(KILL_SANDBOX_S, self._kill_sandbox)
+
+    def _kill_sandbox(self) -> None:
+        if self._stage is not Stage.OVER and self._sandbox.owner is not None:
+            self._sandbox_killed = True
+            self._sandbox.owner.kill()
 
     def _stop_reading(self) -> None:
         if self._fd >= 0:
@@ -252,6 +278,8 @@ class InitProcess:
 
     def close(self) -> None:
         self._stop_reading()
+        if self._last_resort is not None:
+            self._last_resort.cancel()
         if self.pty is not None:
             anyio.notify_closing(self.pty)
             os.close(self.pty)

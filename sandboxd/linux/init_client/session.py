@@ -10,6 +10,7 @@ import socket
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import compress
+from typing import Protocol
 
 import anyio
 
@@ -62,14 +63,21 @@ class SetupRefused(Exception):
         self.errno = number
 
 
+class TopProcess(Protocol):
+    def kill(self) -> None: ...
+    def is_dead(self) -> bool: ...
+
+
 class InitSandbox:
     """The connection to one init. The caller owns the init's process and closes `control`."""
 
     def __init__(
         self, control: socket.socket, *, filter_for: FilterFor, counts: ProcessCount,
-        verify: Callable[[], bool],
+        verify: Callable[[], bool], owner: TopProcess | None = None,
     ) -> None:  # fmt: skip
+        """`owner`: the process that everything in the sandbox ends with, where there is one."""
         self._control = control
+        self.owner = owner
         self._filter_for = filter_for
         self._counts = counts
         self._verify = verify

@@ -24,7 +24,7 @@ from sandboxd.linux.cgroup.cgroups import Cgroups
 from sandboxd.linux.cgroup.sandbox_process_limit import SandboxCgroup
 from sandboxd.linux.init_client import codec, seqpacket
 from sandboxd.linux.init_client import messages as wire
-from sandboxd.linux.spawn import Helper
+from sandboxd.linux.spawn import Helper, has_ended
 
 
 class NoCgroup(Exception):
@@ -80,6 +80,9 @@ class Clone:
         if self._pidfd is not None:
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+
+    def is_dead(self) -> bool:
+        return self._pidfd is None or has_ended(self._pidfd)
 
     def _close(self) -> None:
         if self._pidfd is not None:

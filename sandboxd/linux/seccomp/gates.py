@@ -135,3 +135,23 @@ OTHER_PROCESSES = (
         allow=((int_is(0, 1), int_is(1, 0)),),
     ),
 )
+
+_INIT = (
+    "the init has the command's user: without CPU time it neither ends nor reports processes. "
+    "Process 1 and all processes of the user are refused"
+)
+
+
+def _not_init(call: str, *refuse: tuple[ArgumentMatch, ...]) -> ArgumentRule:
+    return ArgumentRule(call, _INIT, refuse=tuple((EPERM, one) for one in refuse), allow=())
+
+
+# In a pid namespace. With an allowlist as default, `OTHER_PROCESSES` takes their place.
+PRIORITY_OF_INIT = (
+    _not_init("sched_setaffinity", (int_is(0, 1),)),
+    _not_init("sched_setattr", (int_is(0, 1),)),
+    _not_init("sched_setparam", (int_is(0, 1),)),
+    _not_init("sched_setscheduler", (int_is(0, 1),)),
+    _not_init("setpriority", (int_is(0, 2),), (int_is(1, 1),)),  # PRIO_USER
+    _not_init("ioprio_set", (int_is(0, 3),), (int_is(1, 1),)),  # IOPRIO_WHO_USER
+)

@@ -12,23 +12,36 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class SecretGroup:
+    """`links_in_folders`: symlinks lead from folders in these folders to secrets, too."""
+
     why: str
     paths: tuple[str, ...]
+    links_in_folders: bool = False
 
 
-def _group(why: str, paths: str, *with_spaces: str) -> SecretGroup:
-    return SecretGroup(why, tuple(path.rstrip("/") for path in (*paths.split(), *with_spaces)))
+def _group(why: str, paths: str, *with_spaces: str, links_in_folders: bool = False) -> SecretGroup:
+    names = tuple(path.rstrip("/") for path in (*paths.split(), *with_spaces))
+    return SecretGroup(why, names, links_in_folders)
 
 
 # Below every home folder.
 HOME: tuple[SecretGroup, ...] = (
-    _group("private keys, and authorized_keys lets others in", ".ssh/ .putty/ .tsh/ .config/step/"),
-    _group("secret keys, and the sockets of their agent", ".gnupg/ .config/age/ .config/sops/"),
+    _group(
+        "private keys, and authorized_keys lets others in",
+        ".ssh/ .putty/ .tsh/ .config/step/",
+        links_in_folders=True,
+    ),
+    _group(
+        "secret keys, and the sockets of their agent",
+        ".gnupg/ .config/age/ .config/sops/",
+        links_in_folders=True,
+    ),
     _group(
         "cloud accounts",
         """.aws/ .azure/ .config/gcloud/ .boto .gsutil/ .config/doctl/ .config/hcloud/ .oci/
         .aliyun/ .tccli/ .config/linode-cli .config/scw/ .config/exoscale/ .config/openstack/
         .ibmcloud/ .bluemix/ .s3cfg .config/s3cfg .mc/ .config/rclone/ .rclone.conf .passwd-s3fs""",
+        links_in_folders=True,
     ),
     _group(
         "platforms that deploy what they are told to",
@@ -42,6 +55,7 @@ HOME: tuple[SecretGroup, ...] = (
         """.kube/ .minikube/ .k3d/ .helm/ .config/helm/ .config/argocd/ .talos/
         .terraform.d/ .terraformrc .pulumi/ .vault-token .vault_pass .chef/ .config/nomad/
         .consul/""",
+        links_in_folders=True,
     ),
     _group(
         "registry logins, and sockets of container engines: root on the host for each client",
@@ -80,6 +94,7 @@ HOME: tuple[SecretGroup, ...] = (
         .config/1Password/ .lastpass/ .local/share/lpass/ .config/lpass/ .pki/ .cert/ .krb5/
         .config/Yubico/ .yubico/ .authy/ .config/otpclient/""",
         ".config/Bitwarden CLI/",
+        links_in_folders=True,
     ),
     _group("wallets", ".bitcoin/ .ethereum/ .electrum/ .config/solana/ .monero/ .bitmonero/"),
     _group(

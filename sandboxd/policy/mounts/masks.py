@@ -14,25 +14,40 @@ import stat
 import sys
 from collections.abc import Iterable, Iterator
 from shlex import quote
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from sandboxd.platform.current import files
+from sandboxd.policy.data.system_dirs import PROGRAMS
 from sandboxd.policy.mounts import secret_paths
 from sandboxd.policy.mounts.mount_plan import HOST_CONTENT, MountPlan, mount_plan
 from sandboxd.policy.paths import recording_fs
 from sandboxd.policy.paths.canonical import Resolved
 from sandboxd.policy.paths.closed_folders import closed_folder
 from sandboxd.policy.paths.homes import home_of, homes
+from sandboxd.policy.paths.recording import list_entries
 from sandboxd.policy.paths.within import is_below, within, within_any
 from sandboxd.policy.plan import Grant, Mask, SandboxSpec
+from sandboxd.policy.shown_names import named
 from sandboxd_proto.errors import CeilingExceeded, PathDenied
 
 if TYPE_CHECKING:
     from sandboxd.policy.request import Machine
 
+_MOST_LINKS = 128  # in one secret folder, with the folders in it
 
-def masks_for(spec: SandboxSpec, denied: list[Resolved], machine: Machine) -> tuple[Mask, ...]:
-    """Only what exists and shows is masked: masking a missing path would create it on the host."""
+
+class Masks(NamedTuple):
+    masks: tuple[Mask, ...]
+    warnings: tuple[str, ...]
+
+
+def masks_for(
+    spec: SandboxSpec, denied: list[Resolved], machine: Machine, home: str | None = None
+) -> Masks:
+    """Only what exists and shows is masked: masking a missing path would create it on the host.
+
+    `home`: that of the request's variables.
+    """
     asked = [grant for grant in spec.grants if grant.origin == "caller"]
     configured = config_masks(machine)
     _refuse_configured(asked, configured)
@@ -41,11 +56,14 @@ def masks_for(spec: SandboxSpec, denied: list[Resolved], machine: Machine) -> tu
     strong = [*configured.values(), *machine.own.hidden, recording_fs.realpath(machine.caches_root)]
     _add(wanted, strong, places)
     lifted = {grant.path for grant in asked if grant.by_name}
-    defaults = [p for p in _defaults(spec, machine, places) if p not in lifted]
+    links = _LinkSearch()
+    found = _defaults(spec, machine, places, _own_homes(spec, machine, home), links)
+    defaults = [path for path in found if path not in lifted]
     _refuse_by_link(asked, defaults)
     _add(wanted, [_mountable(path, spec, machine) for path in defaults], places)
     _refuse_other_spellings(wanted)
-    return tuple(sorted(Mask(path, is_dir) for path, is_dir in wanted.items()))
+    masks = tuple(sorted(Mask(path, is_dir) for path, is_dir in wanted.items()))
+    return Masks(masks, tuple(map(_too_crowded, links.crowded[:1])))
 
 
 def absent_secrets(spec: SandboxSpec, machine: Machine) -> tuple[str, ...]:
@@ -55,16 +73,26 @@ def absent_secrets(spec: SandboxSpec, machine: Machine) -> tuple[str, ...]:
     user and of the command's user count; most plans show neither.
     """
     places = mount_plan(spec, machine.host)
-    named = {grant.path for grant in spec.grants if grant.origin == "caller" and grant.by_name}
-    own = home_of(spec.run_as.uid) if spec.run_as else None
-    people = {recording_fs.realpath(home) for home in (machine.home, own) if home and home != "/"}
+    lifted = {grant.path for grant in spec.grants if grant.origin == "caller" and grant.by_name}
+    people = _own_homes(spec, machine)
     shown = [home for home in sorted(people) if spec.grants and _shows_some(home, places)]
     paths = [*config_masks(machine).values()]
     paths += [f"{home}/{name}" for home in shown for name in secret_paths.HOME]
     return tuple(
         path for path in paths
-        if places.shows_host(path) and path not in named and not recording_fs.lexists(path)
+        if places.shows_host(path) and path not in lifted and not recording_fs.lexists(path)
     )  # fmt: skip
+
+
+def _own_homes(spec: SandboxSpec, machine: Machine, asked: str | None = None) -> set[str]:
+    """Canonical: of the daemon's user, of the command's, and the one that a request names. The last
+    only adds masks, and is none where commands write: they have a home of their own there."""
+    found = [*machine.own_homes, (home_of(spec.run_as.uid) if spec.run_as else None) or ""]
+    if asked is not None and posixpath.isabs(asked) and recording_fs.isdir(asked):
+        real = recording_fs.realpath(asked)
+        if not within_any(real, [g.path for g in spec.grants if g.access == "write"]):
+            found.append(real)
+    return {recording_fs.realpath(home) for home in found if home} - {"/"}
 
 
 def _shows_some(home: str, places: MountPlan) -> bool:
@@ -161,20 +189,78 @@ def _covered(path: str, wanted: dict[str, bool], places: MountPlan) -> bool:
     return False
 
 
-def _defaults(spec: SandboxSpec, machine: Machine, places: MountPlan) -> Iterator[str]:
-    """Canonical default masks that may show; a dotfile is often a symlink to where it is kept."""
+def _defaults(
+    spec: SandboxSpec, machine: Machine, places: MountPlan, own: set[str], links: _LinkSearch
+) -> Iterator[str]:
+    """Canonical default masks that may show; a dotfile is often a symlink to where it is kept.
+
+    `own`: homes from whose secrets links may lead into folders that show, although the homes do
+    not.
+    """
     if spec.base != "host" and not spec.grants:
         return  # most requests: only the host's programs are visible
     granted = [grant.path for grant in spec.grants]
     for path in secret_paths.SYSTEM:
         if (spec.base == "host" or within_any(path, granted)) and _readable(path, machine.uid):
             yield recording_fs.realpath(path)
-    own = home_of(spec.run_as.uid) if spec.run_as else None
-    for home in homes(machine.home, own or machine.home):
-        for name in _names_in(home, places):
+    people = homes(*own)
+    for home in people:
+        for name in _names_in(home, places, all_of_them=home in own):
             path = f"{home}/{name}"
             if recording_fs.lexists(path) or closed_folder(path) is not None:
-                yield recording_fs.realpath(path)
+                real = recording_fs.realpath(path)
+                yield real
+                levels = 2 if name in secret_paths.LINKS_IN_FOLDERS else 1
+                for end in links.ends(real, levels):
+                    if not any(within(one, end) for one in people) and _is_content(end, places):
+                        yield end
+
+
+def _is_content(path: str, places: MountPlan) -> bool:
+    """Not a program, of the host or of a toolchain."""
+    grant = places.at(path).grant
+    return not within_any(path, PROGRAMS) and (grant is None or grant.origin == "caller")
+
+
+class _LinkSearch:
+    """Where symlinks in secret folders lead. `crowded`: folders in which not all were followed."""
+
+    def __init__(self) -> None:
+        self.crowded: list[str] = []
+
+    def ends(self, secret: str, levels: int) -> Iterator[str]:
+        """`levels`: 2 for the links in folders of this folder, too. Each secret has a bound of its
+        own: where a command can make one, it keeps no links of others from being followed."""
+        pending = [(secret, levels)]
+        left = _MOST_LINKS
+        while pending:
+            folder, level = pending.pop()
+            links, folders = recording_fs.extract(folder, _links_and_folders)
+            inner = folders if level > 1 else ()
+            left -= len(links) + len(inner)
+            if left < 0:
+                self.crowded.append(secret)
+                return
+            yield from (recording_fs.realpath(f"{folder}/{name}") for name in links)
+            pending += [(f"{folder}/{name}", level - 1) for name in inner]
+
+
+def _links_and_folders(folder: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The names of both in a folder, of each no more than it takes to be too many."""
+    try:
+        entries = list_entries(folder)
+    except OSError:  # a file, or closed
+        return (), ()
+    links = sorted(e.name for e in entries if e.is_symlink())
+    folders = sorted(e.name for e in entries if e.is_dir(follow_symlinks=False))
+    return tuple(links[: _MOST_LINKS + 1]), tuple(folders[: _MOST_LINKS + 1])
+
+
+def _too_crowded(folder: str) -> str:
+    return (
+        f"{named(folder)} has too many symlinks and folders to look at all of them: what they lead "
+        "to is not hidden in the folders that you allow"
+    )
 
 
 def _mountable(path: str, spec: SandboxSpec, machine: Machine) -> str:
@@ -195,9 +281,9 @@ def _mountable(path: str, spec: SandboxSpec, machine: Machine) -> str:
     return path
 
 
-def _names_in(home: str, places: MountPlan) -> Iterable[str]:
+def _names_in(home: str, places: MountPlan, *, all_of_them: bool) -> Iterable[str]:
     """The secrets of a home folder that could show. Most requests show a few folders of it."""
-    shows = places.shows_host(home)
+    shows = all_of_them or places.shows_host(home)
     skip = len(home) + 1
     exact = {p.path[skip:] for p in places.places if is_below(p.path, home)}
     entries = _entries(home)

@@ -71,7 +71,7 @@ def preset_grants(asked: PresetInputs, machine: Machine) -> PresetGrants:
         # A virtual environment in the workspace is on PATH too, and must stay writable.
         given = [grant.path for grant in asked.grants]
         found.grants = [g for g in found.grants if not within_any(g.path, given)]
-    people = homes(machine.home, home or machine.home)
+    people = homes(*machine.own_homes, home or machine.home)
     if asked.workspace is not None:
         _add_repository(found, asked, home, machine)
     if asked.workspace is None or not asked.base.workspace_writable:
@@ -96,7 +96,7 @@ def _add_repository(
     if not asked.base.workspace_writable:
         found.grants += protected_paths.linked_grants(workspace, "read", roots)[0]
         return
-    people = (home, *homes(machine.home)) if home else homes(machine.home)
+    people = (*([home] if home else []), *homes(*machine.own_homes))
     more = machine.config.protect.add
     writable = [g.path for g in asked.grants if g.access == "write" and g.path != workspace]
     kept = protected_paths.for_workspace(

@@ -15,6 +15,9 @@ HOME = (
     *(path for group in _GROUPS for path in group.paths),
     *(path for _, paths in places.SECRETS for path in paths),
 )
+LINKS_IN_FOLDERS = frozenset(
+    path for group in _GROUPS if group.links_in_folders for path in group.paths
+)
 _NAMES = frozenset(HOME)
 
 

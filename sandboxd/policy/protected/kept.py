@@ -48,7 +48,9 @@ def kept_in(folder: str, names: Iterable[str], root: str, levels: int = 0) -> li
         path = f"{parent}/{name}"
         inner = posixpath.dirname(name)
         if inner not in plain:
-            plain[inner] = recording_fs.realpath(f"{parent}/{inner}") == f"{parent}/{inner}"
+            middle = f"{parent}/{inner}"
+            plain[inner] = recording_fs.realpath(middle) == middle
+            plain[inner] &= not recording_fs.islink(middle)  # to itself
         found += _kept(path, root, levels) if plain[inner] else followed(path, root, levels)
     return found
 
@@ -65,6 +67,8 @@ def followed(path: str, root: str, levels: int = 0) -> list[Protected]:
         at = step.path
         if step.target is not None:
             found += [Protected(at, root, present=False)] if is_below(at, root) else []
+        elif recording_fs.islink(at):
+            return found  # they lead round
         elif not step.is_last and recording_fs.lexists(at):
             continue
         elif ".." in way.rest:
@@ -73,8 +77,6 @@ def followed(path: str, root: str, levels: int = 0) -> list[Protected]:
         else:
             way.at = posixpath.join(at, *way.rest)
             break
-    if recording_fs.islink(way.at):  # they lead round
-        return found
     if not is_below(way.at, root):
         return found + _from(way.at, root, levels)
     folder, name = posixpath.split(way.at)

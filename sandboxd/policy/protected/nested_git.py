@@ -22,6 +22,7 @@ from sandboxd.policy.paths.within import within
 from sandboxd.policy.protected import distant_git
 from sandboxd.policy.shown_names import named
 from sandboxd_proto.errors import PathDenied
+from sandboxd_proto.locations import KEPT_FOLDER
 
 # What makes a folder a repository.
 MARKS = (".git", "HEAD", "objects", "refs", "commondir", *OTHER_REPOSITORIES)
@@ -32,8 +33,11 @@ MOST_READ_ONLY = 128
 # Of this thread's CPU time, so that a busy machine does not change what is found; and of any.
 MOST_CPU_S = 0.25
 MOST_S = 5.0
-# Where package managers put what they fetched: too many folders, and no place to run git in.
-_SKIPPED = frozenset(("node_modules", "__pycache__", "site-packages", ".git", ".venv", "venv"))
+# Where package managers put what they fetched: too many folders, and no place to run git in. And
+# where the daemon puts what it moved aside.
+_SKIPPED = frozenset(
+    ("node_modules", "__pycache__", "site-packages", ".git", ".venv", "venv", KEPT_FOLDER)
+)
 _LISTED = frozenset(name.lower() for name in MARKS)  # some may be links to folders
 
 
@@ -69,6 +73,9 @@ class Repositories:
             read_only=_each_once(self.read_only, more.read_only),
             warnings=(*self.warnings, *more.warnings),
         )
+
+    def with_warnings(self, more: Iterable[str]) -> Repositories:
+        return replace(self, warnings=(*self.warnings, *more))
 
     def by_root(self, paths: Iterable[str]) -> dict[str, list[str]]:
         """Paths in the folders, by the innermost of the roots that they lie in."""
@@ -143,31 +150,47 @@ def find(workspace: str, most: int | None = None) -> Repositories:
 
 def _few(workspace: str, closed: Iterable[str | None]) -> tuple[str, ...]:
     """PathDenied where there are more than can be protected, of which one may be important."""
-    found = sorted({folder for folder in closed if folder is not None})
-    if len(found) > MOST_REPOSITORIES:
+    found = _around(workspace, {folder for folder in closed if folder is not None})
+    if len(found) > MOST_READ_ONLY:
         raise PathDenied(
             f"{len(found)} folders in {named(workspace)} cannot be looked into, so repositories "
             "in them cannot be protected",
             field="workspace",
             remedy=f"open them again: chmod -R u+rwX {quote(workspace)}",
         )
-    return tuple(found)
+    return found
 
 
 def _whole(workspace: str, beyond: Iterable[str]) -> tuple[str, ...]:
     """Folders around these repositories: a command may have made most of them, so that others are
     not among the first. PathDenied where even these are too many."""
-    found = {folder for folder in beyond if folder != workspace}
+    found = _around(workspace, {folder for folder in beyond if folder != workspace})
     if len(found) > MOST_READ_ONLY:
-        skip = len(workspace.rstrip("/")) + 1
-        found = {folder[:skip] + folder[skip:].partition("/")[0] for folder in found}
-    if len(found) > MOST_READ_ONLY:
+        newest = sorted(found, key=_changed, reverse=True)[:3]
         raise PathDenied(
-            f"{named(workspace)} has more repositories than can be protected",
+            f"{len(found)} folders in {named(workspace)} hold repositories: more than can be "
+            "protected",
             field="workspace",
-            remedy="choose a smaller folder as the workspace, or remove those that a command made",
+            remedy=f"move those that a command made out of it; the newest of all are "
+            f"{', '.join(map(named, newest))} (ls -dct {quote(workspace)}/*/ lists the others); or "
+            "choose a smaller folder as the workspace",
         )
-    return tuple(sorted(found))
+    return found
+
+
+def _around(workspace: str, folders: set[str]) -> tuple[str, ...]:
+    """These, or the workspace's own folders that hold them if they are too many."""
+    if len(folders) > MOST_READ_ONLY:
+        skip = len(workspace.rstrip("/")) + 1
+        folders = {folder[:skip] + folder[skip:].partition("/")[0] for folder in folders}
+    return tuple(sorted(folders))
+
+
+def _changed(folder: str) -> int:
+    try:
+        return files.changed_ns(recording_fs.lstat(folder))
+    except OSError:
+        return 0
 
 
 def _each_once(some: tuple[str, ...], more: tuple[str, ...]) -> tuple[str, ...]:

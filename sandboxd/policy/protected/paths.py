@@ -66,7 +66,7 @@ def _for_workspace(
         found.protected += git_dir.configured(leads_to, context)
     links = git_links.find(workspace, [*_trees(workspace, inner), *around])
     found.extend(_named_by_index(workspace, links, configs, _git_dirs(found)))
-    found.nested = replace(found.nested, warnings=(*found.nested.warnings, *links.warnings))
+    found.nested = found.nested.with_warnings(links.warnings)
     left = nested_git.MOST_FOLDERS
     for folder in writable:
         found.extend(_above(workspace, folder, configs))
@@ -74,7 +74,7 @@ def _for_workspace(
     for folder in (*found.nested.closed, *found.nested.read_only):
         root = next(iter(found.nested.by_root([folder])))
         found.protected += kept(folder, root) if folder != root else []
-    found.nested = replace(found.nested, warnings=(*found.nested.warnings, *found.warnings))
+    found.nested = found.nested.with_warnings(found.warnings)
     found.protected = _strictest(found.protected)
     found.grants = sorted(set(found.grants))
     return found
@@ -271,11 +271,12 @@ def _pointed(
     if said is None:
         return found
     leads_to = recording_fs.realpath(said)
-    is_plain_file = recording_fs.isfile(leads_to)  # an empty one keeps git out of a cache
-    if leads_to != pointer or is_plain_file:
+    # An empty file keeps git out of a cache; a pipe or a loop of links is no git dir either.
+    is_other = recording_fs.lexists(leads_to) and not recording_fs.isdir(leads_to)
+    if leads_to != pointer or is_other:
         found.protected += kept(pointer, workspace)
-        found.protected += (followed if is_plain_file else links_to)(said, workspace)
-    if is_plain_file or leads_to in known or not is_below(leads_to, workspace):
+        found.protected += (followed if is_other else links_to)(said, workspace)
+    if is_other or leads_to in known or not is_below(leads_to, workspace):
         return found
     if leads_to == pointer or git_dir.looks_like_git_dir(leads_to):
         around = GitDirContext(workspace, workspace, folder, configs)

@@ -218,13 +218,15 @@ def pumped(data: bytes, pieces: int) -> Watched:
         stream = Stream(
             "stderr", OutputBudget(None, lambda: None), watched.inner, capture=WHOLE_HEAD
         )
-        pump = CollectingPump(stream, read, broken=lambda error: None)
+        errors: list[Exception] = []
+        pump = CollectingPump(stream, read, broken=errors.append)
         CollectingPump.begin([pump])
         for at in range(0, len(data), len(data) // pieces):
             piece = data[at : at + len(data) // pieces]
-            await asyncio.to_thread(os.write, write, piece)
+            assert await asyncio.to_thread(os.write, write, piece) == len(piece)
         os.close(write)
-        await until(lambda: stream.bytes == len(data))
+        await until(lambda: bool(errors) or stream.bytes == len(data))
+        assert errors == []
         await pump.finish()
         assert (await stream.captured()).data == data.decode()
         os.close(read)
@@ -324,55 +326,6 @@ def test_output_that_is_given_up_does_not_hide_what_the_kernel_told() -> None:
         run(work)
     finally:
         release.set()
-
-
-# the scan thread
-
-
-def test_work_that_hangs_is_given_up_and_the_rest_is_done() -> None:
-    release = threading.Event()
-
-    async def work() -> None:
-        scans = ScanThread(patience_s=0.2)
-        hung = scans.submit(release.wait)
-        behind = [scans.submit(lambda n=n: n) for n in range(20)]  # type: ignore[misc]
-        with pytest.raises(GivenUp):
-            await hung
-        assert [await one for one in behind] == list(range(20))
-        scans.close()
-
-    try:
-        run(work)
-    finally:
-        release.set()
-
-
-def test_only_a_few_threads_are_left_hanging() -> None:
-    release = threading.Event()
-    before = threading.active_count()
-
-    async def work() -> None:
-        scans = ScanThread(patience_s=0.02)
-        for _ in range(3 * MOST_HUNG):
-            with pytest.raises(GivenUp):
-                await scans.submit(release.wait)
-        assert threading.active_count() - before <= MOST_HUNG + 2
-        scans.close()
-
-    try:
-        run(work)
-    finally:
-        release.set()
-
-
-def test_what_work_raises_comes_back() -> None:
-    async def work() -> None:
-        scans = ScanThread()
-        with pytest.raises(ZeroDivisionError):
-            await scans.submit(lambda: 1 // 0)
-        scans.close()
-
-    run(work)
 
 
 # answers of files

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -157,6 +158,7 @@ def can_wait(call: ast.Call, tree: ast.Module) -> bool:
     return name in _PLAIN_OPENS or name in _WAITING or method or name.startswith("subprocess.")
 
 
+@cache
 def found() -> dict[tuple[str, str], list[str]]:
     places: dict[tuple[str, str], list[str]] = {}
     for path in sorted(SOURCE.rglob("*.py")):

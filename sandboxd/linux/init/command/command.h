@@ -36,6 +36,10 @@ bool send_exec_failed(int channel, uint32_t stage, int error, const char *path, 
 /* A short command has ended by then: its start is reported together with its end. */
 #define START_AFTER_MS 3
 
+/* Then messages are handled: processes that fork and exit fast would keep the init and the reaper busy.
+ * Many, because zombies make the next steps slow. */
+#define REAPED_AT_ONCE 16384
+
 /* reaper.c */
 
 enum reaper_exit {
@@ -108,7 +112,8 @@ struct command {
 void commands_start(const struct exec_request *request, const uint8_t *payload, uint32_t length,
                     int signals);
 /* NULL, or what is wrong: then the sandbox must end. */
-const char *commands_reap(bool *hole);
+/* `unreaped`: call it again. */
+const char *commands_reap(bool *hole, bool *unreaped);
 struct command *commands_first(void);
 void command_drop(struct command *command);
 /* Not among the commands yet, or no longer. */

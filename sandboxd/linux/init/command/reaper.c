@@ -40,6 +40,7 @@ struct reaper {
     bool started;
     bool main_ended;
     bool verified;
+    bool unreaped;
 };
 
 static noreturn void fail(const struct reaper *reaper, uint32_t stage, int error, const char *path)
@@ -128,39 +129,43 @@ static bool ended(const siginfo_t *info)
     return info->si_code == CLD_EXITED || info->si_code == CLD_KILLED || info->si_code == CLD_DUMPED;
 }
 
-/* Before the main process is reaped: if the command kills the reaper after that, the init can still
- * report its status. */
-static void note_status(const struct reaper *reaper)
+/* True when there was something to reap. By its pid, so that the status of the main process is noted
+ * before it is reaped: if the command kills the reaper after that, the init can still report it. */
+static bool reap_one(struct reaper *reaper, int *status, struct rusage *rusage, pid_t *pid)
 {
     siginfo_t info;
     memset(&info, 0, sizeof info);
-    if (waitid(P_PID, (id_t)reaper->main_pid, &info, WEXITED | WNOHANG | WNOWAIT | __WALL) == 0 &&
-        info.si_pid == reaper->main_pid && ended(&info)) {
+    if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT | __WALL) != 0) {
+        *pid = -1;
+        return false;
+    }
+    if (info.si_pid == reaper->main_pid && !reaper->main_ended && ended(&info)) {
         reaper->start_state->main_status = raw_status(&info);
         reaper->start_state->status_known = true;
     }
+    *pid = info.si_pid == 0 ? 0 : wait4(info.si_pid, status, WNOHANG | __WALL, rusage);
+    return *pid > 0;
 }
 
 /* True when no process is left. The exit of the main process is reported when it is known whether
- * another process follows it: most often none does, and GONE can be sent with it. */
+ * another process follows it: most often none does, and GONE can be sent with it. One that forks fast
+ * must not keep the reaper from its other work: `unreaped` then. */
 static bool reap(struct reaper *reaper)
 {
-    int status, main_status = 0;
+    int status = 0, main_status = 0, error = 0;
     struct rusage rusage, main_rusage;
     bool main_reaped = false;
+    pid_t pid;
     /* Processes that outlive the main process may use a mount that is lost after its exit. */
     reaper->verified = false;
-    if (!reaper->main_ended)
-        note_status(reaper);
-    for (;;) {
-        pid_t pid = wait4(-1, &status, WNOHANG | __WALL, &rusage);
-        int error = errno;
+    reaper->unreaped = true;
+    for (int count = 0; count < REAPED_AT_ONCE && reaper->unreaped; count++) {
+        reaper->unreaped = reap_one(reaper, &status, &rusage, &pid);
+        error = errno;
         if (main_reaped && !reaper->main_ended)
             report_exit(reaper, main_status, &main_rusage);
-        if (pid == 0)
-            return false;
-        if (pid < 0)
-            return error == ECHILD;
+        if (!reaper->unreaped)
+            return pid < 0 && error == ECHILD;
         if (WIFSTOPPED(status)) {
             trace_stopped(reaper->channel, pid, status);
             continue;
@@ -172,6 +177,9 @@ static bool reap(struct reaper *reaper)
             main_rusage = rusage;
         }
     }
+    if (main_reaped && !reaper->main_ended)
+        report_exit(reaper, main_status, &main_rusage);
+    return false;
 }
 
 static void drain_signals(const struct reaper *reaper)
@@ -285,7 +293,7 @@ static noreturn void serve(struct reaper *reaper)
             {.fd = start_ms < 0 ? reaper->report : -1, .events = POLLIN},
         };
         int timeout = sooner(limits_timeout_ms(&reaper->watch), refusals_timeout_ms());
-        if (poll(fds, 3, sooner(timeout, start_ms)) < 0) {
+        if (poll(fds, 3, reaper->unreaped ? 0 : sooner(timeout, start_ms)) < 0) {
             if (errno != EINTR)
                 kill_all(reaper);
             continue;
@@ -297,7 +305,7 @@ static noreturn void serve(struct reaper *reaper)
             if (reaper->started)
                 report_start(reaper);
         }
-        if (fds[1].revents != 0)
+        if (fds[1].revents != 0 || reaper->unreaped)
             on_signals(reaper);
         if (fds[0].revents != 0)
             receive(reaper);

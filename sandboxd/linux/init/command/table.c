@@ -154,12 +154,16 @@ static void on_prefork(const struct command *prefork, int status)
     }
 }
 
-const char *commands_reap(bool *hole)
+const char *commands_reap(bool *hole, bool *unreaped)
 {
     int status;
     struct rusage rusage;
-    pid_t pid;
-    while ((pid = wait4(-1, &status, WNOHANG | WUNTRACED | __WALL, &rusage)) > 0) {
+    *unreaped = true;
+    for (int count = 0; count < REAPED_AT_ONCE; count++) {
+        pid_t pid = wait4(-1, &status, WNOHANG | WUNTRACED | __WALL, &rusage);
+        *unreaped = pid > 0;
+        if (pid <= 0)
+            break;
         struct command *command = kept_by(pid);
         struct usage usage = usage_of(&rusage);
         const char *wrong = NULL;

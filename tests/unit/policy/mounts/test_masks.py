@@ -91,6 +91,86 @@ def test_a_secret_kept_outside_the_hidden_home_is_masked_there(
     assert f"{base}/data/ssh" in masked(plan(fs_read_allow=[str(base / "data")]))
 
 
+LINKED = [
+    ".aws/credentials", ".config/gh/hosts.yml", ".docker/config.json", ".kube/config",
+    ".gnupg/private-keys-v1.d/a.key", ".claude/settings.json",
+]  # fmt: skip
+
+
+def test_what_links_in_secret_folders_lead_to_is_masked(home: Path, plan: MakePlan) -> None:
+    """As programs that keep dotfiles make them: the folder is there, the file in it is a link."""
+    kept = home / "dotfiles"
+    for name in (*LINKED, ".claude/skills/mine", "plain"):
+        (kept / name).parent.mkdir(parents=True, exist_ok=True)
+        (kept / name).write_text("secret")
+    for name in (*LINKED, ".claude/skills/mine"):
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).symlink_to(kept / name)
+    expected = {f"{kept}/{name}" for name in LINKED}
+    by_link = masked(plan(preset="workspace-write", workspace=kept))
+    assert {path for path in by_link if path.startswith(f"{kept}/")} == expected
+    assert expected <= masked(plan(fs_read_allow=[str(home)]))
+    named = masked(plan(fs_read_allow=[str(kept), f"{kept}/.aws/credentials"]))
+    assert f"{kept}/.aws/credentials" not in named
+
+
+def test_links_to_programs_and_homes_mask_nothing(home: Path, plan: MakePlan) -> None:
+    (home / ".docker").mkdir()
+    (home / ".docker" / "plugin").symlink_to("/usr/bin/env")
+    for name, target in (("home", home), ("above", home.parent), ("all", "/"), ("gone", "x")):
+        (home / ".docker" / name).symlink_to(target)
+    assert masked(plan(fs_read_allow=[str(home)], base="host")) & {
+        "/usr/bin/env", str(home), str(home.parent), "/"
+    } == set()  # fmt: skip
+
+
+def test_many_links_in_one_secret_folder_take_nothing_from_another(
+    home: Path, plan: MakePlan
+) -> None:
+    secret = home / "dotfiles" / "credentials"
+    secret.parent.mkdir()
+    secret.write_text("secret")
+    for folder in (".aws", ".ssh"):
+        (home / folder).mkdir()
+    (home / ".aws" / "credentials").symlink_to(secret)
+    for number in range(200):
+        (home / ".ssh" / str(number)).symlink_to("gone")
+    made = plan(preset="workspace-write", workspace=secret.parent)
+    assert str(secret) in masked(made)
+    assert [one for one in made.nested.warnings if f"{home}/.ssh has too many symlinks" in one]
+    (home / ".ssh" / "0").rename(home / "0")
+    for number in range(1, 150):
+        (home / ".ssh" / str(number)).unlink()
+    assert not plan(preset="workspace-write", workspace=secret.parent).nested.warnings
+
+
+def test_the_home_of_the_environment_is_one_too(
+    base: Path, plan: MakePlan, machine_with: Callable[..., Machine]
+) -> None:
+    """Programs keep secrets where HOME says, which need not be the user database's folder."""
+    other = base / "data" / "me"
+    (other / ".ssh").mkdir(parents=True)
+    secret = f"{other}/.ssh"
+    assert secret not in masked(plan(fs_read_allow=[str(other)]))
+    machine = machine_with(variable_home=str(other))
+    assert secret in masked(plan(fs_read_allow=[str(other)], machine=machine))
+    assert secret in masked(plan(fs_read_allow=[str(other)], env={"HOME": str(other)}))
+    assert secret in masked(plan(fs_write_allow=[str(other)], machine=machine))
+    for wrong in ("", "data", "/", "/nonexistent", str(other / ".netrc")):
+        assert masked(plan(fs_read_allow=[str(base)], env={"HOME": wrong})) == masked(
+            plan(fs_read_allow=[str(base)])
+        )
+
+
+def test_a_home_that_commands_write_is_their_own(base: Path, plan: MakePlan) -> None:
+    """A caller may give a command a home in its workspace; the next one finds its settings."""
+    inner = base / "work" / "home"
+    inner.mkdir(parents=True)
+    (inner / ".npmrc").write_text("registry=…")
+    made = plan(preset="workspace-write", workspace=base / "work", env={"HOME": str(inner)})
+    assert f"{inner}/.npmrc" not in masked(made)
+
+
 def test_a_home_that_cannot_be_listed_has_its_secrets_masked(
     home: Path, plan: MakePlan, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -153,6 +153,49 @@ def test_hookspath_of_the_users_own_config_counts(
     assert kind(".hooks/pre-commit") is MountKind.PROTECTED
 
 
+def test_links_on_the_way_to_what_git_runs_are_kept(
+    home: Path, repository: Path, git: Git, plan: MakePlan, kind: Callable[..., MountKind]
+) -> None:
+    """In the workspace a command could put a folder in the link's place; elsewhere it could not,
+    but the hooks that the link leads to are in the workspace."""
+    for name in ("scripts/x", "own"):
+        (repository / name).mkdir(parents=True)
+    (repository / "tools").symlink_to("scripts")
+    (repository / "here").symlink_to(".")
+    (home / ".githooks").symlink_to(repository / "own")
+    (home / ".gitconfig").write_text("[core]\n\thooksPath = ~/.githooks\n")
+    for value, link in (("tools/x", "tools"), ("here", "here")):
+        git(repository, "config", "core.hooksPath", value)
+        found = watched(plan(preset="workspace-write", workspace=repository))
+        assert f"{repository}/{link}" in found
+    git(repository, "config", "core.hooksPath", "tools/x")
+    assert kind("scripts/x/pre-commit") is MountKind.PROTECTED
+    assert kind("scripts/y") is MountKind.WRITE
+    (home / ".gitconfig").write_text(f"[core]\n\thooksPath = {home}/.githooks\n")
+    assert kind("own/pre-commit") is MountKind.PROTECTED
+
+
+@pytest.mark.parametrize("where", [".", "nested"])
+def test_a_link_in_the_place_of_a_folder_with_protected_names(
+    where: str, repository: Path, git: Git, plan: MakePlan, kind: Callable[..., MountKind]
+) -> None:
+    folder = repository / where
+    folder.mkdir(exist_ok=True)
+    git(folder, "init", "-q")
+    (folder / "src").mkdir()
+    (folder / "src" / "hermit").write_text("")
+    (folder / "bin").symlink_to("src")
+    (folder / ".config").symlink_to(".config")
+    (folder / ".github").symlink_to("/etc")
+    assert kind(f"{where}/src/hermit") is MountKind.PROTECTED
+    assert kind(f"{where}/src/main") is MountKind.WRITE
+    found = watched(plan(preset="workspace-write", workspace=repository))
+    names = ("bin", ".config", ".github", "src/activate-hermit")
+    assert {f"{folder}/{name}" for name in names} <= found.keys()
+    through = tuple(f"{folder}/{name}/" for name in ("bin", ".config", ".github"))
+    assert not [path for path in found if path.startswith(through)]
+
+
 def test_a_symlinked_name_is_watched_and_its_target_read_only(
     repository: Path, plan: MakePlan, kind: Callable[..., MountKind]
 ) -> None:

@@ -1,0 +1,145 @@
+"""Hints of sandboxctl for well-known commands that fail in a sandbox."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from sandboxd_client.cli.advice import advise, background, hint
+from sandboxd_client.cli.flags import RUN
+from sandboxd_client.cli.parse import parse
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["sudo", "ls"], "nothing in"),
+        (["chown", "1", "f"], "change owners outside"),
+        (["install", "-o", "nobody", "a", "b"], "change owners outside"),
+        (["install", "a", "b"], None),
+        (["sh", "-c", "cd x && A=1 mount -t tmpfs x y"], "mount it outside"),
+        (["useradd", "x"], "accounts"),
+        (["hostname", "x"], "outside"),
+        (["dmesg"], "rights over the machine" if os.geteuid() == 0 else "shows or changes"),
+        (["apt-get", "install", "x"], "outside of the sandbox"),
+        (["mvn", "-o", "package"], "each workspace has"),
+        (["mvn", "package"], None),
+        (["mvn", "-o", "-Dmaven.repo.local=/x", "package"], None),
+        (["npm", "install", "-g", "x"], "npx NAME"),
+        (["npm", "install", "-g", "--prefix", "t", "x"], None),
+        (["npm", "install", "x"], None),
+        (["go", "env", "-w", "GOFLAGS=-mod=mod"], "-e GOFLAGS=-mod=mod"),
+        (["go", "env"], None),
+        (["docker", "ps"], "engine's socket"),
+        (["sh", "-c", "docker ps"], "engine's socket"),
+        (["/usr/bin/chromium", "--headless"], "--no-sandbox"),
+        (["chromium", "--no-sandbox"], "--user-data-dir=/tmp/profile"),
+        (["chromium", "--no-sandbox", "--user-data-dir=/tmp/x"], None),
+        (["git", "commit"], None),
+        (["make"], None),
+    ],
+)
+def test_well_known_commands_that_fail_get_the_right_hint(argv, said):
+    found = hint(argv)
+    assert (found is None) == (said is None)
+    assert said is None or said in found
+
+
+def test_maven_is_told_of_a_repository_that_exists_only(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    alone = hint(["mvn", "-o", "package"])
+    assert "run this once without -o, with --net" in alone
+    assert "~/.m2" not in alone
+    (tmp_path / ".m2/repository").mkdir(parents=True)
+    assert "--read ~/.m2/repository" in hint(["mvn", "-o", "package"])
+
+
+def test_root_is_told_what_a_sandboxed_root_is(monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert "can become another" in hint(["su", "nobody"])
+    assert "--no-same-owner" in hint(["tar", "xf", "a.tar"])
+    assert hint(["tar", "--no-same-owner", "--no-same-permissions", "-xf", "a.tar"]) is None
+    assert "cp -r" in hint(["cp", "-a", "/srv/x", "y"])
+    assert hint(["cp", "-r", "/srv/x", "y"]) is None
+    for words in (
+        ["chmod", "u+s", "s"],
+        ["chmod", "2755", "s"],
+        ["install", "-m", "4755", "a", "b"],
+    ):
+        assert "set-user-ID" in hint(words)
+    assert hint(["chmod", "0755", "s"]) is hint(["chmod", "+x", "s"]) is None
+    assert hint(["tar", "cf", "a.tar", "."]) is None
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert "can become root" in hint(["su", "nobody"])
+    assert hint(["tar", "xf", "a.tar"]) is None
+
+
+def test_ask_without_a_mode_says_what_would_ask():
+    failed = {"outcome": "exited", "exit_code": 1, "denials": []}
+    assert "--mode auto_edit" in advise(parse(RUN, ["--ask", "false"]), failed)[0]
+    assert advise(parse(RUN, ["--ask", "--mode", "default", "false"]), failed) == []
+    assert advise(parse(RUN, ["--ask", "false"]), {**failed, "approval": {"state": "x"}}) == []
+
+
+def test_the_pip_of_pyenv_is_told_apart(tmp_path, monkeypatch):
+    """From that of a virtual environment, and from Python's module."""
+    (tmp_path / "shims").mkdir()
+    for name in ("pip3", "pipx", "python3"):
+        (tmp_path / "shims" / name).write_text("#!/bin/sh\n")
+        (tmp_path / "shims" / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "shims"))
+    assert "virtual environment" in (hint(["pip3", "install", "x"]) or "")
+    assert "pyenv's pip3" in (hint([f"{tmp_path}/shims/pip3", "install", "x"]) or "")
+    assert hint(["pip3", "list"]) is None
+    for words in (
+        ["v/bin/pip3"],
+        ["python3", "-m", "pip"],
+        ["v/bin/python", "-m", "pip"],
+        ["pipx"],
+    ):
+        assert hint([*words, "install", "x"]) is None, words
+    assert hint(["sh", "-c", "v/bin/pip3 install x"]) is None
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    assert hint(["pip3", "install", "x"]) is None
+
+
+def test_ssh_is_told_its_port_and_the_agent(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = {"outcome": "exited", "exit_code": 128,
+              "denials": [{"kind": "network", "target": "example.org"}]}  # fmt: skip
+
+    def said(*argv: str) -> list[str]:
+        return advise(parse(RUN, ["--", *argv]), result)
+
+    assert "--net example.org:22 --ssh-agent" in said("git", "clone", "git@example.org:x/y")[0]
+    assert "--net example.org:22 --ssh-agent" in said("ssh", "example.org")[0]
+    assert said("git", "clone", "https://example.org/x") == []
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".git" / "config").write_text('[remote "o"]\nurl = ssh://git@example.org/x\n')
+    assert "example.org:22" in said("git", "push")[0]
+    (tmp_path / ".git" / "config").write_text('[remote "o"]\nurl = ssh://g@example.org:9/x\n')
+    assert "--net example.org:9 --ssh-agent" in said("git", "push")[0]
+    remedy = {"network": {"kind": "allow_hosts", "hosts": ["example.org:22"]}}
+    result["denials"] = [{"kind": "network", "target": "example.org", "remedy": remedy}]
+    lend = "hint: for the keys of your ssh agent, and your known hosts, add --ssh-agent"
+    assert said("ssh", "example.org") == [lend]
+    result["denials"] = []
+    assert advise(parse(RUN, ["--net", "example.org:9", "git", "push"]), result) == [lend]
+    assert advise(parse(RUN, ["--net", "other.example:9", "git", "push"]), result) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "leaves"),
+    [
+        ("python3 -m http.server & sleep 1; curl localhost", True),
+        ("server &", True),
+        ("make && make test 2>&1 | tail", False),
+        ("a & b & wait", False),
+        ("echo 'a & b'", False),
+        ("cmd &> log", False),
+    ],
+)
+def test_a_job_that_ends_with_its_command_is_said(line, leaves):
+    assert (background(["sh", "-c", line]) is not None) == leaves
+    assert background(["make", "&"]) is None
