@@ -293,6 +293,23 @@ def test_a_protected_file_that_git_cannot_replace_is_named(project):
         assert hint_after(project, *words) == "", words
 
 
+def test_a_stash_that_could_not_put_a_protected_file_back_is_not_made_twice(project):
+    folder = project.workspace
+    subprocess.run(["git", "-C", str(folder), "checkout", "-q", "other"], check=True)
+    (folder / ".envrc").write_text("export A=2\n")
+    said = hint_after(project, *AS_SOMEONE, "stash")
+    assert "the stash was saved (git stash list): do not stash again" in said
+    assert "utside of the sandbox: git checkout -- .envrc" in said
+    assert "run this git command outside" not in said
+    subprocess.run(["git", "-C", str(folder), "checkout", "--", ".envrc"], check=True)
+    (folder / ".npmrc").write_text("x=1\n")
+    (folder / ".pre-commit-config.yaml").write_text("x: 1\n")
+    said = hint_after(project, *AS_SOMEONE, "stash", "-u")
+    assert "utside of the sandbox: rm .pre-commit-config.yaml" in said
+    listed = subprocess.run(["git", "-C", str(folder), "stash", "list"], capture_output=True)
+    assert len(listed.stdout.splitlines()) == 2
+
+
 def test_recording_the_deletion_of_what_was_moved_aside_is_said(project):
     project("run", "--", "git", "checkout", "-q", "other")
     assert "git takes for deleted" in hint_after(project, "add", "-A")
