@@ -149,7 +149,11 @@ NO_STDIN = Flag(
 SHELL_LINE = Flag("--command", "LINE", "a line of shell in place of COMMAND", short="-c")
 
 DETACH = (
-    Flag("--detach", "", "print its ID and leave it running; see attach, logs, ps and kill"),
+    Flag(
+        "--detach",
+        "",
+        "print its ID and leave it running, without your stdin; see attach, logs, ps and kill",
+    ),
     Flag("--name", "NAME", "its ID, for --detach"),
 )
 
