@@ -103,7 +103,8 @@ SESSION = (
 POLICY = (
     Flag("--preset", "NAME", "the starting point (default: workspace-write)", choices=PRESET_NAMES),
     Flag("--workspace", "DIR", "the folder that is writable (default: the git root, else here); "
-         "the command starts in it unless you are in it, or give --cwd",
+         "the command starts in it unless you are in it, it lies in your folder, or you give "
+         "--cwd",
          completes="dir", short="-w"),
     Flag("--manifest", "FILE", "a TOML file whose [sandbox] table says what is allowed",
          completes="file"),
