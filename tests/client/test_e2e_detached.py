@@ -320,3 +320,17 @@ def test_input_that_a_detached_command_does_not_get_is_warned_about(own, tmp_pat
         started = own.start("run", "--detach", "true", stdin=file)
         assert text in started.communicate()[1]
         assert file.read() == b"a\nb\n"
+
+
+def test_a_sandbox_is_not_a_command_and_a_command_no_sandbox(own):
+    own("sandbox create", "--name", "dev")
+    own("run", "--detach", "--name", "d1", "sleep", "600")
+    for command in ("kill", "logs"):
+        done = own(command, "dev")
+        assert done.returncode == 125
+        assert b"'dev' is a sandbox, and no command" in done.stderr
+    done = own("sandbox destroy", "d1")
+    assert done.returncode == 125
+    assert b"'d1' is a command, and no sandbox" in done.stderr
+    assert b"sandboxctl kill d1" in done.stderr
+    assert b"there is no sandbox" in own("sandbox destroy", "neither").stderr
