@@ -130,7 +130,7 @@ def _git_hint(
     if found is None and not code and denials:
         from sandboxd_client.cli.git_deletions import miscounted
 
-        found = miscounted(words, denials)
+        found = miscounted(words, denials, options.printed)
     if found is None and code and not denials and words[0] in SWITCHES:
         from sandboxd_client.cli.git_in_the_way import left_in_the_way
 

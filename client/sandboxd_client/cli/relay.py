@@ -176,6 +176,8 @@ class Relay:
         if method == "execution/output":
             params = message["params"]
             data = _bytes_of(params)
+            if self._own is not None:
+                self._own.keep(data)
             if self._pty:
                 self._interrupts.printed(data)
             if params["stream"] == "stderr":  # beside a terminal it has no part in Ctrl-Z

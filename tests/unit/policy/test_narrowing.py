@@ -19,7 +19,11 @@ PLAN = Plan(
 
 @pytest.mark.parametrize(
     ("field", "more", "less"),
-    [("max_memory_bytes", 400 << 20, 200 << 20), ("max_cpu_secs", 2.5, 1.0), ("max_processes", 6, 5)],
+    [
+        ("max_memory_bytes", 400 << 20, 200 << 20),
+        ("max_cpu_secs", 2.5, 1.0),
+        ("max_processes", 6, 5),
+    ],
 )
 def test_a_limit_above_the_sandbox_s_own_is_refused(field: str, more: Any, less: Any) -> None:
     with pytest.raises(InvalidParams) as refused:
