@@ -136,12 +136,16 @@ def _git_hint(
 
         found = left_in_the_way(options, words, folder)
     if found is None and code and not any(denial.get("remedy") for denial in denials):
-        from sandboxd_client.cli.git_places import half_shown
+        from sandboxd_client.cli.git_places import half_shown, hidden_git_dir
+        from sandboxd_client.cli.git_remotes import started_in
+        from sandboxd_client.cli.git_user import FATAL
         from sandboxd_client.cli.root_hints import user_inside
 
         minimal = options.one("--base") == "minimal" or options.has("--manifest")
         shown = [*shown_folders(options), "/usr"]
         found = half_shown(words, shown, user_inside(folder), minimal=minimal)
+        if found is None and code == FATAL and not options.has("--sandbox"):
+            found = hidden_git_dir(started_in(options), shown, minimal=minimal)
     if found is None and not code and not options.has("--sandbox"):
         from sandboxd_client.cli.git_user import lost_settings, unseen_hooks
 
