@@ -18,6 +18,8 @@ _SSH_FAILED = (255, 128)  # its own exit code, and git's
 _SYSTEM_PACKAGES = ("apt", "apt-get", "aptitude", "dpkg", "dnf", "yum", "zypper", "pacman", "apk",
                     "snap", "flatpak")  # fmt: skip
 _MAVEN = ("mvn", "mvnw")
+_UNREACHED = {"curl": 7, "wget": 4, "nc": 1, "ncat": 1}  # exit codes for a refused connection
+_LOCAL = ("localhost", "127.0.0.1", "0.0.0.0")
 _OFFLINE = {"-o", "--offline", "-qo", "-oq"}
 
 
@@ -29,6 +31,7 @@ def advise(options: Options, result: dict[str, Any]) -> list[str]:
         found = found or _unasked(options, result) or _ssh(options, result, code)
         found = found or _group(options, result)
         found = found or (hint(argv) if code != NOT_FOUND else None)
+        found = found or _own_localhost(options, result, code)
         found = found or _unfound(options, result, code) or _foreign_folder(options, result)
         found = found or _wider_workspace(options, result)
     elif not options.has("--sandbox"):
@@ -192,6 +195,26 @@ def _ssh(options: Options, result: dict[str, Any], code: int) -> str | None:
         return "for the keys of your ssh agent, and your known hosts, add --ssh-agent"
     end = quoted(f"{host}:{port or 22}")
     return f"ssh needs its port and keys: in place of that add --net {end} --ssh-agent"
+
+
+def _own_localhost(options: Options, result: dict[str, Any], code: int) -> str | None:
+    """Nothing listens where the command connects to: the server may run in another sandbox."""
+    words = _words(options.operands)
+    program = words[0].rpartition("/")[2] if words else ""
+    unknown = any(map(options.has, ("--sandbox", "--manifest"))) or "all" in options.all("--net")
+    if unknown or _UNREACHED.get(program) != code:
+        return None
+    if any(denial.get("kind") == "network" for denial in result.get("denials") or []):
+        return None
+    ends = [word.rpartition("://")[2].partition("/")[0].strip("'\"") for word in words[1:]]
+    if not any(end.partition(":")[0] in _LOCAL or end.startswith("[::1]") for end in ends):
+        return None
+    return (
+        "each sandbox has a localhost of its own, and nothing listens there in this one. A server "
+        "and its clients share a sandbox: sandboxctl sandbox create --name web; sandboxctl sandbox "
+        f"run --detach web -- SERVER; sandboxctl sandbox run web -- {program} …. From outside: "
+        "sandboxctl sandbox forward"
+    )
 
 
 def _group(options: Options, result: dict[str, Any]) -> str | None:
