@@ -24,6 +24,7 @@ exit codes:
        which ends a loop or script of the shell, too
   129, 143  sandboxctl was told to end by SIGHUP, SIGTERM
   141  the reader of the output went away
+  1  the output could not be written (also the command's own)
 """
 
 KEYS = """\
