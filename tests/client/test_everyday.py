@@ -413,3 +413,11 @@ def test_a_server_in_another_sandbox_is_not_at_localhost(
     options = parse(RUN, [*flags, "--", *words])
     found = advise(options, {"outcome": "exited", "exit_code": code, "denials": []})
     assert any("a localhost of its own" in line for line in found) == said
+
+
+def test_a_descriptor_of_the_shell_outside_is_explained():
+    failed = {"outcome": "exited", "exit_code": 2, "denials": []}
+    (said,) = advise(parse(RUN, ["diff", "/dev/fd/63", "/dev/fd/62"]), failed)
+    assert "/dev/fd/63 is a descriptor of your shell" in said
+    assert advise(parse(RUN, ["diff", "/dev/fd/0", "a"]), failed) == []
+    assert advise(parse(RUN, ["diff", "/dev/fd/63"]), {**failed, "exit_code": 0}) == []

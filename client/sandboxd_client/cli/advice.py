@@ -18,6 +18,7 @@ _SSH_FAILED = (255, 128)  # its own exit code, and git's
 _SYSTEM_PACKAGES = ("apt", "apt-get", "aptitude", "dpkg", "dnf", "yum", "zypper", "pacman", "apk",
                     "snap", "flatpak")  # fmt: skip
 _MAVEN = ("mvn", "mvnw")
+_STDERR = 2
 _UNREACHED = {"curl": 7, "wget": 4, "nc": 1, "ncat": 1}  # exit codes for a refused connection
 _LOCAL = ("localhost", "127.0.0.1", "0.0.0.0")
 _OFFLINE = {"-o", "--offline", "-qo", "-oq"}
@@ -29,7 +30,7 @@ def advise(options: Options, result: dict[str, Any]) -> list[str]:
     found = _in_plan_mode(options, result) or _git(options, result, code)
     if code:
         found = found or _unasked(options, result) or _ssh(options, result, code)
-        found = found or _group(options, result)
+        found = found or _group(options, result) or _descriptor(argv)
         found = found or (hint(argv) if code != NOT_FOUND else None)
         found = found or _own_localhost(options, result, code)
         found = found or _unfound(options, result, code) or _foreign_folder(options, result)
@@ -195,6 +196,20 @@ def _ssh(options: Options, result: dict[str, Any], code: int) -> str | None:
         return "for the keys of your ssh agent, and your known hosts, add --ssh-agent"
     end = quoted(f"{host}:{port or 22}")
     return f"ssh needs its port and keys: in place of that add --net {end} --ssh-agent"
+
+
+def _descriptor(argv: list[str]) -> str | None:
+    """`diff <(a) <(b)`: the shell outside puts names of its descriptors there."""
+    for word in argv:
+        for folder in ("/dev/fd/", "/proc/self/fd/"):
+            number = word.rpartition(folder)[2] if folder in word else ""
+            if number.isdecimal() and int(number) > _STDERR:
+                return (
+                    f"{folder}{number} is a descriptor of your shell, and only stdin, stdout and "
+                    "stderr are passed: let a shell inside make it, sandboxctl run -- bash -c "
+                    "'diff <(…) <(…)', or give it files"
+                )
+    return None
 
 
 def _own_localhost(options: Options, result: dict[str, Any], code: int) -> str | None:
