@@ -161,7 +161,8 @@ DETACH = (
 RUN = CommandSpec(
     "run", "run a command in a sandbox; it behaves like the command itself",
     (*COMMAND_POLICY, SANDBOX, *PTY, NO_STDIN, SHELL_LINE, *DETACH, *SESSION,
-     Flag("--json", "", "print one JSON object with the result and the captured output"),
+     Flag("--json", "", "print one JSON object with the result and the captured output, at most "
+          "8 MiB of each stream"),
      QUIET, SOCKET, NO_START),
     operand="[--] COMMAND [ARG…]", greedy=True, optional=True,
     examples=(
@@ -176,7 +177,8 @@ RUN = CommandSpec(
 SANDBOX_RUN = CommandSpec(
     "sandbox run", "run a command in a sandbox that exists",
     (CWD, *NARROWING, *PTY, NO_STDIN, SHELL_LINE, *DETACH, *SESSION,
-     Flag("--json", "", "print one JSON object with the result and the output"),
+     Flag("--json", "", "print one JSON object with the result and the output, at most 8 MiB of "
+          "each stream"),
      QUIET, SOCKET, NO_START),
     operand="ID [--] COMMAND [ARG…]", greedy=True, completes="sandbox",
     examples=(
