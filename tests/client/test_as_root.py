@@ -198,3 +198,20 @@ def test_variables_of_root_that_are_replaced_are_named(inside, folder):
     assert (chosen.stdout, chosen.stderr) == (b"/srv\n", b"")
     assert inside("run", "-q", "-e", "HOME", "true", HOME="/root").stderr == b""
     assert inside("run", "true", HOME="/root").stderr == b""
+
+
+def test_a_program_that_the_owner_cannot_be_shown_is_not_proposed(inside, folder):
+    folder.chmod(0o711)
+    tools = folder / "closed" / "bin"
+    tools.mkdir(parents=True)
+    (tools / "tool").write_text("#!/bin/sh\n")
+    (tools / "tool").chmod(0o755)
+    (folder / "closed").chmod(0o700)
+    inside.workspace = folder / "others"
+    inside.workspace.mkdir()
+    os.chown(inside.workspace, 12345, 12345)
+    done = inside("run", "--", "tool", PATH=f"{tools}:/usr/bin:/bin")
+    assert done.returncode == 127
+    said = done.stderr.decode()
+    assert f"{folder / 'closed'} does not let user 12345 through" in said
+    assert "--read" not in said
