@@ -97,7 +97,7 @@ def _git(options: Options, result: dict[str, Any], code: int) -> str | None:
     words, folder = _git_words(options)
     if not words:
         return None
-    foreign = _foreign_repository(options, words, folder) if code else None
+    foreign = _foreign_repository(options, words, folder, code) if code else None
     if foreign:
         return foreign  # it says who is to do what
     if words[:2] == ["worktree", "add"]:
@@ -157,11 +157,13 @@ def _git_hint(
     return found
 
 
-def _foreign_repository(options: Options, words: list[str], folder: str) -> str | None:
-    from sandboxd_client.cli.git_owners import foreign_repository
+def _foreign_repository(options: Options, words: list[str], folder: str, code: int) -> str | None:
+    from sandboxd_client.cli.git_owners import foreign_repository, repository_above
+    from sandboxd_client.cli.git_user import FATAL
     from sandboxd_client.cli.plain_text import one_line
 
-    found = foreign_repository(options, words, folder)
+    found = repository_above(options) if code == FATAL else None
+    found = found or foreign_repository(options, words, folder)
     return one_line(found) if found else None
 
 

@@ -90,6 +90,12 @@ def _exec_error(command: Command, stage: ExecStage, number: int) -> SandboxdErro
             remedy="it was killed by another process (in a shared sandbox perhaps by another "
             "command of it), or by the kernel for memory; send the request again",
         )  # fmt: skip
+    if stage is ExecStage.CHDIR and number == errno.EACCES:  # of the permission bits
+        return PathDenied(
+            f"the working directory {command.cwd} cannot be entered by the user that the command "
+            f"runs as: {reason}",
+            field="cwd", remedy=f'give another "cwd", such as {os.path.dirname(command.cwd)}',
+        )  # fmt: skip
     if stage is ExecStage.CHDIR:
         return PathDenied(
             f"the working directory {command.cwd} cannot be entered in the sandbox: {reason}",
