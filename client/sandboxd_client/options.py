@@ -34,7 +34,8 @@ class ExecuteOptions(TypedDict, total=False):
     `manifest`: what may be touched, field by field; its `env` in place of your usual variables.
     `timeout`: seconds, "5m", or "none". `env`: variables over your usual ones (PATH, HOME, …).
     `stdin`: of any size. `stderr="stdout"`: one ordered stream. `capture`: False, or for example
-    `{"bytes": 65536, "keep": "tail"}` (head, tail, both).
+    `{"bytes": 65536, "keep": "tail"}` (head, tail, both). At most 8 MiB of each stream are
+    captured, and `truncated` says that there was more; `stream` and `fds` pass on all of it.
     `fds`: pipes or sockets of yours that are connected to the command's stdin, stdout or stderr, as
     numbers or objects with `fileno()`. They stay yours: close them when the command has
     been started.

@@ -8,7 +8,7 @@ from sandboxd.config import Ceiling
 from sandboxd.denials.context import Setting
 from sandboxd.platform.current import files
 from sandboxd.policy.data import system_dirs
-from sandboxd.policy.network.host_rules import HostInvalid, parse_rule
+from sandboxd.policy.network.host_rules import HostInvalid, HostRule, parse_rule
 from sandboxd.policy.paths.within import within_any
 from sandboxd.policy.plan import Access
 
@@ -27,14 +27,28 @@ def network_permitted(setting: Setting, value: object) -> bool:
     ceiling = setting.ceiling
     if ceiling is not None and ceiling.network is not None and kind not in ceiling.network:
         return False
-    hosts = value.get("hosts", ()) if isinstance(value, dict) else ()
-    return all(_host_permitted(ceiling, entry) for entry in hosts)
+    return all(_host_permitted(ceiling, entry) for entry in _hosts(value))
+
+
+def network_nameable(value: object) -> bool:
+    """Whether a manifest can name all of its hosts."""
+    return all(_rule(entry) is not None for entry in _hosts(value))
+
+
+def _hosts(value: object) -> list[str]:
+    return list(value.get("hosts", ())) if isinstance(value, dict) else []
+
+
+def _rule(entry: str) -> HostRule | None:
+    try:
+        return parse_rule(entry)
+    except HostInvalid:
+        return None
 
 
 def _host_permitted(ceiling: Ceiling | None, entry: str) -> bool:
-    try:
-        rule = parse_rule(entry)
-    except HostInvalid:
+    rule = _rule(entry)
+    if rule is None:
         return False
     if ceiling is None or ceiling.hosts is None:
         return True

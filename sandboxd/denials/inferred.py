@@ -23,7 +23,7 @@ from sandboxd.denials.rules.path_status import (
 )
 from sandboxd.denials.text import known_programs, subjects
 from sandboxd.denials.text.command_line import CommandLine
-from sandboxd.denials.text.line_classifier import LineClassifier
+from sandboxd.denials.text.line_classifier import DATABASE, LineClassifier
 from sandboxd.policy.mounts.mount_plan import MountKind
 from sandboxd_proto.denial import Confidence, Denial
 
@@ -93,6 +93,13 @@ def _nameless_text(
             kind="filesystem_write", operation="write", target=None, layer="mount",
             evidence="text", confidence="low", remedy=None,
             message="something was written to a place that is not in fs_write_allow",
+        )  # fmt: skip
+    elif facts.failed and DATABASE in nameless and setting.mounts:
+        yield Denial(
+            kind="filesystem_write", operation="open", target=None, layer="mount",
+            evidence="text", confidence="low", remedy=None,
+            message="a database could not be opened, and its name is not said. In a folder that is "
+            "not visible in the sandbox none is made: if it was to be written, that is the reason",
         )  # fmt: skip
 
 

@@ -12,8 +12,10 @@ from sandboxd.policy.network.host_rules import HostRule, parse_rule
 
 def network_refusal(setting: Setting, value: object) -> str | None:
     """Why this value of `network` must not be proposed; None when it can be."""
+    if not beyond_ceiling.network_nameable(value):
+        return "it is no host that a manifest can name"
     if not beyond_ceiling.network_permitted(setting, value):
-        return "it is no host that a manifest can name, or the daemon's config does not permit it"
+        return "the daemon's config does not permit it ([ceiling] network and hosts)"
     hosts = value.get("hosts", ()) if isinstance(value, dict) else ()
     new = [parse_rule(host) for host in hosts if host not in setting.plan.sandbox.network.hosts]
     if any(rule.wildcard for rule in new):

@@ -19,7 +19,8 @@ OWN_FIELDS = (
 
 
 def narrow(plan: Plan, manifest: Manifest) -> Plan:
-    """InvalidParams names a field that belongs to the sandbox. Limits only become tighter."""
+    """InvalidParams names a field that belongs to the sandbox, or a limit above the sandbox's own:
+    limits only become tighter."""
     for name in FIELDS:
         if getattr(manifest, name) is not None and name not in OWN_FIELDS:
             raise InvalidParams(
@@ -27,6 +28,7 @@ def narrow(plan: Plan, manifest: Manifest) -> Plan:
                 field=f"manifest.{name}", remedy="give it to sandbox/create",
             )  # fmt: skip
     own = limits.limits(manifest)
+    _check_wider(plan.limits, own)
     timeout = plan.timeout_s
     if manifest.timeout is not None:
         timeout = _tighter(limits.timeout(manifest, 0.0, None), plan.timeout_s)
@@ -38,6 +40,21 @@ def narrow(plan: Plan, manifest: Manifest) -> Plan:
         limits=_tighter_limits(plan.limits, own),
         asked=plan.asked | asked,
     )
+
+
+def _check_wider(before: Limits, own: Limits) -> None:
+    for name, unit, asked, highest in (
+        ("max_memory_bytes", " bytes", own.memory_bytes, before.memory_bytes),
+        ("max_cpu_secs", " s", own.cpu_s, before.cpu_s),
+        ("max_processes", "", own.processes, before.process_bound),
+        ("max_file_bytes", " bytes", own.file_bytes, before.file_bytes),
+        ("max_output_bytes", " bytes", own.output_bytes, before.output_bytes),
+    ):
+        if asked is not None and highest is not None and asked > highest:
+            raise InvalidParams(
+                f"{name} is {asked:.15g}{unit}, and the sandbox itself has {highest:.15g}{unit}",
+                field=name, remedy="leave it out, or give it to sandbox/create",
+            )  # fmt: skip
 
 
 def _tighter_limits(before: Limits, own: Limits) -> Limits:

@@ -42,8 +42,18 @@ class PipeEnd:
     def write(self, data: bytes) -> int:
         return os.write(self.fd, data)
 
-    def read(self, most: int) -> bytes:
-        return os.read(self.fd, most)
+    def discard(self, count: int) -> None:
+        """Take bytes that were copied from it. Another reader may have taken them meanwhile: a
+        descriptor that is not `own` would wait for others in read()."""
+        if self.own:
+            os.read(self.fd, count)
+            return
+        null = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            while count > 0:
+                count -= splice(self.fd, null, count, _SPLICE_F_NONBLOCK) or count
+        finally:
+            os.close(null)
 
     def close(self) -> None:
         if self.fd >= 0:
@@ -66,6 +76,9 @@ class SocketEnd:
 
     def read(self, most: int) -> bytes:
         return self._socket.recv(most, socket.MSG_DONTWAIT)
+
+    def discard(self, count: int) -> None:
+        self.read(count)
 
     def peek(self, most: int) -> bytes:
         return self._socket.recv(most, socket.MSG_DONTWAIT | socket.MSG_PEEK)
@@ -113,9 +126,9 @@ def tee(source: int, target: int, most: int) -> int:
     return count
 
 
-def splice(source: int, target: int, most: int) -> int:
+def splice(source: int, target: int, most: int, flags: int = 0) -> int:
     if sys.platform == "linux":
-        return os.splice(source, target, most)
+        return os.splice(source, target, most, flags=flags)
     raise NotImplementedError("splice exists on Linux only")
 
 

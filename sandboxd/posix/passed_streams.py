@@ -171,10 +171,10 @@ class InputRelay(PacedRelay):
         super().__init__(end.fd, sink)
         self._end = end
         self._offered = 0
-        self._exact_left = EXACT_BYTES if end.own else 0
+        self._exact_left = EXACT_BYTES
         self._held = b""
         self._open = True
-        resize(sink, ONE_BUFFER if self._exact_left else PIPE_BYTES)
+        resize(sink, ONE_BUFFER)
         self._watch(reading=True)
 
     def _step(self) -> bool:
@@ -229,7 +229,7 @@ class InputRelay(PacedRelay):
             self._exact_left -= read
             self._offered -= read
             self._moved += read
-            self._end.read(read)
+            self._end.discard(read)
         if self._exact_left <= 0 and not self._offered:
             resize(self._target, PIPE_BYTES)
 

@@ -198,3 +198,40 @@ def test_variables_of_root_that_are_replaced_are_named(inside, folder):
     assert (chosen.stdout, chosen.stderr) == (b"/srv\n", b"")
     assert inside("run", "-q", "-e", "HOME", "true", HOME="/root").stderr == b""
     assert inside("run", "true", HOME="/root").stderr == b""
+
+
+def test_a_program_that_the_owner_cannot_be_shown_is_not_proposed(inside, folder):
+    folder.chmod(0o711)
+    tools = folder / "closed" / "bin"
+    tools.mkdir(parents=True)
+    (tools / "tool").write_text("#!/bin/sh\n")
+    (tools / "tool").chmod(0o755)
+    (folder / "closed").chmod(0o700)
+    inside.workspace = folder / "others"
+    inside.workspace.mkdir()
+    os.chown(inside.workspace, 12345, 12345)
+    done = inside("run", "--", "tool", PATH=f"{tools}:/usr/bin:/bin")
+    assert done.returncode == 127
+    said = done.stderr.decode()
+    assert f"{folder / 'closed'} does not let user 12345 through" in said
+    assert "--read" not in said
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o700])
+def test_in_a_folder_of_another_owner_its_repository_is_proposed(inside, folder, mode):
+    folder.chmod(0o711)
+    top = folder / "others"
+    subprocess.run(["git", "init", "-q", str(top)], check=True)
+    (top / "sub").mkdir(mode=mode)
+    subprocess.run(["chown", "-R", "12345:12345", str(top)], check=True)
+    os.chown(top / "sub", 0, 0)
+    inside.workspace = top / "sub"
+    said = hint_of(inside("run", "--", "git", "status"))
+    flags = said.partition(": add ")[2].split()
+    assert flags[:2] == ["-w", str(top)]
+    if mode == 0o700:
+        refused = inside("run", *flags[:2], "--", "git", "status").stderr.decode()
+        assert f"add --cwd {top}" in refused
+        assert "--read" not in refused
+    done = inside("run", *flags, "--", "git", "status")
+    assert done.returncode == 0, done.stderr

@@ -300,3 +300,37 @@ def test_a_detached_command_that_could_not_start_says_why(own, command):
     done = own(command[0], *command[1:], "never")
     assert done.returncode == 127
     assert b"no-such-program" in done.stderr
+
+
+def test_input_that_a_detached_command_does_not_get_is_warned_about(own, tmp_path):
+    text = b"--detach gives the command no input"
+    for data, flags, warned in (
+        (b"hello\n", (), True),
+        (b"hello\n", ("-n",), False),
+        (b"", (), False),
+    ):
+        read, write = os.pipe()
+        os.write(write, data)
+        started = own.start("run", "--detach", *flags, "wc", "-c", stdin=read)
+        assert (text in started.communicate()[1]) == warned, (data, flags)
+        os.close(read)
+        os.close(write)
+    (tmp_path / "list").write_bytes(b"a\nb\n")
+    with (tmp_path / "list").open("rb") as file:
+        started = own.start("run", "--detach", "true", stdin=file)
+        assert text in started.communicate()[1]
+        assert file.read() == b"a\nb\n"
+
+
+def test_a_sandbox_is_not_a_command_and_a_command_no_sandbox(own):
+    own("sandbox create", "--name", "dev")
+    own("run", "--detach", "--name", "d1", "sleep", "600")
+    for command in ("kill", "logs"):
+        done = own(command, "dev")
+        assert done.returncode == 125
+        assert b"'dev' is a sandbox, and no command" in done.stderr
+    done = own("sandbox destroy", "d1")
+    assert done.returncode == 125
+    assert b"'d1' is a command, and no sandbox" in done.stderr
+    assert b"sandboxctl kill d1" in done.stderr
+    assert b"there is no sandbox" in own("sandbox destroy", "neither").stderr

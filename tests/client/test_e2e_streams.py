@@ -254,3 +254,17 @@ async def test_the_asynchronous_client_passes_pipes(shared_daemon, anyio_backend
         thread.join()
     assert results == {n: f"{n}\n".encode() for n in range(6)}
     assert got == [b"s\n"]
+
+
+def test_output_that_cannot_be_written_is_an_error(inside):
+    with open("/dev/full", "wb") as full:
+        done = inside.start("run", "--", "echo", "x", stdout=full)
+        said = done.communicate()[1]
+    assert done.returncode == 1
+    assert b"error: the output could not be written: No space left on device" in said
+
+
+def test_json_says_that_its_output_is_cut_off(inside):
+    done = inside("run", "--json", "--", "head", "-c", str(9 << 20), "/dev/zero")
+    (said,) = json.loads(done.stdout)["warnings"]
+    assert "stdout is cut off" in said

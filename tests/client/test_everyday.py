@@ -13,9 +13,12 @@ import pytest
 
 from sandboxd_client import Client
 from sandboxd_client.cli import grants, sessions
+from sandboxd_client.cli.advice import advise
 from sandboxd_client.cli.explained import report
+from sandboxd_client.cli.flags import RUN
 from sandboxd_client.cli.git_places import half_shown
 from sandboxd_client.cli.git_user import missing_identity
+from sandboxd_client.cli.parse import parse
 from sandboxd_proto import toml_mistakes
 
 
@@ -392,3 +395,29 @@ def test_the_count_of_what_a_session_ended_is_in_the_right_number(own):
         client.start(["sleep", "600"], preset="read-only")
         closed = own("session close", session).stdout.decode()
     assert closed == f"{session}: 1 command was ended\n"
+
+
+@pytest.mark.parametrize(
+    ("flags", "words", "code", "said"),
+    [
+        ([], ["curl", "127.0.0.1:8123"], 7, True),
+        ([], ["sh", "-c", "curl -s http://localhost:8123/x"], 7, True),
+        ([], ["curl", "http://localhost:8123/x"], 22, False),
+        ([], ["curl", "http://example.org/"], 7, False),
+        (["--net", "all"], ["curl", "127.0.0.1:8123"], 7, False),
+    ],
+)
+def test_a_server_in_another_sandbox_is_not_at_localhost(
+    flags: list[str], words: list[str], code: int, said: bool
+) -> None:
+    options = parse(RUN, [*flags, "--", *words])
+    found = advise(options, {"outcome": "exited", "exit_code": code, "denials": []})
+    assert any("a localhost of its own" in line for line in found) == said
+
+
+def test_a_descriptor_of_the_shell_outside_is_explained():
+    failed = {"outcome": "exited", "exit_code": 2, "denials": []}
+    (said,) = advise(parse(RUN, ["diff", "/dev/fd/63", "/dev/fd/62"]), failed)
+    assert "/dev/fd/63 is a descriptor of your shell" in said
+    assert advise(parse(RUN, ["diff", "/dev/fd/0", "a"]), failed) == []
+    assert advise(parse(RUN, ["diff", "/dev/fd/63"]), {**failed, "exit_code": 0}) == []

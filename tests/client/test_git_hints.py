@@ -109,3 +109,20 @@ def test_the_line_for_outside_names_the_same_repository() -> None:
     denial = {"kind": "protected_path", "target": "/w/lib/.git/config"}
     words, before = ["remote", "add", "o", "/x"], ["git", "-C", "lib"]
     assert "git -C lib remote add o /x" in str(git_hint(words, 128, [denial], "/w", "", before))
+
+
+@pytest.mark.parametrize("linked", [False, True])
+def test_a_git_dir_that_lies_elsewhere_is_named(inside: Ctl, linked: bool) -> None:
+    folder, place = inside.workspace, inside.workspace.parent / "sep.git"
+    subprocess.run(["rm", "-rf", str(folder / ".git")], check=True)
+    subprocess.run(["git", "init", "-q", "--separate-git-dir", str(place), str(folder)], check=True)
+    if linked:
+        (folder / ".git").unlink()
+        (folder / ".git").symlink_to(place)
+    assert f"is not visible in the sandbox: add --write {place}" in hint(inside, "status")
+    done = inside("run", "--write", str(place), "--", "git", "status")
+    assert done.returncode == 0, done.stderr
+    done = inside("run", "--write", str(place), "--", "git", "log", "nosuch")
+    assert b"--write" not in done.stderr
+    hook = inside("run", "--write", str(place), "--", "sh", "-c", f"echo x > {place}/hooks/x")
+    assert hook.returncode != 0 or not (place / "hooks/x").exists()

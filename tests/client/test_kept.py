@@ -8,6 +8,7 @@ import subprocess
 import pytest
 from ctl import Ctl
 
+from sandboxd_client.cli.git_deletions import miscounted
 from sandboxd_client.cli.git_hints import taken_for_deleted
 
 AS_SOMEONE = ("-c", "user.name=t", "-c", "user.email=t@example.org")
@@ -293,6 +294,23 @@ def test_a_protected_file_that_git_cannot_replace_is_named(project):
         assert hint_after(project, *words) == "", words
 
 
+def test_a_stash_that_could_not_put_a_protected_file_back_is_not_made_twice(project):
+    folder = project.workspace
+    subprocess.run(["git", "-C", str(folder), "checkout", "-q", "other"], check=True)
+    (folder / ".envrc").write_text("export A=2\n")
+    said = hint_after(project, *AS_SOMEONE, "stash")
+    assert "the stash was saved (git stash list): do not stash again" in said
+    assert "utside of the sandbox: git checkout -- .envrc" in said
+    assert "run this git command outside" not in said
+    subprocess.run(["git", "-C", str(folder), "checkout", "--", ".envrc"], check=True)
+    (folder / ".npmrc").write_text("x=1\n")
+    (folder / ".pre-commit-config.yaml").write_text("x: 1\n")
+    said = hint_after(project, *AS_SOMEONE, "stash", "-u")
+    assert "utside of the sandbox: rm .pre-commit-config.yaml" in said
+    listed = subprocess.run(["git", "-C", str(folder), "stash", "list"], capture_output=True)
+    assert len(listed.stdout.splitlines()) == 2
+
+
 def test_recording_the_deletion_of_what_was_moved_aside_is_said(project):
     project("run", "--", "git", "checkout", "-q", "other")
     assert "git takes for deleted" in hint_after(project, "add", "-A")
@@ -308,8 +326,19 @@ def test_recording_the_deletion_of_what_was_moved_aside_is_said(project):
 
 
 def test_a_merge_that_counts_too_late_is_explained(project):
-    assert "its numbers for it are wrong" in hint_after(project, "merge", "other")
+    done = project("run", "--", "git", "merge", "other")
+    wrong = any(line.split()[-2:] == ["|", "0"] for line in done.stdout.decode().splitlines())
+    assert (b"its numbers for it are wrong" in done.stderr) == wrong
     assert hint_after(project, "merge", "other") == ""
+
+
+def test_numbers_of_a_merge_are_called_wrong_only_where_they_are():
+    moved = {"kind": "protected_path", "target": "/w/.vscode",
+             "message": "/w/.vscode appeared and was moved to /w/k: it is"}  # fmt: skip
+    counted = b" .vscode/tasks.json | 0\n a | 2 +-\n 2 files changed\n"
+    assert "are wrong" in (miscounted(["merge", "x"], [moved], counted) or "")
+    for right in (b" .vscode/tasks.json | 3 +++\n", b" other | 0\n", b""):
+        assert miscounted(["pull"], [moved], right) is None, right
 
 
 def test_a_commit_that_records_the_deletion_by_itself_is_said(project):

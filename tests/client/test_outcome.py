@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sandboxd_client.cli.denial_lines import allowing
 from sandboxd_client.cli.explained import manifest_file, report
 from sandboxd_client.cli.live import tell
-from sandboxd_client.cli.outcome import cancelled, exit_code, remarks
+from sandboxd_client.cli.outcome import cancelled, cut_off, exit_code, remarks
 from sandboxd_client.cli.parse import Options
 from sandboxd_client.cli.plain_text import quoted
 from sandboxd_client.cli.plan_words import after_run
@@ -325,3 +325,10 @@ def test_who_did_not_cancel_a_command_is_told_that_it_was():
     assert cancelled({"outcome": "exited"}) == []
     (line,) = cancelled({"outcome": "cancelled", "signal": 9})
     assert line.startswith("the command was cancelled from elsewhere: by sandboxctl kill")
+
+
+def test_captured_output_that_is_cut_off_is_warned_about() -> None:
+    cut = {"data": "x", "bytes": 9 << 20, "truncated": True}
+    (said,) = cut_off({"outcome": "exited", "stdout": cut, "stderr": {"bytes": 3}})
+    assert said.startswith("stdout is cut off: the command printed 9437184 bytes")
+    assert cut_off({"outcome": "output_limit", "stdout": cut}) == []

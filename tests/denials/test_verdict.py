@@ -180,3 +180,37 @@ def test_a_pid_of_the_command_line_explains_a_message_without_one() -> None:
     where = setting("python3", "-c", "import os; os.kill(4242, 9)", view=host(pids=[4242]))
     (found,) = denials(where, "ProcessLookupError: [Errno 3] No such process\n")
     assert found.target == "4242"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "FileNotFoundError: [Errno 2] No such file or directory: '/h/u/lib/out.json'",
+        "Error: ENOENT: no such file or directory, open '/h/u/lib/out.json'",
+    ],
+)
+def test_what_a_script_calls_missing_in_a_hidden_folder_was_perhaps_written(text: str) -> None:
+    failed = RunEvidence(exit_code=1)
+    (found,) = denials(setting("python3", "wr.py"), text + "\n", failed)
+    assert (found.target, found.kind) == ("/h/u/lib/out.json", "filesystem_write")
+    assert (found.confidence, found.remedy, found.claimed) == ("low", None, True)
+    assert "if it was to be written" in found.message
+    elsewhere = text.replace("/h/u/lib/", "/h/u/nosuch/")
+    assert denials(setting("python3", "wr.py"), elsewhere + "\n", failed) == []
+    named = setting("python3", "wr.py", "/h/u/lib/out.json")
+    assert denials(named, text + "\n", failed) == [], "the command line names it as an input"
+
+
+def test_a_database_that_could_not_be_opened_is_only_perhaps_denied() -> None:
+    text = "sqlite3.OperationalError: unable to open database file\n"
+    (found,) = denials(setting("python3", "db.py"), text, RunEvidence(exit_code=1))
+    assert (found.target, found.confidence, found.remedy) == (None, "low", None)
+    assert denials(setting("python3", "db.py"), text, RunEvidence(exit_code=0)) == []
+
+
+def test_a_script_that_is_missing_everywhere_is_no_refused_write() -> None:
+    text = "bash: /h/u/lib/nosuch.sh: No such file or directory\n"
+    failed = RunEvidence(exit_code=127)
+    assert denials(setting("bash", "/h/u/lib/nosuch.sh"), text, failed) == []
+    (found,) = denials(setting("bash", "make.sh"), text, failed)
+    assert found.confidence == "low", "a redirection in a script, perhaps"

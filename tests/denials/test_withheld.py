@@ -26,6 +26,7 @@ from sandboxd.denials.context import HostFile
 from sandboxd.denials.host import _homes, host_view
 from sandboxd.denials.remedies import Remedy
 from sandboxd.denials.withheld import refusal, withheld
+from sandboxd.denials.withheld_hosts import network_refusal
 from sandboxd.platform.current import files, system
 from sandboxd.policy.data import protected_names, secrets
 from sandboxd.policy.plan import Access, Limits, NetworkRule, RunAs
@@ -540,3 +541,13 @@ def test_the_host_knows_the_names_of_one_file(tmp_path: Path) -> None:
     assert looks.has_name_among(str(link.parent), [str(secret)])
     assert not looks.has_name_among(str(tmp_path / "out" / "other.txt"), [str(secret)])
     assert not looks.has_name_among(str(link), [str(tmp_path / "absent")])
+
+
+def test_a_host_is_withheld_for_one_named_reason() -> None:
+    closed = where(ceiling=Ceiling(network=["deny"]))
+    proposed = {"kind": "allow_hosts", "hosts": ["example.org"]}
+    assert "daemon's config does not permit it" in str(network_refusal(closed, proposed))
+    assert "no host that" not in str(network_refusal(closed, proposed))
+    unnameable = {"kind": "allow_hosts", "hosts": ["a b/"]}
+    assert network_refusal(where(), unnameable) == "it is no host that a manifest can name"
+    assert network_refusal(where(), proposed) is None

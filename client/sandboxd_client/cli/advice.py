@@ -18,6 +18,9 @@ _SSH_FAILED = (255, 128)  # its own exit code, and git's
 _SYSTEM_PACKAGES = ("apt", "apt-get", "aptitude", "dpkg", "dnf", "yum", "zypper", "pacman", "apk",
                     "snap", "flatpak")  # fmt: skip
 _MAVEN = ("mvn", "mvnw")
+_STDERR = 2
+_UNREACHED = {"curl": 7, "wget": 4, "nc": 1, "ncat": 1}  # exit codes for a refused connection
+_LOCAL = ("localhost", "127.0.0.1", "0.0.0.0")
 _OFFLINE = {"-o", "--offline", "-qo", "-oq"}
 
 
@@ -27,8 +30,9 @@ def advise(options: Options, result: dict[str, Any]) -> list[str]:
     found = _in_plan_mode(options, result) or _git(options, result, code)
     if code:
         found = found or _unasked(options, result) or _ssh(options, result, code)
-        found = found or _group(options, result)
+        found = found or _group(options, result) or _descriptor(argv)
         found = found or (hint(argv) if code != NOT_FOUND else None)
+        found = found or _own_localhost(options, result, code)
         found = found or _unfound(options, result, code) or _foreign_folder(options, result)
         found = found or _wider_workspace(options, result)
     elif not options.has("--sandbox"):
@@ -93,7 +97,7 @@ def _git(options: Options, result: dict[str, Any], code: int) -> str | None:
     words, folder = _git_words(options)
     if not words:
         return None
-    foreign = _foreign_repository(options, words, folder) if code else None
+    foreign = _foreign_repository(options, words, folder, code) if code else None
     if foreign:
         return foreign  # it says who is to do what
     if words[:2] == ["worktree", "add"]:
@@ -130,18 +134,22 @@ def _git_hint(
     if found is None and not code and denials:
         from sandboxd_client.cli.git_deletions import miscounted
 
-        found = miscounted(words, denials)
+        found = miscounted(words, denials, options.printed)
     if found is None and code and not denials and words[0] in SWITCHES:
         from sandboxd_client.cli.git_in_the_way import left_in_the_way
 
         found = left_in_the_way(options, words, folder)
     if found is None and code and not any(denial.get("remedy") for denial in denials):
-        from sandboxd_client.cli.git_places import half_shown
+        from sandboxd_client.cli.git_places import half_shown, hidden_git_dir
+        from sandboxd_client.cli.git_remotes import started_in
+        from sandboxd_client.cli.git_user import FATAL
         from sandboxd_client.cli.root_hints import user_inside
 
         minimal = options.one("--base") == "minimal" or options.has("--manifest")
         shown = [*shown_folders(options), "/usr"]
         found = half_shown(words, shown, user_inside(folder), minimal=minimal)
+        if found is None and code == FATAL and not options.has("--sandbox"):
+            found = hidden_git_dir(started_in(options), shown, minimal=minimal)
     if found is None and not code and not options.has("--sandbox"):
         from sandboxd_client.cli.git_user import lost_settings, unseen_hooks
 
@@ -149,11 +157,13 @@ def _git_hint(
     return found
 
 
-def _foreign_repository(options: Options, words: list[str], folder: str) -> str | None:
-    from sandboxd_client.cli.git_owners import foreign_repository
+def _foreign_repository(options: Options, words: list[str], folder: str, code: int) -> str | None:
+    from sandboxd_client.cli.git_owners import foreign_repository, repository_above
+    from sandboxd_client.cli.git_user import FATAL
     from sandboxd_client.cli.plain_text import one_line
 
-    found = foreign_repository(options, words, folder)
+    found = repository_above(options) if code == FATAL else None
+    found = found or foreign_repository(options, words, folder)
     return one_line(found) if found else None
 
 
@@ -188,6 +198,40 @@ def _ssh(options: Options, result: dict[str, Any], code: int) -> str | None:
         return "for the keys of your ssh agent, and your known hosts, add --ssh-agent"
     end = quoted(f"{host}:{port or 22}")
     return f"ssh needs its port and keys: in place of that add --net {end} --ssh-agent"
+
+
+def _descriptor(argv: list[str]) -> str | None:
+    """`diff <(a) <(b)`: the shell outside puts names of its descriptors there."""
+    for word in argv:
+        for folder in ("/dev/fd/", "/proc/self/fd/"):
+            number = word.rpartition(folder)[2] if folder in word else ""
+            if number.isdecimal() and int(number) > _STDERR:
+                return (
+                    f"{folder}{number} is a descriptor of your shell, and only stdin, stdout and "
+                    "stderr are passed: let a shell inside make it, sandboxctl run -- bash -c "
+                    "'diff <(…) <(…)', or give it files"
+                )
+    return None
+
+
+def _own_localhost(options: Options, result: dict[str, Any], code: int) -> str | None:
+    """Nothing listens where the command connects to: the server may run in another sandbox."""
+    words = _words(options.operands)
+    program = words[0].rpartition("/")[2] if words else ""
+    unknown = any(map(options.has, ("--sandbox", "--manifest"))) or "all" in options.all("--net")
+    if unknown or _UNREACHED.get(program) != code:
+        return None
+    if any(denial.get("kind") == "network" for denial in result.get("denials") or []):
+        return None
+    ends = [word.rpartition("://")[2].partition("/")[0].strip("'\"") for word in words[1:]]
+    if not any(end.partition(":")[0] in _LOCAL or end.startswith("[::1]") for end in ends):
+        return None
+    return (
+        "each sandbox has a localhost of its own, and nothing listens there in this one. A server "
+        "and its clients share a sandbox: sandboxctl sandbox create --name web; sandboxctl sandbox "
+        f"run --detach web -- SERVER; sandboxctl sandbox run web -- {program} …. From outside: "
+        "sandboxctl sandbox forward"
+    )
 
 
 def _group(options: Options, result: dict[str, Any]) -> str | None:

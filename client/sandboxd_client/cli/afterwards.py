@@ -67,6 +67,9 @@ def report(result: dict[str, Any], options: Options, told: Collection[str] = ())
         from sandboxd_client.cli.screen import put
         from sandboxd_client.jsontext import dumps, printable
 
+        warnings = outcome.cut_off(result)
+        if warnings:
+            result = {**result, "warnings": [*(result.get("warnings") or []), *warnings]}
         put(printable(dumps(result)) + b"\n")
     elif not options.has("--quiet"):
         hints, typed = advice(options, result), options.typed_in_sandbox

@@ -23,6 +23,7 @@ _PROTECTED = " stays as it is: "
 _ENTRY = ("remove", "rename")  # what no flag allows for a path itself: granted, it is a mount
 _REPLACED = " could not be replaced, renamed or removed ("
 _EMPTY = "whose content on the host is not visible"
+_UNSURE = ": if it was to be written, "
 AROUND_WORKSPACE = "that would open a folder around the workspace"
 # Why the daemon proposes nothing where a flag would do.
 _LEFT_TO_THE_USER = (
@@ -208,6 +209,8 @@ def _elsewhere(denial: dict[str, Any]) -> str:
         return ""
     if _is_protected(denial):
         return _of_protected(denial)
+    if _UNSURE in message:
+        return "; sandboxctl explain -- COMMAND runs it once more, and tells what it tried"
     if _is_left_to_the_user(denial):
         flag = "--write" if writes else "--read"
         return f"; it is for you to decide whether to allow it nevertheless, with {flag}"

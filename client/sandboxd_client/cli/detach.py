@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 
 from sandboxd_client.cli.join_session import join_session
 from sandboxd_client.cli.parse import Options, UsageError
@@ -50,9 +51,30 @@ def detach(options: Options, connection: Callable[[Options], socket]) -> int:
     finally:
         sock.close()
     put(dumps(made) + b"\n" if options.has("--json") else f"{made['execution_id']}\n".encode())
-    if made.get("approval") and not options.has("--quiet"):
+    if options.has("--quiet"):
+        return 0
+    if not options.has("--no-stdin") and _has_unread(0):
+        say(
+            "warning: --detach gives the command no input, and your stdin has some, which was left "
+            "there: let the command read a file (sh -c 'COMMAND < FILE'); -n omits this line"
+        )
+    if made.get("approval"):
         say(f"it waits for an approval: sandboxctl approve {made['approval']}")
     return 0
+
+
+def _has_unread(fd: int) -> bool:
+    """Whether a pipe or file has bytes that were to be read."""
+    import stat
+
+    status = os.fstat(fd)
+    if stat.S_ISREG(status.st_mode):
+        return os.lseek(fd, 0, os.SEEK_CUR) < status.st_size
+    if sys.platform != "win32" and stat.S_ISFIFO(status.st_mode):
+        from sandboxd_client.cli.file_input import unread
+
+        return unread(fd) > 0
+    return False
 
 
 def _start(sock: socket, params: dict[str, Any]) -> dict[str, Any]:

@@ -54,6 +54,7 @@ def perform(options: Options, connect: Callable[[], socket], *, stderr: bool = T
         input=True,
         output=fresh and not options.has("--json"),
         stderr=stderr,
+        keeps=_counts_lines(options),
     )
     params = request(options, streams)
     if params.get("preset") == DEFAULT_PRESET:
@@ -92,6 +93,7 @@ def perform(options: Options, connect: Callable[[], socket], *, stderr: bool = T
         sock.close()
     from sandboxd_client.cli.afterwards import report
 
+    options.printed = streams.printed or b""
     if options.has("--manifest") and "cwd" not in params and not options.has("--quiet"):
         from sandboxd_client.cli.screen import say
 
@@ -154,6 +156,14 @@ def streaming(params: dict[str, Any], argv: list[str], streams: Streams) -> dict
     if terminal is not None:
         params["pty"] = terminal
     return params
+
+
+def _counts_lines(options: Options) -> bool:
+    """`git merge` and `git pull`, whose numbers can be wrong: the hint after them needs these."""
+    if not is_advised(options) or options.has("--json") or options.has("--quiet"):
+        return False
+    words = [word for operand in options.operands for word in operand.split()]
+    return "git" in words and ("merge" in words or "pull" in words)
 
 
 def _asker(sock: socket, options: Options) -> Asker | None:

@@ -48,11 +48,11 @@ class FileInput:
         self._end()
         if self.read_end < 0:
             return
-        unread = len(self._held) + _unread(self.read_end)
+        rest = len(self._held) + unread(self.read_end)
         os.close(self.read_end)
         self.read_end, self._held = -1, b""
-        if unread:
-            os.lseek(self._source, -unread, os.SEEK_CUR)
+        if rest:
+            os.lseek(self._source, -rest, os.SEEK_CUR)
 
     def _end(self) -> None:
         if not self._ended:
@@ -60,7 +60,8 @@ class FileInput:
             os.close(self._write_end)
 
 
-def _unread(pipe: int) -> int:
+def unread(pipe: int) -> int:
+    """How many bytes it holds."""
     from fcntl import ioctl
     from termios import FIONREAD
 

@@ -103,7 +103,8 @@ SESSION = (
 POLICY = (
     Flag("--preset", "NAME", "the starting point (default: workspace-write)", choices=PRESET_NAMES),
     Flag("--workspace", "DIR", "the folder that is writable (default: the git root, else here); "
-         "the command starts in it unless you are in it, or give --cwd",
+         "the command starts in it unless you are in it, it lies in your folder, or you give "
+         "--cwd",
          completes="dir", short="-w"),
     Flag("--manifest", "FILE", "a TOML file whose [sandbox] table says what is allowed",
          completes="file"),
@@ -149,14 +150,19 @@ NO_STDIN = Flag(
 SHELL_LINE = Flag("--command", "LINE", "a line of shell in place of COMMAND", short="-c")
 
 DETACH = (
-    Flag("--detach", "", "print its ID and leave it running; see attach, logs, ps and kill"),
+    Flag(
+        "--detach",
+        "",
+        "print its ID and leave it running, without your stdin; see attach, logs, ps and kill",
+    ),
     Flag("--name", "NAME", "its ID, for --detach"),
 )
 
 RUN = CommandSpec(
     "run", "run a command in a sandbox; it behaves like the command itself",
     (*COMMAND_POLICY, SANDBOX, *PTY, NO_STDIN, SHELL_LINE, *DETACH, *SESSION,
-     Flag("--json", "", "print one JSON object with the result and the captured output"),
+     Flag("--json", "", "print one JSON object with the result and the captured output, at most "
+          "8 MiB of each stream"),
      QUIET, SOCKET, NO_START),
     operand="[--] COMMAND [ARG…]", greedy=True, optional=True,
     examples=(
@@ -171,7 +177,8 @@ RUN = CommandSpec(
 SANDBOX_RUN = CommandSpec(
     "sandbox run", "run a command in a sandbox that exists",
     (CWD, *NARROWING, *PTY, NO_STDIN, SHELL_LINE, *DETACH, *SESSION,
-     Flag("--json", "", "print one JSON object with the result and the output"),
+     Flag("--json", "", "print one JSON object with the result and the output, at most 8 MiB of "
+          "each stream"),
      QUIET, SOCKET, NO_START),
     operand="ID [--] COMMAND [ARG…]", greedy=True, completes="sandbox",
     examples=(

@@ -32,9 +32,15 @@ def deleted_by(options: Options, name: str, code: int, workspace: str) -> list[s
     return [one for one in missing if any(_holds(one, path) for path in deleted)]
 
 
-def miscounted(words: list[str], denials: Sequence[dict[str, Any]]) -> str | None:
-    """After `git merge` and `git pull`, which count the changed lines of the files at their end."""
-    if words[0] not in ("merge", "pull") or not any(map(moved_aside, denials)):
+def miscounted(words: list[str], denials: Sequence[dict[str, Any]], printed: bytes) -> str | None:
+    """After `git merge` and `git pull`, which count the changed lines of the files at their end.
+    `printed`: the end of the output."""
+    if words[0] not in ("merge", "pull"):
+        return None
+    moved = [str(d.get("target")).rpartition("/")[2] for d in denials if moved_aside(d)]
+    counts = [line.rpartition(" | ") for line in printed.decode(errors="replace").splitlines()]
+    empty = [name.strip() for name, _, count in counts if count.strip() == "0"]
+    if not any(part in moved for name in empty for part in name.split("/")):
         return None
     return (
         "git counted what was moved aside after that, so its numbers for it are wrong (| 0): "

@@ -84,6 +84,8 @@ def git_hint(
     if name == "submodule" and code and any(word in _SUBMODULES for word in rest):
         return f"{_OUTSIDE}; submodules that are checked out can be used inside"
     left = _read_only(denials, workspace)
+    if left and code and name == "stash" and _saves(rest):
+        return _stashed(left, workspace)
     if left and code:
         return _not_replaced(left)
     return _left_behind(left) if left and name in SWITCHES else None
@@ -160,6 +162,24 @@ def _not_replaced(paths: Sequence[str]) -> str:
     return (
         f"git cannot replace what is read-only inside ({_listed(paths)}): {_OUTSIDE}, after "
         "a look at git status: it may have changed other files before it failed"
+    )
+
+
+def _saves(rest: Sequence[str]) -> bool:
+    """Whether `git stash` makes a stash: it does so before it changes files."""
+    return not rest or rest[0].startswith("-") or rest[0] in ("push", "save")
+
+
+def _stashed(paths: Sequence[str], workspace: str) -> str:
+    """To stash once more would make a second one of what is still changed."""
+    index = index_of(os.path.join(git_dirs(workspace)[1], "index"))
+    tracked = [p for p in paths if index is None or lists(index, os.fsencode(p))]
+    new = [path for path in paths if path not in tracked]
+    steps = [f"git checkout -- {' '.join(map(quoted, tracked))}"] if tracked else []
+    steps += [f"rm {' '.join(map(quoted, new))}"] if new else []
+    return (
+        f"the stash was saved (git stash list): do not stash again. Read-only inside, and so "
+        f"still changed: {_listed(paths)}; outside of the sandbox: {'; '.join(steps)}"
     )
 
 

@@ -12,6 +12,8 @@ import sys
 from sandboxd_client.cli.git_files import git_dirs
 from sandboxd_client.cli.git_remotes import folders_of_remotes, started_in
 from sandboxd_client.cli.git_user import texts_of_settings
+from sandboxd_client.cli.parse import UsageError
+from sandboxd_client.cli.place import workspace
 from sandboxd_client.cli.plain_text import quoted
 from sandboxd_client.cli.root_hints import account, closed_folder, user_inside
 
@@ -43,6 +45,36 @@ def foreign_repository(options: Options, words: list[str], workspace: str) -> st
             return f"{why}: put it where {who} can reach it"
         return f"{why}. {_by_file(words[0], folder, account(owner))}"
     return None
+
+
+def repository_above(options: Options) -> str | None:
+    """After git failed in a folder of another owner than the repository around it: the workspace is
+    this folder alone, and git refuses the repository, or does not find it."""
+    if options.has("--workspace") or options.has("--sandbox") or options.has("--manifest"):
+        return None
+    start = started_in(options)
+    top, git_dir, _ = git_dirs(start)
+    if top == start or git_dir == top or sys.platform == "win32":
+        return None
+    try:
+        workspace(top)
+        mine, owner = os.stat(start).st_uid, os.stat(top).st_uid
+    except (UsageError, OSError):  # a home folder is no workspace
+        return None
+    if mine == owner or (os.geteuid() not in (0, owner)):
+        return None
+    cwd = f" --cwd {quoted(top)}" if _is_closed(start, owner) else ""
+    return (
+        f"{quoted(start)} belongs to {account(mine)}, and the repository around it, "
+        f"{quoted(top)}, to {account(owner)}: add -w {quoted(top)}{cwd}"
+    )
+
+
+def _is_closed(folder: str, uid: int) -> bool:
+    """Whether this user cannot start in it."""
+    if sys.platform == "win32" or os.geteuid() == uid:
+        return not os.access(folder, os.X_OK)
+    return closed_folder(os.path.join(folder, "x"), uid) is not None
 
 
 def _by_file(name: str, folder: str, owner: str) -> str:

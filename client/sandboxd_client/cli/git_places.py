@@ -38,6 +38,24 @@ def half_shown(
     return f"git needs more than {places[0]}, and the sandbox does not show it: add {flags}"
 
 
+def hidden_git_dir(start: str, shown: Sequence[str], *, minimal: bool = False) -> str | None:
+    """After git failed in `start`: its git dir lies in a folder that the sandbox does not show
+    (git init --separate-git-dir, a link). The daemon shows those of worktrees and submodules."""
+    top, git_dir, common = git_dirs(start)
+    place = os.path.realpath(git_dir)
+    hidden = ("/",) if minimal else (*_HIDDEN, os.path.expanduser("~"))
+    if place == os.path.realpath(top) or common != git_dir or "/.git/modules/" in f"{place}/":
+        return None
+    if not os.path.isfile(os.path.join(place, "HEAD")) or not _below(place, hidden):
+        return None
+    if _below(place, list(map(os.path.realpath, shown))):
+        return None
+    return (
+        f"the git dir {quoted(place)} exists on the host, and is not visible in the sandbox: add "
+        f"--write {quoted(place)}"
+    )
+
+
 def _below(path: str, folders: Sequence[str]) -> bool:
     return any(f"{path}/".startswith(f"{one.rstrip('/')}/") for one in folders)
 

@@ -24,6 +24,7 @@ exit codes:
        which ends a loop or script of the shell, too
   129, 143  sandboxctl was told to end by SIGHUP, SIGTERM
   141  the reader of the output went away
+  1  the output could not be written (also the command's own)
 """
 
 KEYS = """\
@@ -182,10 +183,19 @@ _MODES_ELSEWHERE = {
     "dangerously_skip_sandbox_and_permissions": "force", "dangerously-skip-permissions": "force",
     "accept_edits": "auto_edit", "acceptEdits": "auto_edit",
 }  # fmt: skip
-_FLAG_ADVICE = {"-p": _PORTS, "--publish": _PORTS, "--port": _PORTS}
+_VERBOSE = (
+    "to show a folder add --read or --write; sandboxctl explain -- COMMAND says what it needs"
+)
+_FLAG_ADVICE = {
+    "-v": _VERBOSE,
+    "--verbose": _VERBOSE,
+    "-p": _PORTS,
+    "--publish": _PORTS,
+    "--port": _PORTS,
+}
 _FLAGS_ELSEWHERE = {
     "--network": "--net", "--allow-net": "--net", "--mem": "--memory", "-m": "--memory",
-    "-v": "--write", "--volume": "--write", "--rw": "--write", "--ro": "--read", "-i": "--pty",
+    "--volume": "--write", "--rw": "--write", "--ro": "--read", "-i": "--pty",
     "-t": "--pty", "-it": "--pty", "--tty": "--pty", "-d": "--detach", "--background": "--detach",
     "--workdir": "--cwd", "--dir": "--workspace", "--environment": "--env", "--pids": "--processes",
     "--silent": "--quiet", "--allow-read": "--read", "--allow-write": "--write",

@@ -32,9 +32,28 @@ def where_it_lies(found: str, shown: Sequence[str]) -> str | None:
         hidden = [at for at in _hidden(interpreter, shown) if _is_tool(at)]
     if not hidden:
         return None
+    closed = _closed_to_user(hidden, shown)
+    if closed:
+        return closed
     flags = " ".join(f"--read {quoted(folder)}" for folder in dict.fromkeys(map(_whole, hidden)))
     what = "its first line names" if named else "on this machine it is"
     return f"{what} {one_line(hidden[0])}, which the sandbox does not show; add {flags}"
+
+
+def _closed_to_user(hidden: Sequence[str], shown: Sequence[str]) -> str | None:
+    """For root: the owner of the workspace, whom the command runs as, cannot be shown it."""
+    from sandboxd_client.cli.root_hints import account, closed_folder, user_inside
+
+    uid = user_inside(shown[0]) if shown else 0
+    for at in hidden:
+        folder = closed_folder(at, uid)
+        if folder is not None:
+            return (
+                f"on this machine it is {one_line(at)}, which cannot be shown: {one_line(folder)} "
+                f"does not let {account(uid)} through, whom the command runs as. Install it where "
+                f"{account(uid)} can reach it"
+            )
+    return None
 
 
 def _hidden(program: str, shown: Sequence[str]) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from sandboxd_client.calls import MethodCall
+from sandboxd_client.cli.plain_text import quoted
 from sandboxd_client.cli.prefix import unique
 from sandboxd_client.client import Client
 from sandboxd_proto.errors import NotFound, SandboxdError
@@ -55,7 +56,21 @@ def execution_id(client: Client, typed: str) -> str:
     if typed not in running and has_ended(client, typed):
         return typed
     found = unique(typed, running)
-    return found if found in running else unique(typed, [item.execution_id for item in listed])
+    if found in running:
+        return found
+    known = [item.execution_id for item in listed]
+    found = unique(typed, known)
+    if found not in known and typed in _names(client):
+        raise NotFound(
+            f"{typed!r} is a sandbox, and no command",
+            remedy="sandboxctl ps --all lists commands; to end the sandbox with all that runs in "
+            f"it: sandboxctl sandbox destroy {quoted(typed)}",
+        )
+    return found
+
+
+def _names(client: Client) -> list[str | None]:
+    return [name for one in client.sandbox_list().sandboxes for name in (one.name, one.sandbox)]
 
 
 def has_ended(client: Client, typed: str) -> bool:
@@ -66,6 +81,15 @@ def has_ended(client: Client, typed: str) -> bool:
     except SandboxdError:
         return True  # it could not be started
     return True
+
+
+def refuse_command(client: Client, typed: str) -> None:
+    """NotFound that says so if it is a command's ID where a sandbox's was to be typed."""
+    if typed in [item.execution_id for item in executions(client, ended=True)]:
+        raise NotFound(
+            f"{typed!r} is a command, and no sandbox",
+            remedy=f"sandboxctl kill {quoted(typed)} ends it",
+        ) from None
 
 
 def sandbox_id(client: Client, typed: str) -> str:

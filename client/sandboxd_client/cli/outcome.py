@@ -110,6 +110,18 @@ def _ended(result: dict[str, Any], denials: list[dict[str, Any]]) -> list[str]:
     return [f"the command was ended: {_ENDED[outcome]}"]
 
 
+def cut_off(result: dict[str, Any]) -> list[str]:
+    """Warnings about captured output that is not whole, where no limit of the command says so."""
+    if result.get("outcome") == "output_limit":
+        return []
+    return [
+        f"{name} is cut off: the command printed {captured.get('bytes')} bytes, and at most 8 MiB "
+        "of each stream are captured; without --json all of it is passed on"
+        for name in ("stdout", "stderr")
+        if (captured := result.get(name) or {}).get("truncated")
+    ]
+
+
 def _warnings(result: dict[str, Any]) -> list[str]:
     lines: list[str] = []
     if warnings := result.get("warnings"):

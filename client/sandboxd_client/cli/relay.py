@@ -37,7 +37,8 @@ CANCEL_WAIT_S = 10.0
 _IN, _OUT = select.POLLIN, select.POLLOUT
 _BAD = select.POLLHUP | select.POLLERR | select.POLLNVAL
 _WRITE_ID, _QUESTION_ID, _STOP_ID = RESULT_ID + 1, RESULT_ID + 2, RESULT_ID + 3
-_SIGPIPE = 13
+_SIGPIPE, _EPIPE, _EIO = 13, 32, 5
+_NOT_WRITTEN = 1  # as of programs of the system whose output cannot be written
 _CTRL_Z = b"\x1a"
 _SHOW_S = 1.0
 
@@ -176,6 +177,8 @@ class Relay:
         if method == "execution/output":
             params = message["params"]
             data = _bytes_of(params)
+            if self._own is not None:
+                self._own.keep(data)
             if self._pty:
                 self._interrupts.printed(data)
             if params["stream"] == "stderr":  # beside a terminal it has no part in Ctrl-Z
@@ -285,9 +288,15 @@ class Relay:
     def _write_output(self) -> None:
         try:
             self._output.write()
-        except OSError:
-            self._cancel(128 + _SIGPIPE)
-            raise Left(128 + _SIGPIPE) from None
+        except OSError as error:
+            code = 128 + _SIGPIPE
+            if error.errno not in (_EPIPE, _EIO):  # the reader or the terminal is gone
+                from sandboxd_client.cli.screen import say
+
+                say(f"error: the output could not be written: {error.strerror}")
+                code = _NOT_WRITTEN
+            self._cancel(code)
+            raise Left(code) from None
 
     def _read_input(self, source: Input) -> None:
         data = source.read()

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from sandboxd_client.autostart import nobody_there
 from sandboxd_client.cli.amounts import count, seconds
 from sandboxd_client.cli.connect import connect, print_json
-from sandboxd_client.cli.ids import sandbox_id
+from sandboxd_client.cli.ids import refuse_command, sandbox_id
 from sandboxd_client.cli.parse import Options, UsageError
 from sandboxd_client.cli.plain_text import one_line, quoted
 from sandboxd_client.cli.request import policy
@@ -21,7 +21,7 @@ from sandboxd_client.cli.screen import columns, fail, say
 from sandboxd_client.cli.status import age
 from sandboxd_client.client import Client
 from sandboxd_client.errors import DaemonNotRunning
-from sandboxd_proto.errors import SandboxdError
+from sandboxd_proto.errors import NotFound, SandboxdError
 from sandboxd_proto.messages.sandbox import Forwarded, SandboxInfo, SandboxList
 
 
@@ -123,12 +123,20 @@ def destroy(options: Options) -> int:
     with connect(options) as client:
         for sandbox in options.operands:
             try:
-                client.sandbox_destroy(sandbox_id(client, sandbox))
+                _destroy(client, sandbox)
             except SandboxdError as error:
                 code = fail(error, json=options.has("--json"), options=options)
     if options.has("--json") and not code:
         print_json({})
     return code
+
+
+def _destroy(client: Client, typed: str) -> None:
+    try:
+        client.sandbox_destroy(sandbox_id(client, typed))
+    except NotFound:
+        refuse_command(client, typed)
+        raise
 
 
 def _name(item: SandboxInfo) -> str:

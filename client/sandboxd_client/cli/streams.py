@@ -28,14 +28,19 @@ if TYPE_CHECKING:
 
     from sandboxd_client.cli.file_input import FileInput
 
+_KEPT_BYTES = 64 * 1024
 _FIFO, _REGULAR, _SOCKET, _KIND = 0o010000, 0o100000, 0o140000, 0o170000
 
 
 class Streams:
     """`input`, `output`: whether ours may be passed on, if they are what can be. `stderr`: whether
-    it may be apart from the terminal."""
+    it may be apart from the terminal. `keeps`: whether the end of the output is kept for a hint;
+    then it is relayed."""
 
-    def __init__(self, *, pty: bool, input: bool, output: bool, stderr: bool = True) -> None:
+    def __init__(
+        self, *, pty: bool, input: bool, output: bool, stderr: bool = True, keeps: bool = False
+    ) -> None:
+        self.printed: bytes | None = b"" if keeps else None
         self.pty = pty
         self.raw = pty and is_terminal(0)
         self.stderr_apart = pty and stderr and not is_terminal(2) and not _is_same(1, 2)
@@ -57,12 +62,16 @@ class Streams:
             self.passed["stdin"] = self.file.read_end
         if output and passable(1):
             same = _is_same(1, 2)
-            self._merged = same and _is_of_another_user(1)
-            if self._merged:
+            self._merged = same and (self.printed is not None or _is_of_another_user(1))
+            if self._merged or self.printed is not None:
                 return
             self.passed["stdout"] = 1
             if same:
                 self.passed["stderr"] = 1
+
+    def keep(self, data: bytes) -> None:
+        if self.printed is not None:
+            self.printed = (self.printed + data)[-_KEPT_BYTES:]
 
     @property
     def passes_output(self) -> bool:

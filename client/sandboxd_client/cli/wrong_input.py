@@ -50,6 +50,7 @@ _TYPED = (
     ("add it to the manifest: --", "add --"),
     ("allow it: --", "add --"),
     ('give "workspace": "/abs/dir"', "give --workspace DIR"),
+    ('give another "cwd", such as ', "add --cwd "),
     ('leave "backend" out', "leave --backend out"),
     ('start it with "detach": true', "start it with --detach"),
     ('start it with "stdin_open": true', "start it with --pty"),

@@ -40,6 +40,7 @@ class Subject:
     at: PathStatus
     did: Operation
     shell: bool
+    named: bool = False  # by the caller's own command line
 
 
 def judge(
@@ -58,12 +59,12 @@ def judge(
             did = Operation("write" if command.changes(name) else "create", "write")
         if did.direction == "write" and command.replaces(name):
             did = replace(did, in_folder=True)
-        shell = _from_shell(line)
+        shell, by_caller = _from_shell(line), name in command.text
         for path in resolve(setting, name, command.folders):
             for at in path_statuses(setting, path):
                 if not (sure or at.on_host):
                     continue  # a word of a sentence
-                denial = rule(setting, Subject(reason, name, at, did, shell))
+                denial = rule(setting, Subject(reason, name, at, did, shell, by_caller))
                 if denial is not None:
                     return denial
     return None
@@ -198,11 +199,29 @@ def _missing(setting: Setting, s: Subject) -> Denial | None:
     new = at.plausible and not _folder_visible(setting, at)
     if s.did.direction == "write" and (at.hidden or new):
         return _write(setting, s, "mount", "high")
-    # A shell prints one text for `> p`, `< p` and `p`. Reading or running what is not on the host
-    # either would fail everywhere; writing it would not.
-    if s.shell and s.did.direction == "unknown" and at.parent_on_host and not at.on_host:
-        return _write(setting, s, "mount", "low") if not _folder_visible(setting, at) else None
-    return None
+    # A shell prints one text for `> p`, `< p` and `p`, and most programs one for each way to open
+    # a file. Reading or running what is not on the host either would fail everywhere; writing it
+    # would not. What the command line names without a redirection is read.
+    if s.named or s.did.direction != "unknown" or not at.parent_on_host or at.on_host:
+        return None
+    if _folder_visible(setting, at):
+        return None
+    if s.shell:
+        return _write(setting, s, "mount", "low")
+    return _perhaps_written(setting, s) if posixpath.isabs(s.name) else None
+
+
+def _perhaps_written(setting: Setting, s: Subject) -> Denial | None:
+    """What a program calls missing in a folder that only the host has."""
+    path = s.at.path
+    if not setting.host.permits(path, "write"):
+        return None
+    text = (
+        f"{named(path)} is missing, and its folder {named(posixpath.dirname(path))} exists on the "
+        "host, and is not visible in the sandbox: if it was to be written, the sandbox is the "
+        "reason"
+    )
+    return _denial("filesystem_write", "write", path, "mount", "low", text, None)
 
 
 def _unmade_parents(setting: Setting, at: PathStatus) -> bool:
@@ -218,7 +237,7 @@ def _behind_private(setting: Setting, s: Subject) -> bool:
     at = s.at
     if at.place.kind != MountKind.PRIVATE or not at.parent_on_host or _folder_visible(setting, at):
         return False
-    return s.did.direction == "write" or (s.shell and s.did.direction == "unknown")
+    return s.did.direction == "write" or (s.shell and s.did.direction == "unknown" and not s.named)
 
 
 def _unwritable(setting: Setting, s: Subject) -> Denial | None:

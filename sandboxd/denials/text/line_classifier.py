@@ -31,6 +31,7 @@ _ERRNO = ("EROFS", "EBUSY", "EACCES", "ENOENT", "EPERM")
 _PATH_STEPS = 500
 _MOST_ASKED = 128  # names of one command line
 _MAY_LACK_NAME = ("EROFS", "unwritable", "unopened")
+DATABASE = "database"  # of SQLite, whose message has no name
 _NODE = re.compile(r"Cannot find (?:module|package) ")
 _SOCKET = re.compile(r"\bsocket\b|\bsend(?:to|msg)\b|\bconnect\b|\bping\b|cap_net_raw")
 
@@ -185,6 +186,8 @@ class LineClassifier:
 
     def _note(self, notes: LineNotes, matches: dict[str, PhraseMatch], line: str) -> None:
         notes.limits.update(limit for limit in TEXT_LIMITS if limit in matches)
+        if "unopened" in matches and "unable to open database file" in line:
+            notes.nameless.add(DATABASE)
         if not self.setting.network_restricted:
             return
         socket_refused = "EPERM" in matches and _SOCKET.search(line) is not None

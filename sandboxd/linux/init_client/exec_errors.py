@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import pwd
+import stat
 import struct
 from functools import partial
 
@@ -39,18 +41,37 @@ async def exec_failed(command: Command, stage: ExecStage, number: int, path: str
         return await run_within(LOOK_S, work, _not_executed(command, number, "check the path"))
     if stage is ExecStage.EXEC and number == errno.EACCES:
         error = _exec_error(command, stage, number)
-        return await run_within(LOOK_S, partial(_if_folder, command, path, error), error)
+        return await run_within(LOOK_S, partial(_not_permitted, command, path, error), error)
     return _exec_error(command, stage, number)
 
 
-def _if_folder(command: Command, path: str, error: SandboxdError) -> SandboxdError:
-    """The kernel's answer is the same for a folder and for a file that is not executable."""
-    if not os.path.isdir(os.path.join(command.cwd, path)):
+def _not_permitted(command: Command, path: str, error: SandboxdError) -> SandboxdError:
+    """The kernel's answer is the same for a folder, for a file that is not executable, and for one
+    that only its owner may execute."""
+    try:
+        found, here = os.stat(os.path.join(command.cwd, path)), os.stat(command.cwd)
+    except OSError:
         return error
+    reason, remedy = "it is a folder", "name a program"
+    if not stat.S_ISDIR(found.st_mode):
+        mine = here.st_uid if os.geteuid() == 0 else os.geteuid()  # root's commands are the owner's
+        if not found.st_mode & 0o100 or found.st_mode & 0o001 or found.st_uid == mine:
+            return error
+        bits = f"{stat.S_IMODE(found.st_mode):o}"
+        reason = f"it belongs to {_account(found.st_uid)}, and its permission bits ({bits}) do not "
+        reason += "let the user that the command runs as execute it"
+        remedy = "if that user may run it, change its owner or its permission bits outside"
     return ExecFailed(
-        f"{command.argv[0]} cannot be executed: it is a folder", field="argv[0]",
-        remedy="name a program", errno=errno.EACCES,
+        f"{command.argv[0]} cannot be executed: {reason}", field="argv[0]", remedy=remedy,
+        errno=errno.EACCES,
     )  # fmt: skip
+
+
+def _account(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"user {uid}"
 
 
 def _exec_error(command: Command, stage: ExecStage, number: int) -> SandboxdError:
@@ -68,6 +89,12 @@ def _exec_error(command: Command, stage: ExecStage, number: int) -> SandboxdErro
             "the command was killed before it was executed", errno=number,
             remedy="it was killed by another process (in a shared sandbox perhaps by another "
             "command of it), or by the kernel for memory; send the request again",
+        )  # fmt: skip
+    if stage is ExecStage.CHDIR and number == errno.EACCES:  # of the permission bits
+        return PathDenied(
+            f"the working directory {command.cwd} cannot be entered by the user that the command "
+            f"runs as: {reason}",
+            field="cwd", remedy=f'give another "cwd", such as {os.path.dirname(command.cwd)}',
         )  # fmt: skip
     if stage is ExecStage.CHDIR:
         return PathDenied(

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import pytest
 
 from sandboxd.posix import paced_relay
-from sandboxd.posix.passed_ends import open_end
+from sandboxd.posix.passed_ends import PipeEnd, open_end
 from sandboxd.posix.passed_streams import InputRelay
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="F_SETPIPE_SZ is Linux's")
@@ -108,3 +108,30 @@ def test_a_grown_pipe_still_gets_its_input() -> None:
         return found
 
     assert asyncio.run(work()) == INPUT
+
+
+def test_of_a_pipe_that_cannot_be_opened_anew_the_unread_rest_is_left() -> None:
+    """As with a pipe that another user has made."""
+
+    async def work() -> bytes:
+        given, write, close = passed_pipe()
+        left = os.dup(given)
+        os.fchmod(given, 0)
+        stdin, sink = os.pipe()
+        os.set_blocking(sink, False)
+        end = open_end(given, writes=False)
+        assert isinstance(end, PipeEnd)
+        end.own = False  # root opens anything
+        relay = InputRelay(end, sink)
+        write(b"one\ntwo\nthree\n")
+        await loop_turns(20)
+        assert os.read(stdin, 4) == b"one\n"
+        await loop_turns(20)
+        relay.close()
+        os.close(stdin)
+        close()
+        found = os.read(left, 100)
+        os.close(left)
+        return found
+
+    assert asyncio.run(work()) == b"two\nthree\n"

@@ -164,3 +164,16 @@ def test_a_look_that_hangs_costs_the_sentence_and_not_the_daemon() -> None:
         if thread.name == "patient":
             thread.join()
     assert anyio.run(patient_thread.run_within, 5.0, lambda: "in time", "default") == "in time"
+
+
+@pytest.mark.requires("root")
+def test_a_program_that_only_its_owner_may_execute_names_the_owner(tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o700)
+    os.chown(tmp_path, 12345, 12345)
+    error = told("./program", errno.EACCES, cwd=str(tmp_path))
+    assert "it belongs to root, and its permission bits (700) do not let" in error.message
+    assert "chmod +x" not in str(error.remedy)
+    os.chown(program, 12345, 12345)
+    assert "belongs to" not in told("./program", errno.EACCES, cwd=str(tmp_path)).message
