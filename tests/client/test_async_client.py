@@ -115,7 +115,7 @@ async def test_a_consumer_that_waits_for_itself_is_told(fake):
     ):
         await anext(aiter(flood))
         with pytest.raises(Unread):
-            await client.execute(["sleep", "5"])
+            await client.execute(["sleep", "60"])
 
 
 async def test_a_consumer_that_follows_another_reader_is_told_too(fake):
@@ -130,7 +130,7 @@ async def test_a_consumer_that_follows_another_reader_is_told_too(fake):
             async with client.stream(["sh", "-c", "while :; do echo 0123456789; done"]) as flood:
                 await anext(aiter(flood))
                 with pytest.raises(Unread):
-                    await client.execute(["sleep", "5"])
+                    await client.execute(["sleep", "60"])
                 told.set()
 
         async with anyio.create_task_group() as group:
