@@ -33,9 +33,6 @@ bool send_killed_call(int channel, uint32_t number);
 void report_full(int channel, bool may_block);
 bool send_exec_failed(int channel, uint32_t stage, int error, const char *path, bool may_block);
 
-/* A short command has ended by then: its start is reported together with its end. */
-#define START_AFTER_MS 3
-
 /* Then messages are handled: processes that fork and exit fast would keep the init and the reaper busy.
  * Many, because zombies make the next steps slow. */
 #define REAPED_AT_ONCE 16384

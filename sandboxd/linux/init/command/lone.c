@@ -21,6 +21,8 @@
 #include <unistd.h>
 
 #define KILL_PAUSE_MS 20
+/* A short command has ended by then: its start is reported together with its end. */
+#define START_AFTER_MS 3
 
 static bool kept(const struct command *command)
 {

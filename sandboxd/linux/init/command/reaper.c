@@ -36,7 +36,6 @@ struct reaper {
     int signals;
     int report;
     int master;
-    uint64_t start_due_ms;
     bool started;
     bool main_ended;
     bool verified;
@@ -272,28 +271,16 @@ static void check_limits(struct reaper *reaper)
     kill_all(reaper);
 }
 
-/* Until the start is reported; -1: it was, or is reported as soon as it is known. */
-static int start_timeout_ms(const struct reaper *reaper)
-{
-    uint64_t now = now_ms();
-    return reaper->report < 0 || now >= reaper->start_due_ms ? -1 : (int)(reaper->start_due_ms - now);
-}
-
 static noreturn void serve(struct reaper *reaper)
 {
-    /* A terminal is handed over with the start, a traced child needs the reaper, and the daemon waits
-     * for a file server. */
-    if ((reaper->request->flags & (EXEC_PTY | EXEC_EXPLAIN | EXEC_FILES)) == 0)
-        reaper->start_due_ms = now_ms() + START_AFTER_MS;
     for (;;) {
-        int start_ms = start_timeout_ms(reaper);
         struct pollfd fds[3] = {
             {.fd = reaper->channel, .events = POLLIN},
             {.fd = reaper->signals, .events = POLLIN},
-            {.fd = start_ms < 0 ? reaper->report : -1, .events = POLLIN},
+            {.fd = reaper->report, .events = POLLIN},
         };
         int timeout = sooner(limits_timeout_ms(&reaper->watch), refusals_timeout_ms());
-        if (poll(fds, 3, reaper->unreaped ? 0 : sooner(timeout, start_ms)) < 0) {
+        if (poll(fds, 3, reaper->unreaped ? 0 : timeout) < 0) {
             if (errno != EINTR)
                 kill_all(reaper);
             continue;
