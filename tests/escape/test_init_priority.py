@@ -7,7 +7,7 @@ from support.attacks import Box, freely, python
 
 pytestmark = pytest.mark.isolation
 
-# (syscall, arguments) on x86-64 and aarch64; the pid is filled in.
+# Each way by itself; 0 is the caller, whose own priority it may lower.
 DEMOTE = python("""
     import ctypes
     libc = ctypes.CDLL(None, use_errno=True)
