@@ -18,7 +18,7 @@ from bench.lines import Line, Section, Target, ms
 from bench.measure import latency
 from bench.place import Place
 from sandboxd.audit.trail import open_trail
-from sandboxd.config import AuditConfig
+from sandboxd.config.config import AuditConfig
 from sandboxd.supervisor.recorder import Recorder
 from sandboxd_proto.messages.approval import Requester
 from sandboxd_proto.messages.execute import ExecuteResult

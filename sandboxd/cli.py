@@ -10,10 +10,10 @@ from collections.abc import Collection, Mapping
 from functools import partial
 
 import sandboxd
-from sandboxd import config_loading
 from sandboxd.backends.registry import check_names
-from sandboxd.config import Config, ConfigError, all_keys
-from sandboxd.config_staleness import ConfigFile
+from sandboxd.config import loading
+from sandboxd.config.config import Config, ConfigError, all_keys
+from sandboxd.config.staleness import ConfigFile
 from sandboxd.logs import LEVELS, configure
 from sandboxd.platform.current import system
 from sandboxd.policy.network.exfil_switch import exfil_switch
@@ -28,22 +28,22 @@ def main(argv: list[str] | None = None) -> int:
     try:
         configure(options.log_level or _level_of(os.environ))
         flags = _flags(options)
-        path = options.config or config_loading.default_path(os.environ)
+        path = options.config or loading.default_path(os.environ)
         required = bool(options.config or os.environ.get("SANDBOXD_CONFIG"))
         read = partial(_read, path, flags, required=required, shows=bool(options.show_config))
         file = ConfigFile(path, read)
         if options.check_config:
-            return _report(path, config_loading.problems(read))
+            return _report(path, loading.problems(read))
         config = read()
         if options.show_config:
             as_json = options.show_config == "json"
-            print(config_loading.shown(config, path, os.environ, flags, as_json=as_json), end="")
+            print(loading.render(config, path, os.environ, flags, as_json=as_json), end="")
             return 0
     except ConfigError as error:
         print(f"sandboxd: error: {error}", file=sys.stderr)
         return 2
     config = exfil_switch(config, accepted=options.accept_exfil_risk)
-    from sandboxd.daemon import Start, run
+    from sandboxd.daemon.daemon import Start, run
 
     return run(
         Start(config=config, config_file=file, socket=options.socket, idle_exit_s=options.idle_exit)
@@ -64,8 +64,8 @@ def _read(
 ) -> Config:  # fmt: skip
     """ConfigError where no daemon would start with it. `without`: keys that are left out. `shows`:
     names are not looked up."""
-    config = config_loading.load(path, os.environ, flags, required=required, without=without)
-    with config_loading.naming_source(path, os.environ, flags):
+    config = loading.load(path, os.environ, flags, required=required, without=without)
+    with loading.naming_source(path, os.environ, flags):
         check_network(config)
         if not shows:
             check_names(config)

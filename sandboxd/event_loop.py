@@ -7,14 +7,13 @@ own failures: the loop would only log them.
 
 from __future__ import annotations
 
-import errno
 import sys
 from asyncio import (
     AbstractEventLoop,
     CancelledError,
     Future,
+    SelectorEventLoop,
     Task,
-    TimerHandle,
     create_task,
     current_task,
     shield,
@@ -22,90 +21,90 @@ from asyncio import (
 )
 from asyncio import get_running_loop as running_loop
 from collections.abc import Awaitable, Callable, Coroutine, Generator
-from contextlib import suppress
 from contextvars import Context
-from heapq import heapify, heappop, heappush
-from itertools import count
-from math import inf
-from time import get_clock_info, monotonic
 from typing import Any, Generic, TypeVar
 
+from sandboxd.timers import PolledTimers, Timer, Timers
+
 __all__ = [
-    "AbstractEventLoop", "Begun", "Deadline", "Future", "OwnedTasks", "Task", "Timer",
-    "add_reader", "add_writer", "call_later", "call_soon", "create_future", "create_task",
-    "enter_task", "log_failure", "remove_reader", "remove_writer", "run_in_thread", "running_loop",
-    "shield", "wait", "wait_readable",
+    "AbstractEventLoop",
+    "Begun",
+    "Deadline",
+    "Future",
+    "OwnedTasks",
+    "Task",
+    "Timer",
+    "WakeUp",
+    "add_end_reader",
+    "add_reader",
+    "add_writer",
+    "call_later",
+    "call_soon",
+    "create_future",
+    "create_task",
+    "enter_task",
+    "log_failure",
+    "new_loop",
+    "remove_reader",
+    "remove_writer",
+    "run_in_thread",
+    "running_loop",
+    "shield",
+    "wait",
+    "wait_readable",
 ]  # fmt: skip
 
 T = TypeVar("T")
 
 
-MOST_AT_ONCE = 16  # callbacks in one turn of the loop
-MOST_CANCELLED = 64  # timers that are kept although they were cancelled
-CLOCK_S = get_clock_info("monotonic").resolution
-
 if sys.platform == "linux":
-    import select
+    from sandboxd.ready_files import ReadyFiles, Selector
 
-    class ReadyFiles:
-        """The callbacks of readable descriptors: one epoll for all, inside the loop's own.
+    class PolledLoop(SelectorEventLoop):
+        """Calls back where it has waited, without a turn of its own queue."""
 
-        Most descriptors live as long as one command. For asyncio each of them takes about fifty
-        calls in Python and four exceptions; here one system call adds it and one removes it. The
-        callbacks have an empty context.
-        """
+        def __init__(self) -> None:
+            self.selector = Selector()
+            self.selector.attach(PolledTimers(self), log_failure)
+            super().__init__(self.selector)
 
-        def __init__(self, loop: AbstractEventLoop) -> None:
-            self.loop = loop
-            self._epoll = select.epoll()
-            self._entries: dict[int, tuple[Callable[..., object], tuple[Any, ...]]] = {}
-            Context().run(loop.add_reader, self._epoll.fileno(), self._call)
+    def new_loop() -> AbstractEventLoop:
+        return PolledLoop()
 
-        def add(self, fd: int, callback: Callable[..., object], args: tuple[Any, ...]) -> None:
-            """It replaces an earlier one."""
-            if fd in self._entries:
-                self.remove(fd)  # the number may be that of another file now
-            try:
-                self._epoll.register(fd, select.EPOLLIN)
-            except OSError as error:
-                if error.errno != errno.ENOSPC:
-                    raise
-                raise OSError(errno.EMFILE, "no epoll watches are left to this user") from None
-            self._entries[fd] = callback, args
-
-        def remove(self, fd: int) -> None:
-            if self._entries.pop(fd, None) is not None:
-                with suppress(OSError):  # closed already
-                    self._epoll.unregister(fd)
-
-        def _call(self) -> None:
-            found = [(fd, self._entries.get(fd)) for fd, _ in self._epoll.poll(0, MOST_AT_ONCE)]
-            for fd, entry in found:
-                if entry is None or self._entries.get(fd) is not entry:
-                    continue  # another callback has removed or replaced it
-                callback, args = entry
-                try:
-                    callback(*args)
-                except Exception as error:
-                    log_failure(f"the callback {callback!r} failed", error)
-
-    _ready_files: ReadyFiles | None = None
+    _ready_files: tuple[AbstractEventLoop, ReadyFiles] | None = None
 
     def _files() -> ReadyFiles:
         global _ready_files
         loop = running_loop()
-        if _ready_files is None or _ready_files.loop is not loop:
-            _ready_files = ReadyFiles(loop)
-        return _ready_files
+        if _ready_files is None or _ready_files[0] is not loop:
+            _ready_files = loop, _files_of(loop)
+        return _ready_files[1]
+
+    def _files_of(loop: AbstractEventLoop) -> ReadyFiles:
+        if isinstance(loop, PolledLoop):
+            return loop.selector.files
+        files = ReadyFiles(log_failure)
+        Context().run(lambda: loop.add_reader(files.fileno(), files.call))
+        return files
 
     def add_reader(fd: Any, callback: Callable[..., object], *args: Any) -> None:
         """Call it as long as `fd` (a number, or what has `fileno`) is readable."""
         _files().add(fd if isinstance(fd, int) else fd.fileno(), callback, args)
 
+    def add_end_reader(fd: int, callback: Callable[..., object]) -> None:
+        """As `add_reader`, but only once the other side has closed."""
+        _files().add(fd, callback, (), 0)  # a hang-up is always told
+
     def remove_reader(fd: Any) -> None:
         _files().remove(fd if isinstance(fd, int) else fd.fileno())
 
 else:
+
+    def new_loop() -> AbstractEventLoop:
+        return SelectorEventLoop()
+
+    def add_end_reader(fd: int, callback: Callable[..., object]) -> None:
+        raise NotImplementedError
 
     def add_reader(fd: Any, callback: Callable[..., object], *args: Any) -> None:
         """Call it as long as `fd` (a number, or what has `fileno`) is readable."""
@@ -144,84 +143,6 @@ def call_soon(callback: Callable[..., object], *args: Any) -> None:
     running_loop().call_soon(callback, *args)
 
 
-class Timer:
-    __slots__ = ("_timers", "args", "callback")
-
-    def __init__(
-        self, timers: Timers, callback: Callable[..., object], args: tuple[Any, ...]
-    ) -> None:
-        self._timers = timers
-        self.callback: Callable[..., object] | None = callback
-        self.args = args
-
-    def cancel(self) -> None:
-        if self.callback is not None:
-            self.callback, self.args = None, ()
-            self._timers.forget_one()
-
-
-class Timers:
-    """All timers of the loop, behind one of its own. For asyncio each takes fifteen calls in
-    Python, and every command has several. The callbacks have an empty context.
-    """
-
-    def __init__(self, loop: AbstractEventLoop) -> None:
-        self.loop = loop
-        self._heap: list[tuple[float, int, Timer]] = []
-        self._numbers = count()  # timers of one moment in the order in which they were made
-        self._cancelled = 0
-        self._armed: TimerHandle | None = None
-        self._armed_for = inf
-        self._context = Context()
-
-    def add(self, seconds: float, callback: Callable[..., object], args: tuple[Any, ...]) -> Timer:
-        timer = Timer(self, callback, args)
-        when = monotonic() + seconds
-        heappush(self._heap, (when, next(self._numbers), timer))
-        if when < self._armed_for:
-            self._arm(when)
-        return timer
-
-    def forget_one(self) -> None:
-        """The next ones are few: a timeout stays in the heap long after its command has ended."""
-        self._cancelled += 1
-        if self._cancelled > MOST_CANCELLED and 2 * self._cancelled > len(self._heap):
-            self._heap = [entry for entry in self._heap if entry[2].callback is not None]
-            heapify(self._heap)
-            self._cancelled = 0
-
-    def _arm(self, when: float) -> None:
-        if self._armed is not None:
-            self._armed.cancel()
-        self._armed_for = when
-        self._armed = self.loop.call_at(when, self._run_due, context=self._context)
-
-    def _run_due(self) -> None:
-        self._armed, self._armed_for = None, inf
-        for _ in range(MOST_AT_ONCE):
-            # The loop itself is early by that much at the most.
-            if not self._heap or self._heap[0][0] > monotonic() + CLOCK_S:
-                break
-            self._call(heappop(self._heap)[2])
-        for _ in range(MOST_CANCELLED):  # which need not wake the loop
-            if not self._heap or self._heap[0][2].callback is not None:
-                break
-            self._call(heappop(self._heap)[2])
-        if self._heap:
-            self._arm(self._heap[0][0])
-
-    def _call(self, timer: Timer) -> None:
-        callback, args = timer.callback, timer.args
-        timer.callback = None  # cancelling it has no effect any more
-        if callback is None:
-            self._cancelled -= 1
-            return
-        try:
-            callback(*args)
-        except Exception as error:
-            log_failure(f"the callback {callback!r} failed", error)
-
-
 _timers: Timers | None = None
 
 
@@ -229,7 +150,10 @@ def call_later(seconds: float, callback: Callable[..., object], *args: Any) -> T
     global _timers
     loop = running_loop()
     if _timers is None or _timers.loop is not loop:
-        _timers = Timers(loop)
+        if sys.platform == "linux" and isinstance(loop, PolledLoop):
+            _timers = loop.selector.timers
+        else:
+            _timers = Timers(loop)
     return _timers.add(seconds, callback, args)
 
 
@@ -249,70 +173,58 @@ def log_failure(message: str, error: Exception) -> None:
 class Deadline:
     """A `with` block that is left after `seconds` (None: never), as with anyio.move_on_after.
 
-    A cancel scope of anyio takes several times as long, and every command has a timeout.
+    A cancel scope of anyio takes several times as long, and every command has a timeout. It works
+    in a coroutine that has no task yet, too.
     """
 
-    __slots__ = ("_before", "_expired", "_seconds", "_task", "_timer")
+    __slots__ = ("_before", "_expired", "_owner", "_seconds", "_timer")
 
     def __init__(self, seconds: float | None) -> None:
         self._seconds = seconds
         self._timer: Timer | None = None
         self._expired = False
 
-    def __enter__(self) -> None:
-        if self._seconds is not None:
-            task = current_task()
+    def __enter__(self) -> Deadline:
+        self._owner: Begun[Any] | Task[Any] | None = _RUNNING.begun
+        self._before = 0
+        if self._owner is None:
+            self._owner = task = current_task()
             assert task is not None
-            self._task, self._before = task, task.cancelling()
-            self._timer = call_later(self._seconds, self._expire)
+            self._before = task.cancelling()
+        if self._seconds is not None:
+            self._timer = call_later(self._seconds, self.expire)
+        return self
 
-    def _expire(self) -> None:
+    def expire(self) -> None:
+        """Now, while the block is being run."""
         self._expired = True
-        self._task.cancel()
+        assert self._owner is not None
+        self._owner.cancel()
 
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> bool:
         if self._timer is not None:
             self._timer.cancel()
         if not self._expired:
             return False
-        others = self._task.uncancel() > self._before  # the task itself is to end
+        task = None if _RUNNING.begun is not None else current_task()
+        others = task is not None and task.uncancel() > self._before  # the task itself is to end
         return kind is CancelledError and not others
 
 
-class OwnedTasks:
-    """Tasks that end by themselves when their owner does. A task group of anyio takes ten times as
-    long for each."""
+class _Running:
+    """`begun`: what is being begun or continued without a task."""
 
-    def __init__(self, failed: Callable[[BaseException], None]) -> None:
-        self._tasks: set[Task[None]] = set()
-        self._failed = failed
+    begun: Begun[Any] | None = None
 
-    def start(self, work: Coroutine[Any, Any, None]) -> None:
-        task = create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
 
-    def _ended(self, task: Task[None]) -> None:
-        self._tasks.discard(task)
-        error = None if task.cancelled() else task.exception()
-        if error is not None:
-            self._failed(error)
-
-    async def end(self, patience_s: float) -> None:
-        """Wait for them. What is left then is cancelled, whatever shields it has."""
-        while self._tasks:
-            await wait(self._tasks, timeout=patience_s)
-            for task in self._tasks:
-                task.cancel()
+_RUNNING = _Running()
 
 
 class _TaskEntry:
-    """Waits while a coroutine is being begun, and else not at all."""
-
-    beginning = False
+    """Waits while a coroutine has no task, and else not at all."""
 
     def __await__(self) -> Generator[None, None, None]:
-        if self.beginning:
+        if _RUNNING.begun is not None:
             yield
 
 
@@ -320,47 +232,153 @@ _ENTRY = _TaskEntry()
 
 
 def enter_task() -> Awaitable[None]:
-    """What follows runs in the coroutine's own task: it has a timeout, or can be cancelled."""
+    """What follows runs in the coroutine's own task: it waits for more than a WakeUp."""
     return _ENTRY
 
 
+class WakeUp:
+    """An event that one coroutine waits for. A coroutine without a task goes on inside `set`."""
+
+    __slots__ = ("_waiting", "is_set")
+
+    def __init__(self) -> None:
+        self.is_set = False
+        self._waiting: Callable[[], object] | None = None
+
+    def set(self) -> None:
+        self.is_set = True
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None:
+            waiting()
+
+    def call(self, waiting: Callable[[], object] | None) -> None:
+        """When it is set; None: nothing is called."""
+        self._waiting = waiting
+
+    def __await__(self) -> Generator[Any, None, None]:
+        if self.is_set:
+            return
+        if _RUNNING.begun is not None:
+            yield self
+        else:
+            yield from self.future()
+
+    def future(self) -> Future[None]:
+        """For a task."""
+        future = create_future()
+        self._waiting = lambda: _wake(future)
+        return future
+
+
 class Begun(Generic[T]):
-    """A coroutine that runs at once, up to its first wait; awaiting this object runs the rest.
+    """A coroutine that runs at once, up to its first wait. The rest runs where this object is
+    awaited, or after `finish`.
 
     So a path that seldom waits is written once, and a callback can take it without a task. Cancel
-    scopes belong to the task that awaits it: `enter_task` comes before the first one.
+    scopes belong to the task that runs the rest: `enter_task` comes before the first one.
     """
 
-    __slots__ = ("_coroutine", "_error", "_result", "_waits_for", "done")
+    __slots__ = (
+        "_awaited_by", "_cancelled", "_coroutine", "_ended", "_outer", "_result", "_task",
+        "_waits_for", "done", "error",
+    )  # fmt: skip
 
     def __init__(self, coroutine: Coroutine[Any, Any, T]) -> None:
         self._coroutine = coroutine
         self._waits_for: Any = None
-        self._error: BaseException | None = None
+        self._outer: Begun[Any] | None = None
+        self._awaited_by: Task[Any] | None = None
+        self._task: Task[Any] | None = None
+        self._ended: Callable[[Begun[T]], None] | None = None
+        self._cancelled = False
         self._result: T
+        self.error: BaseException | None = None
         self.done = False
-        before, _ENTRY.beginning = _ENTRY.beginning, True
+        self._step(coroutine.send, None)
+
+    def _step(self, step: Callable[[Any], Any], value: Any) -> None:
+        """Run it without a task up to its next wait."""
+        before, _RUNNING.begun = _RUNNING.begun, self
         try:
-            self._waits_for = coroutine.send(None)
+            self._waits_for = step(value)
         except StopIteration as end:
             self._result, self.done = end.value, True
-        except Exception as error:
-            self._error, self.done = error, True
+        except (Exception, CancelledError) as error:
+            self.error, self.done = error, True
         finally:
-            _ENTRY.beginning = before
+            _RUNNING.begun = before
+
+    def finish(self, ended: Callable[[Begun[T]], None]) -> None:
+        """Run the rest, with a task only if it waits for something else than a WakeUp."""
+        self._ended = ended
+        self._arrange()
+
+    def _arrange(self) -> None:
+        if self.done:
+            assert self._ended is not None
+            self._ended(self)
+        elif isinstance(self._waits_for, WakeUp):
+            self._waits_for.call(self._go_on)
+        else:
+            self.get_task()
+
+    def _go_on(self) -> None:
+        self._step(self._coroutine.send, None)
+        self._arrange()
+
+    def get_task(self) -> Task[Any]:
+        """The task that finishes it."""
+        if self._task is None:
+            if isinstance(self._waits_for, WakeUp):
+                self._waits_for.call(None)
+            self._task = create_task(self._finish())
+        return self._task
+
+    async def _finish(self) -> None:
+        try:
+            self._result = await self
+        except BaseException as error:
+            self.error = error
+        self.done = True
+        assert self._ended is not None
+        self._ended(self)
+
+    def cancel(self) -> None:
+        """Raise CancelledError where it waits, as a task does."""
+        if self._outer is not None:
+            self._outer.cancel()
+        elif self._awaited_by is not None:
+            self._awaited_by.cancel()
+        elif self._ended is not None and self._task is None:
+            assert isinstance(self._waits_for, WakeUp)
+            self._waits_for.call(None)
+            self._step(self._coroutine.throw, CancelledError())
+            self._arrange()
+        else:
+            self._cancelled = True  # as soon as somebody awaits it
 
     def result(self) -> T:
         """Of one that is done."""
-        if self._error is not None:
-            raise self._error
+        if self.error is not None:
+            raise self.error
         return self._result
 
     def __await__(self) -> Generator[Any, Any, T]:
         if self.done:
             return self.result()
-        while self._waits_for is not None:
+        self._outer = _RUNNING.begun
+        self._awaited_by = current_task() if self._outer is None else None
+        if self._outer is not None and self._waits_for is None:
+            yield  # what it enters is the task of the outer one
+        while self._waits_for is not None or self._cancelled:
             try:
-                yield self._waits_for
+                if self._cancelled:
+                    self._cancelled = False
+                    raise CancelledError
+                if self._outer is not None or not isinstance(self._waits_for, WakeUp):
+                    yield self._waits_for
+                elif not self._waits_for.is_set:
+                    yield from self._waits_for.future()
                 break
             except BaseException as error:  # cancelled while it waits: it may wait again
                 try:
@@ -369,3 +387,30 @@ class Begun(Generic[T]):
                     return end.value  # type: ignore[no-any-return]
         rest: Generator[Any, Any, T] = self._coroutine.__await__()
         return (yield from rest)
+
+
+class OwnedTasks:
+    """Tasks that end by themselves when their owner does. A task group of anyio takes ten times as
+    long for each."""
+
+    def __init__(self, failed: Callable[[BaseException], None]) -> None:
+        self._live: set[Begun[None]] = set()
+        self._failed = failed
+
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
+        begun = Begun(work)
+        self._live.add(begun)
+        begun.finish(self._ended)
+
+    def _ended(self, begun: Begun[None]) -> None:
+        self._live.discard(begun)
+        if begun.error is not None and not isinstance(begun.error, CancelledError):
+            self._failed(begun.error)
+
+    async def end(self, patience_s: float) -> None:
+        """Wait for them. What is left then is cancelled, whatever shields it has."""
+        while self._live:
+            tasks = [begun.get_task() for begun in self._live]
+            await wait(tasks, timeout=patience_s)
+            for task in tasks:
+                task.cancel()

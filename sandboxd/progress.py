@@ -10,11 +10,11 @@ from collections.abc import Callable
 from contextvars import ContextVar
 
 # (phase, done, total); `total` is None where it is not known.
-Tell = Callable[[str, int, int | None], None]
-told: ContextVar[Tell | None] = ContextVar("told", default=None)
+ReportProgress = Callable[[str, int, int | None], None]
+progress_callback: ContextVar[ReportProgress | None] = ContextVar("progress_callback", default=None)
 
 
 def report(phase: str, done: int, total: int | None) -> None:
-    tell = told.get()
+    tell = progress_callback.get()
     if tell is not None:
         tell(phase, done, total)

@@ -10,14 +10,14 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 import anyio
+import msgspec
 
 MAX_REFUSALS = 256
 MAX_HOSTS = 1024
 MAX_CLOSED = 32
 
 
-@dataclass(frozen=True, slots=True)
-class GateRefusal:
+class GateRefusal(msgspec.Struct, frozen=True):
     """A connection, request or lookup that the gate refused.
 
     `allow`: the entries that would allow it, None for the host itself, () where none can.
@@ -46,10 +46,11 @@ AskHost = Callable[["Traffic", str, int], Awaitable[bool]]
 
 class Traffic:
     """One execution's. `ask`: decides about hosts that are not named; None: they are
-    refused."""
+    refused. `catch_up`: records what the gate has not read yet, for an execution that has ended."""
 
     def __init__(self, ask: AskHost | None = None) -> None:
         self.ask = ask
+        self.catch_up: Callable[[], None] = lambda: None
         self.allowed: set[tuple[str, int]] = set()
         self.asking: dict[tuple[str, int | None], GateRefusal] = {}
         self.sent_bytes = 0

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
 
+import msgspec
+
 from sandboxd.policy.plan import Limits
-from sandboxd.progress import Tell
+from sandboxd.progress import ReportProgress
 from sandboxd.traffic import Traffic
 from sandboxd_proto.manifest import SyscallPolicy
 from sandboxd_proto.messages.execute import Tier
@@ -20,8 +21,7 @@ Wanted = Literal[
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class PtyRequest:
+class PtyRequest(msgspec.Struct, frozen=True):
     """`stderr_apart`: the command's stderr is a pipe beside the terminal."""
 
     rows: int
@@ -30,8 +30,7 @@ class PtyRequest:
     stderr_apart: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(msgspec.Struct, frozen=True):
     """One command for a sandbox that is already up. `traffic`: where its network use is noted.
 
     `files`: the file server of the sandbox runs in place of a program. `progress`: is told of long
@@ -49,11 +48,10 @@ class Command:
     traffic: Traffic | None = None
     timeout_s: float | None = None
     files: bool = False
-    progress: Tell | None = None
+    progress: ReportProgress | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Stdio:
+class Stdio(msgspec.Struct, frozen=True):
     """The child's ends. The caller closes them after `spawn` returned or raised."""
 
     stdin: int
@@ -61,22 +59,19 @@ class Stdio:
     stderr: int
 
 
-@dataclass(frozen=True, slots=True)
-class TreeUsage:
+class TreeUsage(msgspec.Struct, frozen=True):
     cpu_ms: float
     max_rss_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectAttempt:
+class ConnectAttempt(msgspec.Struct, frozen=True):
     """A connection that was attempted: the kernel alone decided what became of it."""
 
     address: str
     port: int
 
 
-@dataclass(frozen=True, slots=True)
-class RefusedAccess:
+class RefusedAccess(msgspec.Struct, frozen=True):
     """A path that was refused, absolute as the command sees it, and the kernel's answer.
 
     `errno` 0: it was opened, and is a mount of the sandbox's own (a mask is one). `probe`: the
@@ -92,8 +87,7 @@ class RefusedAccess:
 SocketKind = Literal["stream", "datagram", "blocking datagram", "unix"]
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
+class Evidence(msgspec.Struct, frozen=True):
     """What the kernel showed while the command ran.
 
     Where the network was closed: connections that it attempted and names that it asked for. In
@@ -121,8 +115,7 @@ class Evidence:
 NO_EVIDENCE = Evidence()
 
 
-@dataclass(frozen=True, slots=True)
-class ExitReport:
+class ExitReport(msgspec.Struct, frozen=True):
     """How a command ended. `lost`: the sandbox was given up under it, and why.
 
     `protected`: protected paths that it changed, and where the changed version is now. `tiers`: how
@@ -182,8 +175,7 @@ class Process(Protocol):
         """Let go of it. What is still alive of its tree is killed."""
 
 
-@dataclass(frozen=True, slots=True)
-class BroughtBack:
+class BroughtBack(msgspec.Struct, frozen=True):
     """What became of the changes that a command made to copies of its folders.
 
     `protected`: as in ExitReport. `lost`: its sandbox may still run.

@@ -46,7 +46,8 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Put every test into a pass of scripts/test that can run it.
 
-    Root's pass runs what is marked `isolation`, and so every test that requires root.
+    Root's passes run what is marked `isolation`, and so every test that requires root; what needs
+    the Docker engine has a pass of its own among them.
     `SANDBOXD_TEST_WITHOUT=docker,root`: the other pass has the tests that require these.
     """
     without = set(os.environ.get("SANDBOXD_TEST_WITHOUT", "").split(","))
@@ -55,6 +56,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         needs = _needs(item)
         if "root" in needs:
             item.add_marker(pytest.mark.isolation)
+        if "docker" in needs and item.get_closest_marker("isolation") is not None:
+            item.add_marker(pytest.mark.engine)
         if needs & without:
             theirs.add(item)
     config.hook.pytest_deselected(items=list(theirs))

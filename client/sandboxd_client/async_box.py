@@ -16,7 +16,7 @@ from sandboxd_client.box_operations import (
     command_params,
     os_error,
 )
-from sandboxd_client.documented import documented
+from sandboxd_client.option_docs import document_options
 from sandboxd_client.options import SandboxOptions
 from sandboxd_client.transfers import Links, Operation, Progress
 from sandboxd_proto.errors import FileError, SandboxdError
@@ -40,7 +40,7 @@ class AsyncBox:
     'hello'
     """
 
-    @documented(SandboxOptions)
+    @document_options(SandboxOptions)
     def __init__(
         self,
         client: AsyncClient | None = None,

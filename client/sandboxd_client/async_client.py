@@ -25,9 +25,9 @@ from sandboxd_client.conversation import (
     Feed,
     PendingCall,
 )
-from sandboxd_client.documented import documented
 from sandboxd_client.errors import Unread
 from sandboxd_client.large_input import input_pieces
+from sandboxd_client.option_docs import document_options
 from sandboxd_client.options import (
     CheckOptions,
     ExecuteOptions,
@@ -113,7 +113,7 @@ class AsyncClient(AsyncSessionMethods):
     async def status(self) -> StatusResult:
         return await self._ask(calls.status())
 
-    @documented(ExecuteOptions)
+    @document_options(ExecuteOptions)
     async def execute(
         self, argv: Sequence[Word], **options: Unpack[ExecuteOptions]
     ) -> ExecuteResult:
@@ -122,12 +122,12 @@ class AsyncClient(AsyncSessionMethods):
         """
         return await self._ask(calls.execute(argv, options))
 
-    @documented(ExecuteOptions)
+    @document_options(ExecuteOptions)
     async def start(self, argv: Sequence[Word], **options: Unpack[ExecuteOptions]) -> Detached:
         """Run a command that survives this connection; `wait` gives its result."""
         return await self._ask(calls.start(argv, options))
 
-    @documented(StreamOptions, ExecuteOptions)
+    @document_options(StreamOptions, ExecuteOptions)
     def stream(self, argv: Sequence[Word], **options: Unpack[StreamOptions]) -> AsyncExecution:
         """The running command: `async for event in client.stream([…])`, with or without `with`."""
         params = execute_params(argv, options, "stream")
@@ -169,11 +169,11 @@ class AsyncClient(AsyncSessionMethods):
     async def execution_cancel(self, execution_id: str) -> None:
         await self._ask(calls.execution_cancel(execution_id))
 
-    @documented(CheckOptions)
+    @document_options(CheckOptions)
     async def check(self, **options: Unpack[CheckOptions]) -> CheckResult:
         return await self._ask(calls.check(options))
 
-    @documented(SandboxOptions)
+    @document_options(SandboxOptions)
     async def sandbox_create(self, **options: Unpack[SandboxOptions]) -> SandboxCreated:
         return await self._ask(calls.sandbox_create(options))
 

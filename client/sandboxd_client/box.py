@@ -15,8 +15,8 @@ from sandboxd_client.box_operations import (
     os_error,
 )
 from sandboxd_client.client import Client
-from sandboxd_client.documented import documented
 from sandboxd_client.execution import Execution
+from sandboxd_client.option_docs import document_options
 from sandboxd_client.options import SandboxOptions
 from sandboxd_client.transfers import Links, Operation, Progress
 from sandboxd_proto.errors import FileError, SandboxdError
@@ -41,7 +41,7 @@ class Box:
     'hello'
     """
 
-    @documented(SandboxOptions)
+    @document_options(SandboxOptions)
     def __init__(
         self,
         client: Client | None = None,

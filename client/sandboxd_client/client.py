@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack
 
-from sandboxd_client import autostart, calls, descriptors, session_variable, transport
+from sandboxd_client import autostart, caller, calls, session_variable, transport
 from sandboxd_client.calls import MethodCall
 from sandboxd_client.conversation import (
     UNREAD_LIMIT,
@@ -24,10 +24,10 @@ from sandboxd_client.conversation import (
     Feed,
     PendingCall,
 )
-from sandboxd_client.documented import documented
 from sandboxd_client.errors import Unread
 from sandboxd_client.execution import AttachedExecution, Execution
 from sandboxd_client.large_input import input_pieces
+from sandboxd_client.option_docs import document_options
 from sandboxd_client.options import (
     CheckOptions,
     ExecuteOptions,
@@ -121,7 +121,7 @@ class Client(SessionMethods):
     def status(self) -> StatusResult:
         return self._ask(calls.status())
 
-    @documented(ExecuteOptions)
+    @document_options(ExecuteOptions)
     def execute(self, argv: Sequence[Word], **options: Unpack[ExecuteOptions]) -> ExecuteResult:
         """Run a command to its end; the result has its output. Ctrl-C here ends the command too.
         After `timeout` the result's `outcome` is "timeout" (`Box.run` raises CommandTimeout).
@@ -133,12 +133,12 @@ class Client(SessionMethods):
         """
         return self._ask(calls.execute(argv, options))
 
-    @documented(ExecuteOptions)
+    @document_options(ExecuteOptions)
     def start(self, argv: Sequence[Word], **options: Unpack[ExecuteOptions]) -> Detached:
         """Run a command that survives this connection; `wait` gives its result."""
         return self._ask(calls.start(argv, options))
 
-    @documented(StreamOptions, ExecuteOptions)
+    @document_options(StreamOptions, ExecuteOptions)
     def stream(self, argv: Sequence[Word], **options: Unpack[StreamOptions]) -> Execution:
         """The running command: `for event in client.stream([…])`, with or without `with`.
 
@@ -184,11 +184,11 @@ class Client(SessionMethods):
     def execution_cancel(self, execution_id: str) -> None:
         self._ask(calls.execution_cancel(execution_id))
 
-    @documented(CheckOptions)
+    @document_options(CheckOptions)
     def check(self, **options: Unpack[CheckOptions]) -> CheckResult:
         return self._ask(calls.check(options))
 
-    @documented(SandboxOptions)
+    @document_options(SandboxOptions)
     def sandbox_create(self, **options: Unpack[SandboxOptions]) -> SandboxCreated:
         return self._ask(calls.sandbox_create(options))
 
@@ -246,7 +246,7 @@ class Client(SessionMethods):
     def _put(self, line: bytes, passed: Sequence[int] = ()) -> None:
         try:
             with self._sending:
-                sent = descriptors.send(self._sock, line, passed) if passed else 0
+                sent = caller.send(self._sock, line, passed) if passed else 0
                 self._sock.sendall(line[sent:] if sent else line)
         except OSError as error:
             with self._turn:

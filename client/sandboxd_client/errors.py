@@ -41,5 +41,7 @@ class CommandTimeout(TimeoutError):
     """A command ran longer than its timeout; `result` has its partial output."""
 
     def __init__(self, result: ExecuteResult) -> None:
-        super().__init__("the command ran longer than its timeout")
+        said = [denial.message for denial in result.denials if denial.kind == "timeout"]
+        why = said[0] if said else "the command was ended by its timeout"
+        super().__init__(f'{why}; timeout= gives it another (seconds, "5m" or "none")')
         self.result = result

@@ -38,6 +38,18 @@ def ignored_variables(caller: Mapping[str, str], answer: Mapping[str, Any]) -> l
     return lines
 
 
+def unshared_variables(caller: Mapping[str, str], of_daemon: Mapping[str, str]) -> list[str]:
+    """A line about settings that the daemon has from its environment, and the caller has not."""
+    names = [
+        name for name in of_daemon
+        if name not in caller and name not in (*_OF_CLIENTS, "SANDBOXD_LOG")
+        and not name.startswith("SANDBOXD_TEST_")
+    ]  # fmt: skip
+    shown = ", ".join(f"{name}={of_daemon[name]}" for name in sorted(names))
+    said = f"the daemon was started with {shown}, which you do not set; `sandboxctl restart` "
+    return [f"{said}starts one without"] if names else []
+
+
 def ignored_keys(caller: Mapping[str, str]) -> str | None:
     """About the two keys of `none`, which a client hands to no daemon."""
     if not is_none(caller) and "SANDBOXD_ALLOW_NO_SANDBOX" not in caller:

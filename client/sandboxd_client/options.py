@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 import msgspec
 
-from sandboxd_client import descriptors, payload
-from sandboxd_client.caller_env import usual
+from sandboxd_client import payload
+from sandboxd_client.caller import indexes, numbers, usual
 from sandboxd_proto.manifest import Manifest, manifest_from, manifest_to_dict
 from sandboxd_proto.messages.execute import PtySize
 from sandboxd_proto.messages.session import OnDenial
 
 if TYPE_CHECKING:
-    from sandboxd_client.descriptors import Descriptors
+    from sandboxd_client.caller import Descriptors
 
 # Names of subprocess and others, and what they are called here.
 _ELSEWHERE = {"input": "stdin", "capture_output": "capture", "environment": "env"}
@@ -32,7 +32,8 @@ class ExecuteOptions(TypedDict, total=False):
 
     `preset`: "read-only", "workspace-write", … `workspace`: the folder that the preset is about.
     `manifest`: what may be touched, field by field; its `env` in place of your usual variables.
-    `timeout`: seconds, "5m", or "none". `env`: variables over your usual ones (PATH, HOME, …).
+    `timeout`: seconds, "5m", or "none"; without it the command is ended after 30 s.
+    `env`: variables over your usual ones (PATH, HOME, …).
     `stdin`: of any size. `stderr="stdout"`: one ordered stream. `capture`: False, or for example
     `{"bytes": 65536, "keep": "tail"}` (head, tail, both). At most 8 MiB of each stream are
     captured, and `truncated` says that there was more; `stream` and `fds` pass on all of it.
@@ -83,7 +84,8 @@ class CheckOptions(TypedDict, total=False):
 
 class SandboxOptions(TypedDict, total=False):
     """`name`: unique while the sandbox lives. `scope`: it ends with the "connection", the
-    "session", or (by "user") when it is idle for `idle_secs` or destroyed.
+    "session", or (by "user") when it is idle for `idle_secs` or destroyed. `timeout`: of each
+    command in it; without it 30 s.
     """
 
     manifest: ManifestLike | None
@@ -126,10 +128,10 @@ def execute_params(
     if isinstance(argv, str | bytes | os.PathLike):
         raise TypeError("argv is a list of words; for a shell line give ['sh', '-c', line]")
     words = [_word(item, f"argv[{index}]") for index, item in enumerate(argv)]
-    return {"argv": words, **policy_params(options)}
+    return {"argv": words, **policy_params(options, terminal=options.get("pty") is not None)}
 
 
-def policy_params(options: Mapping[str, Any]) -> dict[str, Any]:
+def policy_params(options: Mapping[str, Any], *, terminal: bool = True) -> dict[str, Any]:
     """`timeout` and `env` in the manifest; your usual variables where nothing names others."""
     params = plain(options)
     timeout, env = params.pop("timeout", None), params.pop("env", None)
@@ -139,7 +141,7 @@ def policy_params(options: Mapping[str, Any]) -> dict[str, Any]:
     if timeout is not None:
         manifest["timeout"] = manifest_to_dict(manifest_from({"timeout": timeout}))["timeout"]
     if manifest.get("env") is None and params.get("sandbox") is None:
-        manifest["env"] = usual(os.environ)
+        manifest["env"] = usual(os.environ, terminal=terminal)
     if env is not None:
         manifest["env"] = {**dict(manifest.get("env") or {}), **env}
     return params
@@ -162,7 +164,7 @@ def _word(item: Any, field: str) -> str:
 def passed_descriptors(options: Mapping[str, Any]) -> list[int]:
     """The descriptors to send with the request."""
     fds = options.get("fds")
-    return descriptors.numbers(fds) if fds else []
+    return numbers(fds) if fds else []
 
 
 def plain(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -197,7 +199,7 @@ def _value(name: str, item: Any) -> Any:
         manifest = item if isinstance(item, Manifest) else manifest_from(dict(item))
         return manifest_to_dict(manifest)
     if name == "fds":
-        return descriptors.indexes(item)
+        return indexes(item)
     if name == "stdin" and isinstance(item, bytes):
         return {"base64": payload.base64(item)}
     if name in ("workspace", "cwd") or isinstance(item, os.PathLike):

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from sandboxd_client import handshake, transport
 from sandboxd_client.errors import DaemonNotRunning, ServerNotTrusted
 from sandboxd_client.ignored_variables import is_none
-from sandboxd_client.inside import is_inside
+from sandboxd_client.in_sandbox import is_inside
 from sandboxd_proto.errors import SandboxdError
 
 if TYPE_CHECKING:

@@ -136,7 +136,7 @@ def check_place(path: str) -> None:
 
 def not_running(path: str, error: OSError) -> Exception:
     from sandboxd_client.errors import DaemonNotRunning
-    from sandboxd_client.inside import is_inside
+    from sandboxd_client.in_sandbox import is_inside
 
     if is_inside():
         return inside_error()

@@ -64,6 +64,9 @@ class FrameDecoder:
     def feed(self, data: bytes) -> list[Frame | BadFrame]:
         if self._dead:
             return []
+        if self._is_one_line(data):
+            start, self._offset = self._offset, self._offset + len(data)
+            return [Frame(data[:-1], start)]
         self._buffer += data
         out: list[Frame | BadFrame] = []
         while not self._dead:
@@ -75,6 +78,17 @@ class FrameDecoder:
                 self._dead = True
                 self._buffer.clear()
         return out
+
+    def _is_one_line(self, data: bytes) -> bool:
+        """As most clients send them: one whole message, which need not go through the buffer."""
+        return (
+            self.framing is Framing.LINES
+            and not self._buffer
+            and not self._skip_line
+            and data[:1] in (b"{", b"[")
+            and data.find(b"\n") == len(data) - 1
+            and len(data) <= self._limit
+        )
 
     def _next(self) -> Frame | BadFrame | None:
         if self.framing is None and not self._detect():

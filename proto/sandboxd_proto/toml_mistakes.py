@@ -39,9 +39,10 @@ def advice(text: str, error: Exception) -> str:
 
 def _value_hint(line: str) -> str:
     key, _, value = (part.strip() for part in line.partition("="))
-    if value[:1] in ("[", "{"):
-        return f"the value is not finished: {']' if value[0] == '[' else '}'} is missing"
+    closing = {"[": "]", "{": "}"}.get(value[:1])
+    if closing and not value.endswith(closing):
+        return f"the value is not finished: {closing} is missing"
     if value.lower() in _WORDS:
         return f"write {key} = {_WORDS[value.lower()]}"
-    example = f": {key} = '{value}'" if value and "'" not in value else ""
+    example = f": {key} = '{value}'" if value and not closing and "'" not in value else ""
     return f"text is written in quotes{example}"

@@ -1,9 +1,8 @@
-"""What a killed daemon left in its trail: an unfinished line, and what was open at that time."""
+"""Recover a killed daemon's trail: move an unfinished line away, list what was still open."""
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
 
 import msgspec
 
@@ -37,12 +36,11 @@ _decoder = msgspec.json.Decoder(_Start)
 EMPTY = Head(seq=0, sha256=FIRST_PREV)
 
 
-@dataclass(frozen=True, slots=True)
-class Recovered:
+class Recovered(msgspec.Struct, frozen=True):
     head: Head = EMPTY
     torn_bytes: int = 0
-    open_executions: Open = field(default_factory=list)
-    open_approvals: Open = field(default_factory=list)
+    open_executions: Open = msgspec.field(default_factory=list)
+    open_approvals: Open = msgspec.field(default_factory=list)
 
 
 def recover(folder: str) -> Recovered:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from sandboxd.audit.files import last_line, line_digest, trail_files
-from sandboxd.config import AuditConfig
+from sandboxd.config.config import AuditConfig
 
 
 def is_due(size: int, day: str, today: str, config: AuditConfig) -> bool:

@@ -21,7 +21,7 @@ import msgspec
 from sandboxd.audit.files import FIRST_PREV, TrailFile, line_digest, new_file, trail_files
 from sandboxd.audit.recovery import Recovered, recover
 from sandboxd.audit.rotation import is_due, remove_old
-from sandboxd.config import AuditConfig
+from sandboxd.config.config import AuditConfig
 from sandboxd.platform.current import files
 from sandboxd_proto.errors import SandboxUnavailable
 from sandboxd_proto.messages.audit import Head
@@ -52,13 +52,20 @@ class Trail:
         self._fd = -1
         self._size = 0
         self._day = ""
+        self._undigested: bytes | None = None  # the last line, if `_head` lacks its digest
         self._file: TrailFile | None = None
         self._head = Head(seq=0, sha256=FIRST_PREV)
         self._unsynced = False
 
     @property
     def head(self) -> Head:
+        self._digest_last()
         return self._head
+
+    def _digest_last(self) -> None:
+        line, self._undigested = self._undigested, None
+        if line is not None:
+            self._head = Head(seq=self._head.seq, sha256=line_digest(line))
 
     @property
     def oldest(self) -> int:
@@ -91,27 +98,33 @@ class Trail:
             if self.lost:
                 lost, self.lost = self.lost, 0
                 try:
-                    self._append(now, "audit.gap", {"lost": lost}, None, None, None)
+                    self._append(timestamp(now), "audit.gap", {"lost": lost}, None, None, None)
                 except OSError:
                     self.lost = lost
                     raise
                 self.failure = None
-            self._rotate_if_due(now)
-            self._append(now, kind, data, session, execution_id, client)
+            at = timestamp(now)
+            if is_due(self._size, self._day, at[:10], self._config):
+                self._rotate(now)
+            self._day = at[:10]
+            self._append(at, kind, data, session, execution_id, client)
+            if not must:  # else something waits for the record, and not for its digest
+                self._digest_last()
         except OSError as error:
             self._note_failure(error)
             if must and self._config.required:
                 raise no_record_error(self.failure) from None
 
     def _append(
-        self, now: float, kind: str, data: dict[str, Any], session: str | None,
+        self, at: str, kind: str, data: dict[str, Any], session: str | None,
         execution_id: str | None, client: dict[str, Any] | None,
     ) -> None:  # fmt: skip
-        seq = self._head.seq + 1
+        before = self.head
+        seq = before.seq + 1
         line = _encoder.encode(
-            {"v": VERSION, "seq": seq, "at": timestamp(now), "type": kind, "session": session,
+            {"v": VERSION, "seq": seq, "at": at, "type": kind, "session": session,
              "execution_id": execution_id, "client": client, "data": data,
-             "prev": self._head.sha256}
+             "prev": before.sha256}
         ) + b"\n"  # fmt: skip
         written = os.write(self._fd, line)
         if written != len(line):
@@ -119,7 +132,7 @@ class Trail:
             os.ftruncate(self._fd, self._size)
             raise OSError(errno.ENOSPC, "the record was written in part")
         self._size += written
-        self._head = Head(seq=seq, sha256=line_digest(line))
+        self._head, self._undigested = Head(seq=seq, sha256=""), line
         self._unsynced = True
         self.recent.append((seq, line))
         if self.on_record is not None:
@@ -132,21 +145,17 @@ class Trail:
         self.failure = reason
         self.lost += 1
 
-    def _rotate_if_due(self, now: float) -> None:
-        day = timestamp(now)[:10]
-        if not is_due(self._size, self._day, day, self._config):
-            self._day = day
-            return
+    def _rotate(self, now: float) -> None:
         before = self._file
         files.sync(self._fd)
         os.close(self._fd)
         self._open(new_file(self.folder, self._head.seq + 1))
-        self._day = day
+        at = timestamp(now)
         name = os.path.basename(before.path) if before else ""
-        head = {"seq": self._head.seq, "sha256": self._head.sha256}
-        self._append(now, "audit.rotated", {"file": name, "head": head}, None, None, None)
+        head = {"seq": self.head.seq, "sha256": self.head.sha256}
+        self._append(at, "audit.rotated", {"file": name, "head": head}, None, None, None)
         for removed in remove_old(self.folder, now, self._config):
-            self._append(now, "audit.removed", removed, None, None, None)
+            self._append(at, "audit.removed", removed, None, None, None)
 
     def _open(self, file: TrailFile) -> None:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | files.PRIVATE | files.NO_FOLLOW

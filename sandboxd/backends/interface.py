@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from sandboxd.config import Config
+import msgspec
+
+from sandboxd.config.config import Config
 from sandboxd.policy.plan import Plan, SandboxSpec
 from sandboxd.types import Sandbox
 from sandboxd_proto.messages.execute import Tier
@@ -24,16 +25,14 @@ if TYPE_CHECKING:
 Enforcement = Mapping[str, Tier]
 
 
-@dataclass(frozen=True, slots=True)
-class Available:
+class Available(msgspec.Struct, frozen=True):
     """The backend has brought a sandbox up just now. `layers`: what isolates, for people."""
 
     layers: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Unavailable:
+class Unavailable(msgspec.Struct, frozen=True):
     """`reason` is the fact that was observed, `remedy` what to do about it."""
 
     reason: str
@@ -43,8 +42,7 @@ class Unavailable:
 Probe = Available | Unavailable
 
 
-@dataclass(frozen=True, slots=True)
-class Capabilities:
+class Capabilities(msgspec.Struct, frozen=True):
     """How a backend differs from others for those who use it.
 
     `isolates`: False where commands run without a sandbox. `mounts`: what it hides is covered by
@@ -78,8 +76,7 @@ class Capabilities:
     terminal_refusal: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class BackendContext:
+class BackendContext(msgspec.Struct, frozen=True):
     """What a backend is made from. `linux`, `macos`, `windows`: None on other platforms.
 
     `socket_path`: tells this daemon from others that use the same engine.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+
+import msgspec
 
 from sandboxd.egress.address_book import exact_addresses
 from sandboxd.egress.service import EgressService
@@ -11,7 +12,7 @@ from sandboxd.linux.cgroup import cgroups
 from sandboxd.linux.cgroup.cgroups import Cgroups
 from sandboxd.linux.cgroup.tree import NotDelegated
 from sandboxd.linux.init_client import binary
-from sandboxd.linux.openat import unchanged
+from sandboxd.linux.openat import is_unchanged
 from sandboxd.linux.rootfs.curated_etc import CuratedEtc
 from sandboxd.linux.rootfs.state import StateFolder
 from sandboxd.linux.seccomp import FilterSpec
@@ -21,8 +22,7 @@ from sandboxd.policy.plan import NetworkRule, SandboxSpec
 from sandboxd.types import Command
 
 
-@dataclass(frozen=True, slots=True)
-class LinuxSupport:
+class LinuxSupport(msgspec.Struct, frozen=True):
     init: int
     state: StateFolder
     etc: CuratedEtc
@@ -71,7 +71,7 @@ def filter_for(spec: SandboxSpec, command: Command) -> FilterSpec:
 
 def paths_hold(spec: SandboxSpec) -> bool:
     """Whether granted paths are the files that were planned, and masked ones still exist."""
-    return all(unchanged(grant.path, grant.identity) for grant in spec.grants) and all(
+    return all(is_unchanged(grant.path, grant.identity) for grant in spec.grants) and all(
         os.path.lexists(mask.path) for mask in spec.masks
     )
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from sandboxd.egress.service import EgressService
 from sandboxd.macos.system import MacSystem, mac_system
 from sandboxd.policy.mounts.mount_plan import Host
 
 
-@dataclass(frozen=True, slots=True)
-class MacSupport:
+class MacSupport(msgspec.Struct, frozen=True):
     """`state_folder`: the daemon's own, where no command may write. `homes`: of all people."""
 
     system: MacSystem

@@ -11,18 +11,18 @@ import shutil
 import sys
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+
+import msgspec
 
 from sandboxd.backends.interface import Backend, BackendContext, Serving
 from sandboxd.backends.unavailable import UnavailableBackend
-from sandboxd.config import Config, check_known
+from sandboxd.config.config import Config, check_known
 from sandboxd_proto.messages.server import BackendUse
 
 _SYSTEMS = {"linux": "Linux", "darwin": "macOS", "win32": "Windows"}
 
 
-@dataclass(frozen=True, slots=True)
-class BackendEntry:
+class BackendEntry(msgspec.Struct, frozen=True):
     """`package`: None where this version has none. `platform`: "" where every platform has it.
     `automatic`: tried, in the order of the entries, for a request that names no backend.
     `programs`: what it starts; no sandbox may write them."""

@@ -12,7 +12,8 @@ from difflib import get_close_matches
 from sandboxd.backends.interface import Available, Backend, Enforcement
 from sandboxd.backends.registry import Registry
 from sandboxd.backends.unsandboxed_keys import both_keys, keys_missing_error
-from sandboxd.config import Config
+from sandboxd.config.config import Config
+from sandboxd.config.setting_words import setting_words
 from sandboxd.policy.plan import Plan
 from sandboxd_proto.errors import (
     CeilingExceeded,
@@ -112,10 +113,10 @@ def _named(name: str, config: Config, registry: Registry) -> Backend:
         )  # fmt: skip
     permitted = config.ceiling.backends
     if permitted is not None and name not in permitted:
-        line = f"[ceiling] backends = {permitted!r}".replace("'", '"')
+        line, says, _ = setting_words("ceiling.backends", permitted)
         raise CeilingExceeded(
             f"the backend {name} is not permitted by this daemon's config", field="backend",
-            remedy=f"the config says: {line}", config_line=line,
+            remedy=says, config_line=line,
         )  # fmt: skip
     if config.backend not in ("auto", name) and permitted is None:
         raise CeilingExceeded(

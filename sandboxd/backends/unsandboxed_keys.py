@@ -6,7 +6,7 @@ No request can set one. Outside the package `unsandboxed`, because `select`, `ad
 
 from __future__ import annotations
 
-from sandboxd.config import Config
+from sandboxd.config.config import Config
 from sandboxd_proto.errors import SandboxUnavailable
 
 HOW_TO_SET = (

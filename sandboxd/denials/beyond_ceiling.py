@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sandboxd.config import Ceiling
+from sandboxd.config.config import Ceiling
 from sandboxd.denials.context import Setting
 from sandboxd.platform.current import files
 from sandboxd.policy.data import system_dirs
 from sandboxd.policy.network.host_rules import HostInvalid, HostRule, parse_rule
 from sandboxd.policy.paths.within import within_any
 from sandboxd.policy.plan import Access
+
+# Where a limit is not called like its ceiling. /tmp and /dev/shm are in memory.
+_KEYS = {
+    "timeout": "max_timeout_secs",
+    "tmp_bytes": "max_memory_bytes",
+    "shm_bytes": "max_memory_bytes",
+}
 
 
 def in_roots(setting: Setting, path: str, access: Access) -> bool:
@@ -56,10 +63,15 @@ def _host_permitted(ceiling: Ceiling | None, entry: str) -> bool:
 
 
 def limit_permitted(ceiling: Ceiling | None, field: str, value: object) -> bool:
-    name = "max_timeout_secs" if field == "timeout" else field
-    highest = getattr(ceiling, name, None) if ceiling is not None else None
-    asked = next(_numbers(value), None)
-    return highest is None or asked is None or asked <= highest
+    most, asked = highest(ceiling, field), next(_numbers(value), None)
+    return most is None or asked is None or asked <= most
+
+
+def highest(ceiling: Ceiling | None, field: str) -> float | None:
+    """The most that a request may name for a limit."""
+    key = _KEYS.get(field, field)
+    most: float | None = getattr(ceiling, key, None) if ceiling is not None else None
+    return most
 
 
 def _numbers(value: object) -> Iterator[float]:

@@ -16,7 +16,7 @@ from sandboxd.denials.contents import HostLooks
 from sandboxd.denials.context import RunEvidence, Setting
 from sandboxd.denials.rules.network import is_loopback
 from sandboxd.denials.withheld import refusal
-from sandboxd.policy.shown_names import shown
+from sandboxd.policy.display_names import escape_controls
 from sandboxd_proto.denial import Denial
 
 MOST_DENIALS = 64  # of one execution: a longer list is not useful
@@ -26,16 +26,16 @@ _SAID = "the command says: "
 
 def live(denial: Denial) -> Denial:
     """A denial from text while nothing else is known."""
-    return told(_low(_claimed(denial)))
+    return escape_denial(_low(_claimed(denial)))
 
 
-def weighed(denial: Denial, facts: RunEvidence, hosts: Collection[str] = ()) -> Denial:
+def weigh(denial: Denial, facts: RunEvidence, hosts: Collection[str] = ()) -> Denial:
     """A denial from text at the end. `hosts`: those that the caller's command line names."""
-    found = bounded(_claimed(denial), facts)
+    found = bound_confidence(_claimed(denial), facts)
     return found if _attempted(denial, facts, hosts) else _low(found)
 
 
-def bounded(denial: Denial, facts: RunEvidence) -> Denial:
+def bound_confidence(denial: Denial, facts: RunEvidence) -> Denial:
     """At most medium, and a remedy only where the command failed. For what was deduced."""
     if denial.confidence == "high":
         denial = msgspec.structs.replace(denial, confidence="medium")
@@ -53,7 +53,7 @@ def stdout_notes(denials: Iterable[Denial], facts: RunEvidence) -> list[Denial]:
     return [_low(_claimed(denial)) for denial in denials]
 
 
-def published(
+def publish(
     setting: Setting, denials: Iterable[Denial], named: Callable[[str], bool] | None = None
 ) -> list[Denial]:
     """Denials for the answer: without withheld remedies, and safe to print.
@@ -69,7 +69,7 @@ def published(
         if why is not None:
             message = f"{denial.message}. No change is proposed: {why}"
             denial = msgspec.structs.replace(denial, remedy=None, message=message)
-        found.append(told(denial))
+        found.append(escape_denial(denial))
     return found
 
 
@@ -80,12 +80,12 @@ def _paths_of(denial: Denial) -> list[str]:
     return [path for path in (denial.target, *more) if path is not None]
 
 
-def told(denial: Denial) -> Denial:
+def escape_denial(denial: Denial) -> Denial:
     """Escape control and bidi characters: a path may hold a terminal escape sequence."""
     if denial.message.isprintable() and (denial.target or "").isprintable():
         return denial
-    target = None if denial.target is None else shown(denial.target)
-    return msgspec.structs.replace(denial, message=shown(denial.message), target=target)
+    target = None if denial.target is None else escape_controls(denial.target)
+    return msgspec.structs.replace(denial, message=escape_controls(denial.message), target=target)
 
 
 def _attempted(denial: Denial, facts: RunEvidence, hosts: Collection[str]) -> bool:

@@ -6,8 +6,9 @@ Denials that were reported while the command ran stay in the list, with their fi
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from functools import partial
+
+from msgspec.structs import replace
 
 from sandboxd.denials import claims, remedies
 from sandboxd.denials.context import RunEvidence, Setting
@@ -16,7 +17,7 @@ from sandboxd.denials.inferred import FROM_COMMAND_LINE, FROM_TEXT, command_host
 from sandboxd.denials.rules import limits, network, syscall
 from sandboxd.denials.text import known_programs
 from sandboxd.denials.text.line_classifier import LineClassifier
-from sandboxd.policy.shown_names import named
+from sandboxd.policy.display_names import named
 from sandboxd.types import ConnectAttempt
 from sandboxd_proto.denial import Confidence, Denial
 
@@ -30,27 +31,28 @@ def conclude(
 ) -> list[Denial]:
     """`said`: what the command claims where errors are printed; `stdout_notes`: on stdout alone."""
     setting = classifier.setting
-    weighed = partial(claims.weighed, facts=facts, hosts=[h for h, _ in classifier.command.hosts])
+    weighed = partial(claims.weigh, facts=facts, hosts=[h for h, _ in classifier.command.hosts])
     spoken = [weighed(denial) for denial in said]
     if facts.setup_failure is not None:
-        return _with_sent([*_protected(facts), _sandbox_error(facts.setup_failure)], spoken)
+        failed = _sandbox_error(facts.setup_failure, ran=facts.outcome == "isolation_lost")
+        return _with_sent([*_protected(setting, facts), failed], spoken)
     strong = [
         *_ended_by_daemon(setting, facts),
-        *limits.known(setting, facts),
+        *limits.reported_denials(setting, facts),
         *limits.no_space(setting, facts),
         *_killed_call(setting, facts),
         *_start(setting, facts),
-        *_protected(facts),
+        *_protected(setting, facts),
         *_gate(setting, facts),
         *_peers(setting, facts),
     ]
     if facts.explained:
         # The kernel reported every refused access: text about files adds nothing.
-        strong += needs.denials(setting, needs.found(classifier, facts, said))
+        strong += needs.denials(setting, needs.find_needs(classifier, facts, said))
         spoken = [d for d in spoken if d.kind not in needs.KINDS]
     elif facts.refused:
         # The kernel told some of what it refused: the command's words may tell the rest.
-        strong += needs.denials(setting, needs.found(classifier, facts, said))
+        strong += needs.denials(setting, needs.find_needs(classifier, facts, said))
     strong = merge([], strong)[:MAX_STRONG]
     strong = merge(strong, _connections(classifier, facts, [*strong, *spoken]))
     strong = merge(strong, _sockets(classifier, facts))
@@ -59,7 +61,7 @@ def conclude(
         # The text of a command that was killed explains nothing.
         return found
     for step in (*FROM_TEXT, *FROM_COMMAND_LINE):
-        weigh = weighed if step in FROM_TEXT else partial(claims.bounded, facts=facts)
+        weigh = weighed if step in FROM_TEXT else partial(claims.bound_confidence, facts=facts)
         more = [weigh(denial) for denial in step(classifier, facts, found)]
         if facts.explained:
             more = [d for d in more if d.kind not in needs.KINDS]
@@ -98,10 +100,12 @@ def merge(first: Iterable[Denial], more: Iterable[Denial]) -> list[Denial]:
     return found
 
 
-def _sandbox_error(reason: str) -> Denial:
+def _sandbox_error(reason: str, *, ran: bool) -> Denial:
+    text = f"{reason}, so everything in the sandbox was ended"
     return Denial(
-        kind="sandbox_error", operation="setup", target=None, layer="engine", evidence="kernel",
-        confidence="high", message=f"the sandbox could not be set up: {reason}", remedy=None,
+        kind="sandbox_error", operation="run" if ran else "setup", target=None, layer="engine",
+        evidence="kernel", confidence="high", remedy=None,
+        message=text if ran else f"the sandbox could not be set up: {reason}",
     )  # fmt: skip
 
 
@@ -112,7 +116,7 @@ def _ended_by_daemon(setting: Setting, facts: RunEvidence) -> Iterator[Denial]:
         yield Denial(
             kind="timeout", operation="run", target=None, layer="supervisor", evidence="policy",
             confidence="high", message=f"the command was ended by its timeout{after}",
-            remedy=remedies.more_time(limit),
+            remedy=remedies.raise_limit(setting, "timeout", limit),
         )  # fmt: skip
     if facts.outcome == "isolation_lost":
         text = "a mount of the sandbox was lost or a new one appeared, so every process was killed"
@@ -124,11 +128,11 @@ def _ended_by_daemon(setting: Setting, facts: RunEvidence) -> Iterator[Denial]:
 
 def _killed_call(setting: Setting, facts: RunEvidence) -> Iterator[Denial]:
     for name in facts.killed_calls:
-        yield syscall.denial(setting, syscall.named(name), "kernel", "high", name=name)
+        yield syscall.denial(setting, syscall.find_syscall(name), "kernel", "high", name=name)
     if facts.explained or not setting.filter_kills:
         return
     if facts.signal == _SIGSYS and setting.filter_loaded:
-        call = syscall.named(facts.syscall)
+        call = syscall.find_syscall(facts.syscall)
         yield syscall.denial(setting, call, "kernel", "high", name=facts.syscall)
 
 
@@ -142,14 +146,19 @@ def _start(setting: Setting, facts: RunEvidence) -> Iterator[Denial]:
         )  # fmt: skip
 
 
-def _protected(facts: RunEvidence) -> Iterator[Denial]:
+def _protected(setting: Setting, facts: RunEvidence) -> Iterator[Denial]:
     for path, moved_to in facts.protected:
-        moved = f" and was moved to {named(moved_to)}" if moved_to else ""
+        done, now = "was made, changed or removed, which is undone where that is possible", ""
+        if moved_to and setting.host.exists(path):
+            done = f"changed and was moved to {named(moved_to)}"
+            now = "; what was there before is in its place"
+        elif moved_to:
+            done = f"appeared and was moved to {named(moved_to)}"
         yield Denial(
             kind="protected_path", operation="create", target=path, layer="supervisor",
             evidence="kernel", confidence="high", remedy=None,
-            message=f"{named(path)} appeared{moved}: it is protected, because it can run code "
-            "outside the sandbox later",
+            message=f"{named(path)} {done}: it is protected, because it can run code outside the "
+            f"sandbox later{now}",
         )  # fmt: skip
 
 
@@ -221,13 +230,13 @@ def _connections(
         # With allowed hosts the daemon's own responder answers, and reports what it refuses.
         for name in () if aside else facts.lookups[:MAX_STRONG]:
             end = network.HostPort(name, classifier.command.port_of(name))
-            if network.refused(setting, end):
+            if network.is_refused(setting, end):
                 yield network.denial(setting, end, operation="lookup", evidence="kernel")
     for one in _by_port(facts.notified)[:MAX_STRONG]:
         end = network.HostPort(one.address, one.port)
         if one.port == _DNS_PORT:
             asked = True
-        elif network.refused(setting, end):
+        elif network.is_refused(setting, end):
             yield network.denial(setting, end, evidence="kernel")
     if asked and setting.network_restricted and not facts.lookups:
         # A lookup of something by a command that succeeded: its own name, a version check.

@@ -7,10 +7,11 @@ machine where they never ran.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Literal
 
-from sandboxd.config import Ceiling
+import msgspec
+
+from sandboxd.config.config import Ceiling
 from sandboxd.policy.mounts.mount_plan import MountPlan
 from sandboxd.policy.plan import Access, Plan
 from sandboxd.traffic import GateRefusal
@@ -44,8 +45,7 @@ def _same(path: str) -> str:
     return path
 
 
-@dataclass(frozen=True, slots=True)
-class HostFile:
+class HostFile(msgspec.Struct, frozen=True):
     """One entry of a folder of the host. Of the command's user is `own`; what only its owner can
     read is `private`; a file that can be started is a `program`; one with several names is
     `linked`, and these have the same `inode`."""
@@ -67,8 +67,7 @@ def _no_entries(_path: str, _most: int) -> list[HostFile] | None:
     return []
 
 
-@dataclass(frozen=True, slots=True)
-class HostView:
+class HostView(msgspec.Struct, frozen=True):
     """The host as it is outside every sandbox, for the user that the command runs as.
 
     `exists` does not follow the last link. `permits`: the host's own permission bits would let
@@ -98,8 +97,7 @@ class HostView:
     entries: Callable[[str, int], list[HostFile] | None] = _no_entries
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(msgspec.Struct, frozen=True):
     """What is known before the command starts, and does not change while it runs.
 
     `filter_kills`: the loaded filter kills a process; otherwise it only answers errors, and a
@@ -141,8 +139,7 @@ class Setting:
         return self.plan.sandbox.network.kind != "inherit"
 
 
-@dataclass(frozen=True, slots=True)
-class RunEvidence:
+class RunEvidence(msgspec.Struct, frozen=True):
     """How the command ended, as the daemon and the kernel know it.
 
     `protected`: (path, where it was moved) of protected paths that appeared during the run.
@@ -165,7 +162,7 @@ class RunEvidence:
     setup_failure: str | None = None
     cpu_s: float | None = None
     syscall: str | None = None
-    enforcement: Mapping[str, Tier] = field(default_factory=dict)
+    enforcement: Mapping[str, Tier] = msgspec.field(default_factory=dict)
     gate_events: tuple[GateRefusal, ...] = ()
     notified: tuple[ConnectAttempt, ...] = ()
     lookups: tuple[str, ...] = ()

@@ -14,6 +14,7 @@ from sandboxd.platform.current import files, places, system
 from sandboxd.policy.paths.hanging_mounts import HANGING
 from sandboxd.policy.paths.within import is_below, within
 from sandboxd.policy.plan import Access, RunAs
+from sandboxd_proto.account_names import in_sentence
 
 
 def host_view(run_as: RunAs | None = None) -> HostView:
@@ -116,13 +117,13 @@ def _owner(path: str) -> str:
     if _cannot_look(path):
         return "another user"
     try:
-        return user_name(files.stat(path).st_uid)
+        return in_sentence(user_name(files.stat(path).st_uid))
     except (OSError, ValueError):
         return "another user"
 
 
 def _user(run_as: RunAs | None) -> str:
-    return user_name(run_as.uid if run_as is not None else system.user_id())
+    return in_sentence(user_name(run_as.uid if run_as is not None else system.user_id()))
 
 
 @lru_cache(maxsize=64)

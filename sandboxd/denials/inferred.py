@@ -192,7 +192,7 @@ def _unreached(
         )
         for host, port in named:
             end = network.HostPort(host, port)
-            if network.refused(setting, end):
+            if network.is_refused(setting, end):
                 sure: Confidence = "medium" if facts.failed else "low"
                 yield network.denial(setting, end, confidence=sure, layer="seccomp")
 
@@ -206,7 +206,7 @@ def _statuses(classifier: LineClassifier, name: str) -> list[PathStatus]:
 
 def command_hosts(classifier: LineClassifier) -> list[network.HostPort | None]:
     ends = [network.HostPort(host, port) for host, port in classifier.command.hosts]
-    return [end for end in ends if network.refused(classifier.setting, end)]
+    return [end for end in ends if network.is_refused(classifier.setting, end)]
 
 
 def has_kind(found: list[Denial], *kinds: str) -> bool:

@@ -12,6 +12,7 @@ import math
 import posixpath
 from typing import Any
 
+from sandboxd.denials import beyond_ceiling
 from sandboxd.denials.context import HostView, Setting
 from sandboxd.policy.data.system_dirs import KERNEL, TOO_WIDE_TO_PROPOSE
 from sandboxd.policy.paths.within import within_any
@@ -19,6 +20,7 @@ from sandboxd.policy.plan import NetworkRule
 
 Remedy = dict[str, Any]
 
+_MORE = 4  # times a limit that was too low: with 2 the next run would often fail again
 _USUAL_PORTS = frozenset({80, 443})
 
 
@@ -91,13 +93,15 @@ def _entry(host: str, port: int | None) -> str:
     return literal if port is None or port in _USUAL_PORTS else f"{literal}:{port}"
 
 
-def double(field: str, value: float | None) -> Remedy | None:
-    """A doubled limit: what was needed is not known, only that this was too little."""
-    return None if value is None else {field: math.ceil(value * 2)}
-
-
-def more_time(timeout_s: float | None) -> Remedy | None:
-    return None if timeout_s is None else {"timeout": {"secs": max(1, math.ceil(timeout_s * 2))}}
+def raise_limit(setting: Setting, field: str, value: float | None) -> Remedy | None:
+    """Much more of a limit, as far as the config permits: what was needed is not known, only that
+    this was too little."""
+    if value is None:
+        return None
+    more, highest = math.ceil(value * _MORE), beyond_ceiling.highest(setting.ceiling, field)
+    if highest is not None and value < math.floor(highest) < more:
+        more = math.floor(highest)
+    return {field: {"secs": more} if field == "timeout" else more}
 
 
 def first_missing(host: HostView, path: str) -> str | None:

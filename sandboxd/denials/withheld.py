@@ -19,10 +19,10 @@ from sandboxd.denials.explain.secrets import homes_for
 from sandboxd.denials.remedies import Remedy, in_plan_mode
 from sandboxd.denials.withheld_hosts import network_refusal
 from sandboxd.policy.data import protected_names, secrets, system_dirs
+from sandboxd.policy.display_names import named
 from sandboxd.policy.paths.refused_places import is_sealed
 from sandboxd.policy.paths.within import is_below, within, within_any
 from sandboxd.policy.plan import Access
-from sandboxd.policy.shown_names import named
 
 _FIELDS: dict[str, Access] = {"fs_read_allow": "read", "fs_write_allow": "write"}
 _ALLOWED: dict[Access, str] = {"read": "readable", "write": "writable"}

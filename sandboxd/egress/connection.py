@@ -9,21 +9,21 @@ from __future__ import annotations
 import socket
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass
 
 import anyio
+import msgspec
 
-from sandboxd.egress import ssh_opening
 from sandboxd.egress.dial import Dialer, Unreachable
-from sandboxd.egress.first_bytes import CLIENT_FIRST, Protocol, recognised
-from sandboxd.egress.first_line import LineGuard, RequestInStream
 from sandboxd.egress.http.head import HeadMalformed, RequestHead
 from sandboxd.egress.http.host_check import refused_head, transparent_rewrite
 from sandboxd.egress.http.relay import Requests, Rewrite, read_head
 from sandboxd.egress.http.responses import TLS_ALERT, GateRefused, http_answer
+from sandboxd.egress.sniffing import ssh_opening
+from sandboxd.egress.sniffing.first_bytes import CLIENT_FIRST, Protocol, recognise
+from sandboxd.egress.sniffing.first_line import LineGuard, RequestInStream
+from sandboxd.egress.sniffing.ssh_opening import SshMalformed
 from sandboxd.egress.sockets import Inbound, reset, send_all
 from sandboxd.egress.splice import Activity, Half, HalfEnded, both, finish, pump
-from sandboxd.egress.ssh_opening import SshMalformed
 from sandboxd.egress.target import Target
 from sandboxd.traffic import Flow, GateRefusal, Traffic
 
@@ -31,8 +31,7 @@ _TLS = b"\x16"
 Greet = Callable[[], Awaitable[None]]
 
 
-@dataclass(frozen=True, slots=True)
-class TalkLimits:
+class TalkLimits(msgspec.Struct, frozen=True):
     """`sent`, `received`: bytes of one execution, None: unlimited.
 
     `opening_s`: how long a client may take to name its host.
@@ -78,7 +77,7 @@ class GateConnection:
                 await self._inbound.more()
         if not self._inbound.buffer:
             return
-        protocol = await recognised(self._inbound, target, self._limits.opening_s)
+        protocol = await recognise(self._inbound, target, self._limits.opening_s)
         if protocol == "http":
             await self.exchange(target, await self._head(target), transparent_rewrite(target))
         else:
@@ -105,7 +104,7 @@ class GateConnection:
         async def forward() -> None:
             nonlocal speaks_http
             patience_s = self._limits.opening_s
-            known = protocol or await recognised(self._inbound, target, patience_s)
+            known = protocol or await recognise(self._inbound, target, patience_s)
             if known == "http":
                 speaks_http = True
                 head = await self._head(target)

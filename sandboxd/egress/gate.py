@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, ip_address
 
 import anyio
+import msgspec
 from anyio.abc import TaskGroup
 
 from sandboxd.egress import unlisted
@@ -44,8 +45,7 @@ _SWEEP_S = 1.0
 _BREATH_S = 0.1
 
 
-@dataclass(frozen=True, slots=True)
-class GateLimits:
+class GateLimits(msgspec.Struct, frozen=True):
     idle_s: float
     total_s: float | None
     connections: int
@@ -75,6 +75,7 @@ class Gate:
         self._limits = limits
         self._book = AddressBook(rules.rules)
         self._listed = unlisted.Listed(rules.rules)
+        self._attempts: unlisted.Attempts | None = None
         self._dns = DnsResponder(rules, self._book, self._unknown_name, self._may_ask)
         self._bound: dict[str, Traffic] = {}
         self._nobody = Traffic()
@@ -94,9 +95,14 @@ class Gate:
                 del self._bound[secret]
         secret = secrets.token_hex(16)
         self._bound[secret] = traffic
+        traffic.catch_up = self._catch_up
         if self._proxy_port is not None:
             return host_variables(secret, self._proxy_port)
         return variables(self._rules.rules, secret) if needs_proxy(self._rules.rules) else ()
+
+    def _catch_up(self) -> None:
+        if self._attempts is not None:
+            self._attempts.catch_up()
 
     def latest_execution(self) -> Traffic:
         """The running execution that started last: a socket does not show its execution."""
@@ -129,14 +135,10 @@ class Gate:
                         async with anyio.create_task_group() as loops:
                             for sock in sockets:
                                 if sock.type == socket.SOCK_RAW:
-                                    loops.start_soon(
-                                        unlisted.serve,
-                                        sock,
-                                        self._listed,
-                                        ports,
-                                        self._attempted,
-                                        self._closed,
+                                    self._attempts = unlisted.Attempts(
+                                        sock, self._listed, ports, self._attempted, self._closed
                                     )
+                                    loops.start_soon(self._attempts.serve)
                                 elif sock.type == socket.SOCK_DGRAM:
                                     loops.start_soon(self._dns.serve_udp, sock)
                                 else:

@@ -7,8 +7,9 @@ no rule names the host and the request looks like exfiltration, so it is refused
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 from sandboxd.egress import exfil
 from sandboxd.policy.data import shared_platforms
@@ -17,8 +18,7 @@ from sandboxd.policy.network.host_rules import Address, HostRule
 VerdictKind = Literal["allow", "ask", "exfil", "deny"]
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(msgspec.Struct, frozen=True):
     kind: VerdictKind
     reason: str
 

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import anyio
 from anyio.abc import TaskGroup
 
-from sandboxd.config import Egress as EgressConfig
+from sandboxd.config.config import Egress as EgressConfig
 from sandboxd.egress.connection import TalkLimits
 from sandboxd.egress.dial import Dialer
 from sandboxd.egress.dns.resolver import resolver

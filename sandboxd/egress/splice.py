@@ -17,7 +17,7 @@ from contextlib import suppress
 import anyio
 import anyio.lowlevel
 
-from sandboxd.egress.first_line import LineGuard
+from sandboxd.egress.sniffing.first_line import LineGuard
 from sandboxd.egress.sockets import receive, send_all
 
 SPLICE_AFTER = 256 * 1024

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from sandboxd.policy.network.host_rules import HostInvalid, literal, normal_name
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(msgspec.Struct, frozen=True):
     """Where a connection goes: a name in normal form or the text of an address, and a port."""
 
     host: str

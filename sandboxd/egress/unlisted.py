@@ -31,6 +31,7 @@ _DESTINATION, _TCP_FLAGS = 16, 13
 _SYN, _ACK, _RST = 0x02, 0x10, 0x04
 _PASS, _DROP = (_RETURN, 0, 0, 0xFFFFFFFF), (_RETURN, 0, 0, 0)
 _PACKET_MAX = 256
+_QUEUED_MAX = 512  # more than the kernel holds for a raw socket
 Instruction = tuple[int, int, int, int]
 Report = Callable[[IPv4Address, int], None]
 
@@ -79,30 +80,47 @@ def _attach(sock: socket.socket, program: Sequence[Instruction]) -> None:
     sock.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, given)
 
 
-async def serve(
-    raw: socket.socket, listed: Listed, ports: frozenset[int], report: Report, closed: Report
-) -> None:
-    """Report and reset every attempt at one of `ports` that no listener accepts. `closed`: told of
-    attempts that the kernel refused, because nothing listens there."""
-    turn = Turn(TURN_STEPS)
-    while True:
-        await turn.step()
-        try:
-            packet = raw.recv(_PACKET_MAX)
-        except BlockingIOError:
-            await event_loop.wait_readable(raw)
-            continue
-        except OSError:
-            await anyio.sleep(0.01)
-            continue
+class Attempts:
+    """Reports and resets every attempt at one of `ports` that no listener accepts. `closed`: told
+    of attempts that the kernel refused, because nothing listens there."""
+
+    def __init__(
+        self, raw: socket.socket, listed: Listed, ports: frozenset[int], report: Report,
+        closed: Report,
+    ) -> None:  # fmt: skip
+        self._raw = raw
+        self._listed = listed
+        self._ports = ports
+        self._report = report
+        self._closed = closed
+
+    async def serve(self) -> None:
+        turn = Turn(TURN_STEPS)
+        while True:
+            await turn.step()
+            try:
+                self._judge(self._raw.recv(_PACKET_MAX))
+            except BlockingIOError:
+                await event_loop.wait_readable(self._raw)
+            except OSError:
+                await anyio.sleep(0.01)
+
+    def catch_up(self) -> None:
+        """Judge the packets that the kernel holds. The kernel refuses at once: a command can end
+        before the event loop has read the packet of its refusal."""
+        with suppress(OSError):
+            for _ in range(_QUEUED_MAX):
+                self._judge(self._raw.recv(_PACKET_MAX))
+
+    def _judge(self, packet: bytes) -> None:
         attempt = parse(packet)
         if attempt is None and (refused := parse_refusal(packet)) is not None:
-            closed(*refused)
-        if attempt is None or attempt.port not in ports or attempt.target in listed:
-            continue
-        report(attempt.target, attempt.port)
+            self._closed(*refused)
+        if attempt is None or attempt.port not in self._ports or attempt.target in self._listed:
+            return
+        self._report(attempt.target, attempt.port)
         with suppress(OSError):
-            raw.sendto(attempt.reset(), (str(attempt.source), 0))
+            self._raw.sendto(attempt.reset(), (str(attempt.source), 0))
 
 
 class UnlistedAttempt:

@@ -14,7 +14,8 @@ import os
 import struct
 import termios
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 IN_MODIFY = 0x02
 IN_ATTRIB = 0x04
@@ -38,8 +39,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 _HEAD = struct.Struct("iIII")
 
 
-@dataclass(frozen=True, slots=True)
-class InotifyEvent:
+class InotifyEvent(msgspec.Struct, frozen=True):
     watch: int
     mask: int
     name: str

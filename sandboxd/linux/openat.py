@@ -10,8 +10,8 @@ import ctypes
 import errno
 import os
 
-from sandboxd.busy import exhausted
 from sandboxd.policy.plan import Identity
+from sandboxd.resource_errors import resource_error
 from sandboxd_proto.errors import PathDenied
 
 _OPENAT2 = 437  # the same number on every architecture since 5.6
@@ -71,14 +71,14 @@ def open_checked(path: str, identity: Identity | None) -> int:
     try:
         fd = open_path(path)
     except OSError as error:
-        raise exhausted(error) or changed_error(path, os.strerror(error.errno or 0)) from None
+        raise resource_error(error) or changed_error(path, os.strerror(error.errno or 0)) from None
     if identity is not None and Identity.of(os.fstat(fd)) != identity:
         os.close(fd)
         raise changed_error(path, "it was replaced")
     return fd
 
 
-def unchanged(path: str, identity: Identity) -> bool:
+def is_unchanged(path: str, identity: Identity) -> bool:
     try:
         return Identity.of(os.lstat(path)) == identity
     except OSError:

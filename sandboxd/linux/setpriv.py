@@ -7,14 +7,14 @@ import pwd
 import shutil
 from functools import partial
 
-from sandboxd.kept_fact import KeptFact
+from sandboxd.concurrency.cached_fact import CachedFact
 from sandboxd.linux.file_stamp import file_stamp
 from sandboxd.policy.plan import RunAs
 
 _NOT_INHERITED = ["--inh-caps", "-all", "--ambient-caps", "-all", "--no-new-privs", "--"]
 _ACCOUNTS = ("/etc/passwd", "/etc/group", "/etc/nsswitch.conf")
 MOST_KNOWN = 256
-_known: dict[RunAs, KeptFact[tuple[int, ...]]] = {}
+_known: dict[RunAs, CachedFact[tuple[int, ...]]] = {}
 
 
 def drop_privileges(run_as: RunAs | None) -> list[str]:
@@ -50,10 +50,10 @@ def account_stamp(run_as: RunAs | None) -> object:
     return *(file_stamp(path) for path in _ACCOUNTS), _groups_of(run_as).known()
 
 
-def _groups_of(run_as: RunAs) -> KeptFact[tuple[int, ...]]:
+def _groups_of(run_as: RunAs) -> CachedFact[tuple[int, ...]]:
     if len(_known) >= MOST_KNOWN and run_as not in _known:
         _known.clear()
-    return _known.setdefault(run_as, KeptFact(partial(_find_groups, run_as)))
+    return _known.setdefault(run_as, CachedFact(partial(_find_groups, run_as)))
 
 
 def _find_groups(run_as: RunAs) -> tuple[int, ...]:

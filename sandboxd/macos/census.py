@@ -12,13 +12,13 @@ import ctypes
 import struct
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
+import msgspec
 
-@dataclass(frozen=True, slots=True)
-class LivingUsage:
+
+class LivingUsage(msgspec.Struct, frozen=True):
     """The sum over processes that are alive; CPU time also of their children that they reaped."""
 
     processes: int = 0

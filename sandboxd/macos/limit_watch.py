@@ -7,7 +7,8 @@ nothing there, and RLIMIT_NPROC counts everything that the user runs.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from sandboxd.event_loop import Timer, call_later
 from sandboxd.macos.census import LivingUsage

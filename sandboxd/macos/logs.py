@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 from sandboxd.macos.profile import TAG_PREFIX
 
@@ -23,8 +24,7 @@ _FIRST = re.compile(
 _TAG = re.compile(re.escape(TAG_PREFIX) + r"[0-9a-f]{16,64}")
 
 
-@dataclass(frozen=True, slots=True)
-class LogDenial:
+class LogDenial(msgspec.Struct, frozen=True):
     tag: str
     operation: str
     target: str

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 SOL_LOCAL = 0
 LOCAL_PEERCRED = 1
@@ -24,8 +25,7 @@ class HasOptions(Protocol):
     def getsockopt(self, level: int, name: int, size: int, /) -> bytes: ...
 
 
-@dataclass(frozen=True, slots=True)
-class MacPeer:
+class MacPeer(msgspec.Struct, frozen=True):
     """`generation` changes when the pid is used again; 0 where the kernel does not say it."""
 
     uid: int

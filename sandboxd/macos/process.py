@@ -1,4 +1,4 @@
-"""A command on its way: started, watched, signalled and ended through the census."""
+"""One running command: start, watch, signal and end it, with all processes of its tree."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import logging
 import os
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass
 from typing import Any
 
 import anyio
+import msgspec
 
 from sandboxd.event_loop import Future, running_loop, shield
 from sandboxd.macos import status
@@ -30,8 +30,7 @@ _RSS_UNIT = 1 if sys.platform == "darwin" else 1024
 EndLater = Callable[[Callable[[], Coroutine[Any, Any, None]]], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Around:
+class Around(msgspec.Struct, frozen=True):
     """What a process needs of the backend.
 
     `gone` is called once, when nothing of the tree is alive, `closed` when it is not used any more.

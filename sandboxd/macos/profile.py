@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Literal
 
+import msgspec
+
 from sandboxd.macos import profile_data as data
 
 Access = Literal["read", "write"]
@@ -42,8 +44,7 @@ class UnsafePath(ValueError):
         self.path = path
 
 
-@dataclass(frozen=True, slots=True)
-class ProfileRequest:
+class ProfileRequest(msgspec.Struct, frozen=True):
     """What a profile is made from; every path canonical and as on disk.
 
     `tag` names the execution: in the kernel's log, and as the service name that only members of
@@ -67,8 +68,7 @@ class ProfileRequest:
     terminal: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Profile:
+class Profile(msgspec.Struct, frozen=True):
     text: str
     parameters: tuple[tuple[str, str], ...]
 

@@ -5,16 +5,16 @@ Filters are SBPL text written here; nothing of a request ever becomes part of it
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 from sandboxd.policy.data import system_dirs_macos as macos
 
 Action = Literal["allow", "deny"]
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(msgspec.Struct, frozen=True):
     """`filters` empty: the rule holds for every target of its operations."""
 
     operations: tuple[str, ...]

@@ -7,7 +7,8 @@ import os
 import signal
 import sys
 import threading
-from dataclasses import dataclass
+
+import msgspec
 
 from sandboxd.macos.profile import Profile
 from sandboxd.macos.system import MacSystem
@@ -26,8 +27,7 @@ _RESET = (
 _ENVIRONMENT = {"PATH": "/usr/bin:/bin"}
 
 
-@dataclass(frozen=True, slots=True)
-class Spawned:
+class Spawned(msgspec.Struct, frozen=True):
     """`status`: what the launcher writes; not blocking; the caller closes it."""
 
     pid: int

@@ -1,11 +1,12 @@
-"""What the launcher says on its way: text of sandbox-exec, then NUL S, or NUL E and what failed."""
+"""Parse the launcher's status: text of sandbox-exec, then NUL S, or NUL E and what failed."""
 
 from __future__ import annotations
 
 import errno
 import os
 import struct
-from dataclasses import dataclass
+
+import msgspec
 
 from sandboxd.types import Command
 from sandboxd_proto.errors import ExecFailed, PathDenied, SandboxdError
@@ -25,8 +26,7 @@ _REASONS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class LauncherStatus:
+class LauncherStatus(msgspec.Struct, frozen=True):
     """`started`: the sandbox is up. `failed`: (stage, errno) of what the launcher could not do."""
 
     text: str

@@ -5,18 +5,18 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from sandboxd.macos import lifeline, logs
 from sandboxd.macos.census import Census, SandboxCensus
-from sandboxd.spelling import on_disk
+from sandboxd.platform.path_case import on_disk
 
 SANDBOX_EXEC = "/usr/bin/sandbox-exec"
 LAUNCHER = os.path.join(os.path.dirname(__file__), "launcher", "sandboxd-launcher")
 
 
-@dataclass(frozen=True, slots=True)
-class MacSystem:
+class MacSystem(msgspec.Struct, frozen=True):
     """`sandboxed`: whether a process is in any sandbox. `log_command` None: no log is read.
 
     `isolates` False: a double that starts commands and confines nothing, and says so in every

@@ -1,4 +1,4 @@
-"""Everything that a command started: signals for all of it, and its certain end."""
+"""The process tree of a command: send signals to all of it, and kill it reliably."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 
 import anyio
+import msgspec
 
 from sandboxd.macos.census import Census
 
@@ -22,8 +22,7 @@ MOST_LOOKS = 2000
 Kill = Callable[[int, int], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Tree:
+class Tree(msgspec.Struct, frozen=True):
     """`leader`: the first process, whose group is the command's own (it was started by setsid).
 
     The group is signalled as well: before the sandbox is up the census finds no process.

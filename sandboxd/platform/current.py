@@ -5,14 +5,9 @@ from __future__ import annotations
 import sys
 
 if sys.platform == "win32":
-    from sandboxd.platform import windows as system
-    from sandboxd.platform import windows_commands as commands
-    from sandboxd.platform import windows_files as files
-    from sandboxd.platform import windows_places as places
+    from sandboxd.platform.windows import commands, files, places, system
 else:
-    from sandboxd.platform import posix_commands as commands
-    from sandboxd.platform import posix_files as files
-    from sandboxd.platform import posix_places as places
+    from sandboxd.platform.posix import commands, files, places
 
     if sys.platform == "darwin":
         from sandboxd.platform import macos as system

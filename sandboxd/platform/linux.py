@@ -6,8 +6,8 @@ import ctypes
 import os
 from contextlib import suppress
 
-from sandboxd.platform.posix import *  # noqa: F403 - all of it is part of this module
-from sandboxd.platform.posix import restrict_process
+from sandboxd.platform.posix.system import *  # noqa: F403 - all of it is part of this module
+from sandboxd.platform.posix.system import restrict_process
 
 _PR_SET_DUMPABLE = 4
 _PR_SET_NO_NEW_PRIVS = 38

@@ -6,8 +6,8 @@ import ctypes
 import os
 from contextlib import suppress
 
-from sandboxd.platform.posix import *  # noqa: F403 - all of it is part of this module
-from sandboxd.platform.posix import restrict_process
+from sandboxd.platform.posix.system import *  # noqa: F403 - all of it is part of this module
+from sandboxd.platform.posix.system import restrict_process
 
 _PT_DENY_ATTACH = 31
 _OPEN_MAX = 10240  # macOS refuses more

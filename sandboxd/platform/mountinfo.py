@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 _ESCAPE = re.compile(r"\\([0-7]{3})")
 
 
-@dataclass(frozen=True, slots=True)
-class MountEntry:
+class MountEntry(msgspec.Struct, frozen=True):
     """`root`: the part of the file system that is mounted at `point`. `options`: of the file system
     itself."""
 

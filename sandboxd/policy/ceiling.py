@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from sandboxd.config import Ceiling
+from sandboxd.config.config import Ceiling
+from sandboxd.config.setting_words import setting_words
 from sandboxd.policy.data import system_dirs
 from sandboxd.policy.network.host_rules import parse_rule
 from sandboxd.policy.paths import recording_fs
 from sandboxd.policy.paths.within import within_any
 from sandboxd.policy.plan import Grant, Limits, Plan
+from sandboxd_proto.amounts import shown_bytes
 from sandboxd_proto.errors import CeilingExceeded
 
 
@@ -62,7 +64,8 @@ def _check_limits(plan: Plan, ceiling: Ceiling) -> None:
     for field, value in _limit_fields(plan.limits):
         highest = getattr(ceiling, field)
         if highest is not None and value is not None and value > highest:
-            raise _exceeded(f"{field} = {value:g}", field, field, highest)
+            shown = shown_bytes(value) if field.endswith("_bytes") else f"{value:g}"
+            raise _exceeded(f"{field} = {shown}", field, field, highest)
 
 
 def _check_private(plan: Plan, ceiling: Ceiling) -> None:
@@ -71,7 +74,7 @@ def _check_private(plan: Plan, ceiling: Ceiling) -> None:
     spec = plan.sandbox
     for field, value in (("tmp_bytes", spec.tmp_bytes), ("shm_bytes", spec.shm_bytes)):
         if field in plan.asked and highest is not None and value > highest:
-            raise _exceeded(f"{field} = {value}", field, "max_memory_bytes", highest)
+            raise _exceeded(f"{field} = {shown_bytes(value)}", field, "max_memory_bytes", highest)
 
 
 def _limit_fields(limits: Limits) -> list[tuple[str, float | None]]:
@@ -98,10 +101,10 @@ def lower_limits(limits: Limits, ceiling: Ceiling) -> Limits:
 
 
 def _exceeded(what: str, field: str, key: str, value: object) -> CeilingExceeded:
-    line = f"[ceiling] {key} = {value!r}".replace("'", '"')
+    line, says, change = setting_words(f"ceiling.{key}", value)
     return CeilingExceeded(
         f"{what} is beyond what this daemon's config permits",
         field=field,
-        remedy=f"the config says: {line}. Ask for less, or change that line and restart sandboxd",
+        remedy=f"{says}. Ask for less, or {change}",
         config_line=line,
     )

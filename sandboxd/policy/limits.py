@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from sandboxd.config import LEAST_BYTES
+from sandboxd.config.config import LEAST_BYTES
 from sandboxd.policy.plan import SHM_BYTES, TMP_BYTES, Limits
 from sandboxd_proto.amounts import shown_bytes
 from sandboxd_proto.errors import ManifestInvalid
@@ -78,9 +78,11 @@ def _positive(value: int | None, field: str, most: int = _MAX_BYTES) -> int | No
 
 
 def _not_positive(field: str, value: object) -> ManifestInvalid:
-    hint = ' or "none" for no timeout' if field == "timeout" else ""
+    hint = f"give a positive number, or leave {field} out"
+    if field == "timeout":
+        hint = 'give seconds, a time like "5m", or "none" for no timeout'
     return ManifestInvalid(
         f"{field} must be greater than zero and within reason, and not {str(value)[:40]}",
         field=field,
-        remedy=f"give a positive number, or leave {field} out{hint}",
+        remedy=hint,
     )

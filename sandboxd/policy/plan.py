@@ -7,8 +7,9 @@ commands with equal specs may use sandboxes of one pool. The rest belongs to one
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
 from typing import Literal
+
+import msgspec
 
 from sandboxd.policy.protected.nested_git import Repositories
 from sandboxd_proto.manifest import Base, NetworkKind, SyscallPolicy
@@ -28,14 +29,16 @@ Origin = Literal["caller", "preset", "toolchain", "cache", "pin"]
 # "git_info": the folder `info` of a git dir;
 # "top": a folder that must not become a git dir itself.
 Rule = Literal[
-    "absent", "new_repository", "git_dir", "shared_git_dir", "bare_git_dir", "git_info", "top"
-]
+    "absent", "new_repository", "git_dir", "shared_git_dir", "bare_git_dir", "git_info", "top",
+    "linked",
+]  # fmt: skip
 GIT_DIR_RULES = frozenset(("git_dir", "shared_git_dir", "bare_git_dir"))
 FOLDER_RULES = frozenset((*GIT_DIR_RULES, "git_info", "top"))
+# What is judged by its content, and was there before the command.
+JUDGED_RULES = FOLDER_RULES | {"linked"}
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Identity:
+class Identity(msgspec.Struct, frozen=True, order=True):
     """The inode of a path when it was checked; another one at the bind means a swap."""
 
     device: int
@@ -49,8 +52,7 @@ class Identity:
         return cls(status.st_dev, status.st_ino, stat.S_ISDIR(status.st_mode))
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Grant:
+class Grant(msgspec.Struct, frozen=True, order=True):
     """A host path that is visible inside at the same place."""
 
     path: str
@@ -60,28 +62,26 @@ class Grant:
     by_name: bool = True  # False: through a symlink that a command could have made
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Link:
+class Link(msgspec.Struct, frozen=True, order=True):
     """A symlink to recreate inside, so that the caller's own spelling of a path keeps working."""
 
     path: str
     target: str
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Mask:
+class Mask(msgspec.Struct, frozen=True, order=True):
     """A host path that reads as an empty file or folder inside."""
 
     path: str
     is_dir: bool
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Protected:
+class Protected(msgspec.Struct, frozen=True, order=True):
     """A path below the writable `root` that a command must not change.
 
     `present`: it is there and is mounted read-only. Otherwise it is watched and judged by `rule`.
-    With one of FOLDER_RULES it is the folder whose entries are watched.
+    With one of FOLDER_RULES it is the folder whose entries are watched. "linked": a file that has
+    another name, where no mount keeps it.
     """
 
     path: str
@@ -91,30 +91,28 @@ class Protected:
     rule: Rule = "absent"
 
 
-@dataclass(frozen=True, slots=True)
-class NetworkRule:
+class NetworkRule(msgspec.Struct, frozen=True):
     kind: NetworkKind
     hosts: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class RunAs:
+class RunAs(msgspec.Struct, frozen=True):
     """The identity that a daemon of root gives up root for."""
 
     uid: int
     gid: int
 
 
-@dataclass(frozen=True, slots=True)
-class SharedTmp:
+class SharedTmp(msgspec.Struct, frozen=True):
     """A folder of the daemon's that commands of one session have as /tmp."""
 
     path: str
     identity: Identity
 
 
-@dataclass(frozen=True, slots=True)
-class SandboxSpec:
+class SandboxSpec(msgspec.Struct, frozen=True, cache_hash=True):
+    """The hash is kept: a spec has about a hundred parts, and is a key at many places."""
+
     base: Base
     network: NetworkRule
     grants: tuple[Grant, ...] = ()
@@ -130,26 +128,13 @@ class SandboxSpec:
     # was made on, so a sandbox is of no use once the name leads to another one.
     mount_points: tuple[Identity, ...] = ()
     shared_tmp: SharedTmp | None = None
-    _hash: int | None = field(default=None, init=False, repr=False, compare=False)
-
-    def __hash__(self) -> int:
-        """Cached: a spec has about a hundred parts and is used as a key many times."""
-        if self._hash is None:
-            parts = (
-                self.base, self.network, self.grants, self.masks, self.links, self.protected,
-                self.run_as, self.image, self.tmp_bytes, self.shm_bytes, self.limits,
-                self.mount_points, self.shared_tmp,
-            )  # fmt: skip
-            object.__setattr__(self, "_hash", hash(parts))
-        return self._hash or 0
 
     def paths(self, access: Access) -> list[str]:
         """What is allowed, without the folders that are only pinned inside it."""
         return [g.path for g in self.grants if g.access == access and g.origin != "pin"]
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(msgspec.Struct, frozen=True):
     """None: no limit was asked for."""
 
     memory_bytes: int | None = None
@@ -166,8 +151,7 @@ class Limits:
         return self.default_processes if self.processes is None else self.processes
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True):
     """`asked`: the manifest fields whose enforcement the result reports."""
 
     sandbox: SandboxSpec
@@ -176,11 +160,11 @@ class Plan:
     limits: Limits
     env: tuple[tuple[str, str], ...]
     cwd: str
-    asked: frozenset[str] = field(default_factory=frozenset)
+    asked: frozenset[str] = msgspec.field(default_factory=frozenset)
     backend: str | None = None
     preset: str | None = None
     workspace: str | None = None
-    nested: Repositories = field(default_factory=Repositories)
+    nested: Repositories = msgspec.field(default_factory=Repositories)
     # Default masks that would show and that do not exist: nothing can be mounted over them.
     absent_secrets: tuple[str, ...] = ()
     # The main checkout of a workspace that is a linked git worktree.

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from dataclasses import replace
 from typing import NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from sandboxd.platform.current import files
 from sandboxd.policy.paths import recording_fs
-from sandboxd.policy.paths.basis import Basis, TakesLong
 from sandboxd.policy.paths.notices import FolderNotices
+from sandboxd.policy.paths.revalidation import Basis, TakesLong
 from sandboxd.policy.plan import Identity, Plan, SandboxSpec
 from sandboxd.policy.request import Machine, PolicyRequest
 from sandboxd.policy.resolve import plan_for
@@ -173,6 +173,7 @@ class PlanCache:
             plan = plan_for(request, self._machine)
         if notes.fleeting:
             return MadePlan(plan, None)
-        basis = Basis(notes, (grant.path for grant in plan.sandbox.grants))
+        grants = (grant.path for grant in plan.sandbox.grants)
+        basis = Basis(notes, grants, self.looked_at(request))
         # What changed and changed back while it was made does not count as seen.
         return MadePlan(plan, basis if basis.holds() else None)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from difflib import get_close_matches
 
-from sandboxd.config import Config, check_known
+import msgspec
+
+from sandboxd.config.config import Config, check_known
 from sandboxd.policy.limits import DEFAULT_PROCESSES
 from sandboxd_proto.errors import ManifestInvalid
 from sandboxd_proto.manifest import Base, NetworkKind, SyscallPolicy
 
 
-@dataclass(frozen=True, slots=True)
-class Preset:
+class Preset(msgspec.Struct, frozen=True):
     name: str
     summary: str
     base: Base = "minimal"

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import posixpath
-from dataclasses import dataclass, field
 
-from sandboxd.config import Config
+import msgspec
+
+from sandboxd.config.config import Config
 from sandboxd.policy.mounts.mount_plan import Host
 from sandboxd.policy.mounts.own_paths import OwnPaths
 from sandboxd.policy.paths import recording_fs
 from sandboxd_proto.manifest import Manifest
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyRequest:
+class PolicyRequest(msgspec.Struct, frozen=True):
     """What one request says, before anything is checked."""
 
-    manifest: Manifest = field(default_factory=Manifest)
+    manifest: Manifest = msgspec.field(default_factory=Manifest)
     preset: str | None = None
     workspace: str | None = None
     cwd: str | None = None
@@ -25,8 +25,7 @@ class PolicyRequest:
     dry: bool = False  # for a look at the plan: nothing is made on disk
 
 
-@dataclass(frozen=True, slots=True)
-class Machine:
+class Machine(msgspec.Struct, frozen=True):
     """Who the daemon is and where it runs. Made once. `limit_sandboxes`: the backends that make a
     sandbox with its limits; elsewhere each command has its own."""
 
@@ -44,5 +43,5 @@ class Machine:
     def own_homes(self) -> tuple[str, ...]:
         """Of the daemon's user: programs follow the variable, the user database may differ."""
         named = self.variable_home
-        also = posixpath.isabs(named) and recording_fs.isdir(named)
+        also = posixpath.isabs(named) and named != "/" and recording_fs.isdir(named)
         return (self.home, named) if also else (self.home,)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import os
+
+from msgspec.structs import replace
 
 from sandboxd.platform.current import files
 from sandboxd.platform.current import places as system_places
@@ -115,6 +117,12 @@ def _workspace(request: PolicyRequest, base: Preset, machine: Machine) -> Resolv
         )  # fmt: skip
     access: Access = "write" if base.workspace_writable else "read"
     refuse_place(found.path, access, "workspace", uid=machine.uid, home=machine.home)
+    # Not recorded: its mode is, and a folder's ctime changes with each name in it.
+    if not files.access(found.path, os.R_OK | os.X_OK):
+        raise PathDenied(
+            f"{found.path} cannot be the workspace: its mode does not let you list and enter it",
+            field="workspace", remedy="change its mode, or give another folder",
+        )  # fmt: skip
     if within(found.path, "/sys"):
         raise PathDenied(f"{found.path} cannot be the workspace", field="workspace")
     if base.named and not base.unsandboxed:
@@ -142,6 +150,10 @@ def _sandbox(
         PresetInputs(base, workspace, env, tuple(grants), tuple(denied), owner, request.dry),
         machine,
     )
+    if workspace is not None and workspace.path in from_preset.nested.read_only:
+        grants = [
+            replace(one, access="read") if one.path == workspace.path else one for one in grants
+        ]
     spec = SandboxSpec(
         base=manifest.base or base.base,
         network=network,
@@ -156,7 +168,10 @@ def _sandbox(
     spec = replace(spec, masks=hidden.masks)
     from_preset.nested = from_preset.nested.with_warnings(hidden.warnings)
     own = writable.own_code(spec, machine.own)
-    kept = writable.settle(own, from_preset.protected, spec, machine.host)
+    later = from_preset.protected
+    if machine.uid == 0:
+        later = tuple(writable.within_reach(later, owner or RunAs(0, 0)))
+    kept = writable.settle(own, later, spec, machine.host)
     spec = replace(spec, protected=kept)
     pinned = pins(spec, machine.host)
     covered = [*(m.path for m in spec.masks), *(p.path for p in spec.protected if p.present)]
@@ -257,7 +272,7 @@ def _run_as(workspace: Resolved | None, grants: list[Grant], machine: Machine) -
 
 
 def _of_owner(env: Pairs, spec: SandboxSpec, base: Preset, machine: Machine) -> Pairs:
-    """Clients send the variables of their own user. Where the command runs as another one, the home
+    """Clients send the variables of their own user. Where the command runs as another one, a home
     folder and the name of the daemon's user are replaced by that one's. A user without a home
     folder has the private /tmp; a name that the user has not is left out."""
     if base.unsandboxed:
@@ -266,11 +281,11 @@ def _of_owner(env: Pairs, spec: SandboxSpec, base: Preset, machine: Machine) -> 
         homeless = ("HOME", machine.home) in env and not recording_fs.isdir(machine.home)
         return overlay(env, (("HOME", PRIVATE_HOME),)) if homeless else env
     uid = spec.run_as.uid
-    own_name, name, home = name_of(machine.uid), name_of(uid), home_of(uid)
-    if home is None and base.named:
-        env = overlay((("HOME", PRIVATE_HOME),), env)
-    theirs = {
-        ("HOME", machine.home): home or PRIVATE_HOME,
+    own_name, name = name_of(machine.uid) or "", name_of(uid)
+    if base.named:
+        env = overlay((("HOME", machine.home), ("USER", own_name)), env)
+    theirs: dict[tuple[str, str], str | None] = {
+        **{("HOME", own): home_of(uid) or PRIVATE_HOME for own in machine.own_homes},
         ("USER", own_name): name,
         ("LOGNAME", own_name): name,
     }

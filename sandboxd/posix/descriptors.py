@@ -6,13 +6,13 @@ import os
 import socket
 import sys
 
-from sandboxd import spelling
+from sandboxd.platform import path_case
 
 
 def path_of(fd: int) -> str:
     """Where the file or folder behind a descriptor is now."""
     if sys.platform == "darwin":
-        return spelling.path_of(fd)
+        return path_case.path_of(fd)
     return os.readlink(f"/proc/self/fd/{fd}")
 
 

@@ -1,4 +1,4 @@
-"""Waits for one of two descriptors at a time, without ever spinning.
+"""Base of relays between two descriptors: waits for one of them at a time, and never spins.
 
 The other side of a descriptor can make it count as ready while no byte can be moved: a command that
 changes the size of its pipe, a peer that sends urgent data. So a descriptor that was ready several

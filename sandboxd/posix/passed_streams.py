@@ -1,4 +1,4 @@
-"""Between a pipe or socket that a client passed and the command's own pipe.
+"""Relay bytes between a pipe or socket that a client passed and the command's own pipe.
 
 A command never gets a descriptor of the client's: it could reopen a pipe in the other direction
 through /proc/self/fd, and change flags and size for everyone else who has it. So the daemon moves

@@ -12,15 +12,15 @@ import signal
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+
+import msgspec
 
 from sandboxd.event_loop import AbstractEventLoop, Future, running_loop
 
 assert sys.platform != "win32"
 
 
-@dataclass(frozen=True, slots=True)
-class ChildExit:
+class ChildExit(msgspec.Struct, frozen=True):
     """A child's exact wait status, and what it and the children that it waited for used."""
 
     status: int

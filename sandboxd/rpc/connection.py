@@ -14,19 +14,19 @@ import msgspec
 
 from sandboxd import event_loop
 from sandboxd.policy.plan_cache import Key, MadePlan
+from sandboxd.rpc.answers.large import with_escaped_output
 from sandboxd.rpc.dispatch import Later, Request, RunAgain, failure, read_request, readable_id
 from sandboxd.rpc.fd_passing import PendingDescriptors
-from sandboxd.rpc.large_answers import with_escaped_output
-from sandboxd.rpc.notifications import Notice
-from sandboxd.rpc.open_requests import OpenRequests
-from sandboxd.rpc.outbox import Outbox, encoded
-from sandboxd.rpc.request_context import RequestContext
-from sandboxd.rpc.service import Service
-from sandboxd.rpc.subscriptions import (
+from sandboxd.rpc.notifications.listener import Notice
+from sandboxd.rpc.notifications.subscriptions import (
     MAX_SUBSCRIPTIONS,
     MAX_SUBSCRIPTIONS_IN_ALL,
     Subscription,
 )
+from sandboxd.rpc.open_requests import OpenRequests
+from sandboxd.rpc.outbox import Outbox, encode_answer
+from sandboxd.rpc.request_context import RequestContext
+from sandboxd.rpc.service import Service
 from sandboxd.rpc.transport.interface import Transport
 from sandboxd.supervisor.approvals.display import escape_hidden
 from sandboxd.supervisor.execution.execution import Execution
@@ -82,10 +82,12 @@ class Connection:
         self._decoder = FrameDecoder()
         self._steps: Iterator[Step] = iter(())
         self._received = 0
+        self._half_frame = 0  # bytes of it
         self.descriptors = PendingDescriptors()
         self._in_flight = 0
+        self.is_gone = False
         self._ended = anyio.Event()
-        channel.on_close = self._ended.set
+        channel.on_close = self._note_end
         self._outbox = Outbox(
             channel, lambda *work: self._tasks.start_soon(*work), self._handle_some
         )
@@ -106,7 +108,7 @@ class Connection:
                 self.channel.close()
                 self._tasks.cancel_scope.cancel()
         finally:
-            self._ended.set()
+            self._note_end()
             self._service.supervisor.abandon(self)
             self._service.left(self)
             self._service.subscriptions -= len(self._subscriptions)
@@ -118,16 +120,19 @@ class Connection:
 
     def _receive(self, data: bytes, fds: list[int]) -> None:
         if not data:
-            self._ended.set()
+            self._note_end()
             return
         self._service.supervisor.catch_up()
         self._received += len(data)
-        self.descriptors.add(self._received, fds)
+        if fds:
+            self.descriptors.add(self._received, fds)
         try:
             if self._unchecked_peer is not None:
                 self._check_peer(self._unchecked_peer)
             frames = self._decoder.feed(data)
-            if not self._service.half_frames.hold(self, self._decoder.held):
+            held, self._half_frame = self._half_frame, self._decoder.held
+            changed = held != self._half_frame
+            if changed and not self._service.partial_frames.hold(self, self._half_frame):
                 self._refuse_half_frame()
                 return
             self._steps = self._handle_frames(frames)
@@ -158,7 +163,7 @@ class Connection:
 
     def _handle_some(self) -> None:
         """Handle a bounded number of requests, then let other connections run."""
-        if self._ended.is_set():
+        if self.is_gone:
             return
         try:
             for number, step in enumerate(self._steps, 1):
@@ -194,6 +199,10 @@ class Connection:
 
     def _end(self) -> None:
         self.channel.pause()
+        self._note_end()
+
+    def _note_end(self) -> None:
+        self.is_gone = True
         self._ended.set()
 
     async def _answer_half_closed(self) -> None:
@@ -226,22 +235,22 @@ class Connection:
         """Send an answer. Requests are still read while answers wait, so that a client can end its
         commands; reading stops when too many wait."""
         if answer is not None and not self.channel.closed:
-            self._outbox.answer(encoded(answer))
+            self._outbox.answer(encode_answer(answer))
         if answered is not None:
             answered()
 
     def notify(self, method: str, params: Any) -> None:
         """Send a notification. The connection of a client that does not read them is ended: the
         backlog must be bounded, and the client reads the present state when it connects again."""
-        if self._ended.is_set():
+        if self.is_gone:
             return
-        if not self._outbox.notify(encoded(Notice(method=method, params=params))):
+        if not self._outbox.notify(encode_answer(Notice(method=method, params=params))):
             log.warning("a client does not read its notifications: its connection is ended")
             self._end()
 
     async def send_notice(self, method: str, params: Any) -> None:
         """Waits for a client that reads slowly."""
-        await self.channel.send(encoded(Notice(method=method, params=params)))
+        await self.channel.send(encode_answer(Notice(method=method, params=params)))
 
     def name_client(self, name: str) -> None:
         self.requester = Requester(name=escape_hidden(name[:200]), pid=self.requester.pid)
@@ -376,10 +385,6 @@ class Connection:
         finally:
             self.open_requests.close(request.id, mine)
             self._in_flight -= 1
-
-    @property
-    def is_gone(self) -> bool:
-        return self._ended.is_set()
 
 
 def _nothing() -> None:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from sandboxd.busy import exhausted
+from sandboxd.resource_errors import resource_error
 from sandboxd.rpc.jsonrpc_library import JsonRpcError, Success, dispatch_to_serializable
 from sandboxd.rpc.request_context import RequestContext
 from sandboxd_proto import methods
@@ -52,8 +52,7 @@ Handler = Callable[[RequestContext, Any], Any]
 P = TypeVar("P")
 
 
-@dataclass(frozen=True, slots=True)
-class Later:
+class Later(msgspec.Struct, frozen=True):
     """The part of a request that waits; the caller awaits it in a task. `ends_with_execution`: it
     ends soon after its execution was cancelled, and need not be cancelled itself."""
 
@@ -61,8 +60,7 @@ class Later:
     ends_with_execution: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class RunAgain:
+class RunAgain(msgspec.Struct, frozen=True):
     """The request cannot be handled yet: its handler is called again after `wait`. Later requests
     of the connection wait for it."""
 
@@ -185,7 +183,9 @@ class Dispatcher:
                 f"there is no method {request.method!r}",
                 remedy=f"did you mean {near[0]}?" if near else "`rpc.discover` lists them",
             )
-        _check_role(methods.BY_NAME[request.method], call.connection)
+        method = methods.BY_NAME[request.method]
+        if method.role != call.connection.role:
+            _check_role(method, call.connection)
         if isinstance(request.params, list):
             raise InvalidParams(
                 "params must be an object with named fields, not a list", field="params"
@@ -225,7 +225,7 @@ def _known_error(name: str, error: Exception) -> SandboxdError:
     """What the client gets; an exception that no handler expects is logged."""
     if isinstance(error, SandboxdError):
         return error
-    busy = exhausted(error)
+    busy = resource_error(error)
     if busy is not None:
         log.warning("%s failed: %s", name, error)
         return busy

@@ -14,7 +14,8 @@ import os
 import stat
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+import msgspec
 
 from sandboxd.platform.current import system
 from sandboxd.posix.descriptors import is_connected_stream
@@ -25,8 +26,7 @@ from sandboxd_proto.messages.execute import PassedDescriptors
 MAX_PENDING = 64
 
 
-@dataclass(frozen=True, slots=True)
-class _Batch:
+class _Batch(msgspec.Struct, frozen=True):
     end: int
     fds: tuple[int, ...]
 

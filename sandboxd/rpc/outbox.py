@@ -6,7 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from sandboxd.rpc.answers import encode
+from sandboxd.rpc.answers.encoding import encode
 from sandboxd.rpc.dispatch import failure
 from sandboxd.rpc.transport.interface import Transport
 from sandboxd_proto.errors import InternalError
@@ -76,7 +76,7 @@ class Outbox:
             self._unread_bytes -= size
 
 
-def encoded(answer: Any) -> bytes:
+def encode_answer(answer: Any) -> bytes:
     """An answer that cannot be encoded becomes an error, and does not end the connection."""
     try:
         return encode(answer)

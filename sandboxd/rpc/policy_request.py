@@ -1,8 +1,8 @@
-"""The part of a request that says what may be touched, the same for every method that has it."""
+"""Build a PolicyRequest from the params of `execute`, `manifest/check` and `sandbox/create`."""
 
 from __future__ import annotations
 
-from sandboxd.config_loading import BACKEND_SYNONYMS
+from sandboxd.config.loading import BACKEND_SYNONYMS
 from sandboxd.policy.request import PolicyRequest
 from sandboxd_proto.manifest import FIELDS, Manifest
 from sandboxd_proto.messages.execute import ExecuteParams

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import anyio
+import msgspec
 
 from sandboxd.policy.plan import Plan
 from sandboxd.policy.plan_cache import Key, MadePlan, key_of
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from sandboxd.supervisor.execution.execution import Execution
 
 
-@dataclass(frozen=True, slots=True)
-class RequestContext:
+class RequestContext(msgspec.Struct, frozen=True):
     """`offset`: where its frame began, which decides which descriptors belong to it.
 
     `prepared`: plans that a thread has made for it.
@@ -32,8 +31,8 @@ class RequestContext:
     connection: Connection
     offset: int
     request_id: Any = None
-    prepared: dict[Key, MadePlan | Exception] = field(default_factory=dict)
-    _after_answer: list[Callable[[], object]] = field(default_factory=list)
+    prepared: dict[Key, MadePlan | Exception] = msgspec.field(default_factory=dict)
+    _after_answer: list[Callable[[], object]] = msgspec.field(default_factory=list)
 
     @property
     def is_approver(self) -> bool:
@@ -62,7 +61,7 @@ class RequestContext:
         return self.service.admission.sessions.any(session_id)
 
     def plan_for(self, policy: PolicyRequest) -> Plan:
-        """On the event loop: after `wait_for_plan` of mount_answers.py."""
+        """On the event loop: after `wait_for_plan` of plan_preparation.py."""
         made = self.prepared.get(key_of(policy)) if self.prepared else None
         plans = self.service.plans
         return plans.plan_for(policy) if made is None else plans.keep(policy, made)

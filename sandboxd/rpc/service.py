@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from sandboxd.config_staleness import ConfigFile
+from sandboxd.config.staleness import ConfigFile
 from sandboxd.policy.plan_cache import PlanCache
 from sandboxd.policy.request import Machine
-from sandboxd.rpc.half_frames import HalfFrames
-from sandboxd.rpc.hub import Hub
-from sandboxd.rpc.planning_turns import PlanningTurns
+from sandboxd.rpc.notifications.hub import Hub
+from sandboxd.rpc.partial_frames import PartialFrames
+from sandboxd.rpc.plan_limiter import PlanLimiter
 from sandboxd.supervisor.approvals.admission import Admission
 from sandboxd.supervisor.egress_questions import EgressQuestions
 from sandboxd.supervisor.sessions.lifecycle import SessionLifecycle
@@ -35,17 +35,17 @@ class Service:
     lifecycle: SessionLifecycle
     egress_questions: EgressQuestions
     config_file: ConfigFile
-    planning: PlanningTurns = field(default_factory=PlanningTurns)
+    planning: PlanLimiter = field(default_factory=PlanLimiter)
     clients: int = 0
     subscriptions: int = 0
     follows: int = 0
-    half_frames: HalfFrames = field(default_factory=HalfFrames)
+    partial_frames: PartialFrames = field(default_factory=PartialFrames)
     started_at: float = field(default_factory=time.monotonic)
     last_busy: float = field(default_factory=time.monotonic)
 
     def left(self, connection: object) -> None:
         """A connection has ended."""
-        self.half_frames.hold(connection, 0)
+        self.partial_frames.hold(connection, 0)
         if connection in self.hub.approvers:
             self.hub.approvers.discard(connection)
             self.admission.approvals.approver_left()

@@ -10,14 +10,15 @@ import logging
 import posixpath
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from sandboxd import event_loop
-from sandboxd.config import Ceiling
+from sandboxd.config.config import Ceiling
 from sandboxd.denials import (
     ExplainRequest,
     RunEvidence,
@@ -26,7 +27,7 @@ from sandboxd.denials import (
     languages_of,
     load_translations,
 )
-from sandboxd.denials.claims import live, published
+from sandboxd.denials.claims import live, publish
 from sandboxd.denials.context import LimitHit
 from sandboxd.denials.host import host_view
 from sandboxd.denials.inferred import LISTERS
@@ -173,7 +174,7 @@ class Classifier:
         if not self._isolated:
             return []
         setting = self._setting()
-        (denial,) = published(setting, [gate_denial(setting, gate_event(refusal))])
+        (denial,) = publish(setting, [gate_denial(setting, gate_event(refusal))])
         self._by_gate.add(denial.target)
         self._told.append(denial)
         return [denial]
@@ -195,7 +196,7 @@ class Classifier:
         for path, did in attempts:
             denial = judge_operation(setting, reason, path, did)
             if denial is not None:
-                return published(setting, [denial])[0]
+                return publish(setting, [denial])[0]
         return None
 
     async def judge_mask(self, path: str) -> Denial | None:
@@ -210,7 +211,7 @@ class Classifier:
         if not (at.masked and at.on_host):
             return None
         denial = masked_denial(setting, "filesystem_read", at.path, at.place.path, "high")
-        return published(setting, [denial])[0]
+        return publish(setting, [denial])[0]
 
     def _make(self) -> StreamScanner:
         languages = languages_of(self._plan.env, self._argv)

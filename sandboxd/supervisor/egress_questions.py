@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import anyio
 
-from sandboxd.config import Config
+from sandboxd.config.config import Config
 from sandboxd.supervisor.approvals.admission import Admission, Waiter
 from sandboxd.supervisor.approvals.approval import Approval
 from sandboxd.supervisor.approvals.questions import egress_question

@@ -4,12 +4,12 @@ command runs again once the approval is allowed."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import anyio.to_thread
 import msgspec
+from msgspec.structs import replace
 
 from sandboxd.policy.plan import Plan
 from sandboxd.policy.plan_cache import PlanCache
@@ -126,13 +126,14 @@ class DenialFollowUp:
         return (chosen.add if chosen is not None else None) or approval.question.add
 
     async def _wider(self, request: ExecuteRequest, add: Addition) -> ExecuteRequest | None:
-        """The request with the wider plan; None if it no longer may run."""
+        """The request with the wider plan; None if it no longer may run. The caller starts it
+        without a wait: others may start while the plan is made."""
         assert request.session is not None
-        if not request.session.is_open or self._admission.is_planning(request.session):
-            return None
         try:
+            plan, policy = await widen_plan(request, add, self._plans)
+            if not request.session.is_open or self._admission.is_planning(request.session):
+                return None
             time_left_s = self._lifecycle.check_start(request.session)
-            plan, policy = await widened_by(request, add, self._plans)
         except SandboxdError:
             return None
         tmps = self._admission.sessions.tmps
@@ -149,7 +150,7 @@ class DenialFollowUp:
         )
 
 
-async def widened_by(request: ExecuteRequest, add: Addition, plans: PlanCache) -> tuple[Plan, Any]:
+async def widen_plan(request: ExecuteRequest, add: Addition, plans: PlanCache) -> tuple[Plan, Any]:
     assert request.policy is not None
     policy = request.policy
     merged = merge_addition(policy.manifest, add, request.plan)

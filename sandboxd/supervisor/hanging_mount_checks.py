@@ -15,7 +15,8 @@ from dataclasses import dataclass
 
 import anyio
 
-from sandboxd import event_loop, patient_thread
+from sandboxd import event_loop
+from sandboxd.concurrency import bounded_thread
 from sandboxd.policy.paths.hanging_mounts import HANGING, HangingMounts
 from sandboxd_proto.errors import Busy
 
@@ -111,7 +112,7 @@ class MountChecks:
             await self._threads.acquire()
         if waited.cancelled_caught:
             raise _no_answer(min(reached))
-        if await patient_thread.run_within(LIMIT_S, run, default=False):
+        if await bounded_thread.run_within(LIMIT_S, run, default=False):
             if len(self._answered) >= _MOST_KEYS:
                 self._answered.clear()
             self._answered[key] = time.monotonic() + ANSWERED_S

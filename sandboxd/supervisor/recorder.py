@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -18,6 +19,18 @@ from sandboxd_proto.messages.approval import Requester
 from sandboxd_proto.messages.execute import ExecuteResult
 
 LONGEST_WORD = 4096
+LONG_LINE = 4096  # words and characters of a command line that is not kept
+MOST_WORDS = 4096  # that are recorded: redaction takes time for each
+
+
+def _recorded(argv: Sequence[str], env: Sequence[tuple[str, str]]) -> list[str]:
+    words = [cut_word(word) for word in redact_argv(argv[:MOST_WORDS], secret_values(env))]
+    left = len(argv) - MOST_WORDS
+    return words if left <= 0 else [*words, f"[{left} more words]"]
+
+
+# Clients send the same command again and again.
+_known_line = lru_cache(maxsize=64)(_recorded)
 
 
 class Recorder:
@@ -56,7 +69,8 @@ class Recorder:
     ) -> None:  # fmt: skip
         """Before the command is handed over."""
         if self.trail is not None or self._required:
-            words = [cut_word(word) for word in redact_argv(argv, secret_values(env))]
+            is_long = len(argv) + sum(map(len, argv)) > LONG_LINE
+            words = (_recorded if is_long else _known_line)(tuple(argv), tuple(env))
             data = {"argv": words, **facts}
             self.write(
                 "execution.started", data, session=session, execution_id=execution_id,
@@ -105,7 +119,7 @@ class Recorder:
         env: Sequence[tuple[str, str]], error: SandboxdError,
     ) -> None:  # fmt: skip
         data = {
-            "argv": [cut_word(word) for word in redact_argv(argv, secret_values(env))],
+            "argv": _recorded(argv, env),
             "error": error.kind,
             "message": redact_text(error.message),
         }

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from sandboxd.denials import ExplainRequest
 from sandboxd.policy.plan import Plan
 from sandboxd.policy.request import PolicyRequest
 from sandboxd.supervisor.execution.stdio.output import WHOLE_HEAD, Capture
-from sandboxd.supervisor.execution.stdio.pipes import Passed
+from sandboxd.supervisor.execution.stdio.pipes import NOTHING_PASSED, Passed
 from sandboxd.supervisor.sessions.session import Session
 from sandboxd.traffic import Traffic
 from sandboxd.types import PtyRequest
@@ -19,7 +20,6 @@ from sandboxd_proto.messages.approval import Effect, Requester
 from sandboxd_proto.messages.execute import Encoding, Outcome, StreamName
 from sandboxd_proto.messages.session import OnDenial
 
-NOTHING_PASSED = Passed()
 # (execution id, its traffic, host, port) → whether it may connect.
 AskEgress = Callable[[str, Traffic, str, int], Awaitable[bool]]
 NOBODY = Requester(name="unknown", pid=None)
@@ -40,8 +40,7 @@ class OutputListener(Protocol):
     ) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class ExecuteRequest:
+class ExecuteRequest(msgspec.Struct, frozen=True):
     """`owner`: whose connection it is; only that owner may use the id, unless it is detached.
 
     `merge`: one pipe for stdout and stderr, so that their order stays.

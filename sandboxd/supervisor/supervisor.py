@@ -17,8 +17,8 @@ from sandboxd.backends.registry import Registry
 from sandboxd.backends.select import refusal, select, works_here
 from sandboxd.policy.plan import Plan
 from sandboxd.policy.request import Machine
-from sandboxd.progress import Tell
-from sandboxd.supervisor.background import Background, kept_running
+from sandboxd.progress import ReportProgress
+from sandboxd.supervisor.background import Background, keep_running
 from sandboxd.supervisor.budgets import ledger
 from sandboxd.supervisor.classifier import Classifier, HostTraits
 from sandboxd.supervisor.execution.execution import Execution
@@ -110,7 +110,8 @@ class Supervisor:
             result = await self._attempt(execution)
             reports = not result.denials or execution.request.on_denial == "report"
             if not reports and self.follow_up is not None:
-                self.executions.afterwards.run()  # the answer may wait for an approval
+                self.executions.deferred.run()  # the answer may wait for an approval
+                await event_loop.enter_task()
                 result = await self.follow_up(execution, result)
         except SandboxdError as error:
             execution.error = error
@@ -147,7 +148,7 @@ class Supervisor:
         finally:
             self.stop_clock(execution)
             if execution.recorded:
-                self.executions.afterwards.add(partial(self._record_end, execution))
+                self.executions.deferred.add(partial(self._record_end, execution))
 
     async def _run_in_sandbox(self, execution: Execution) -> ExecuteResult:
         lease = await self._wait_for_lease(execution)
@@ -194,7 +195,7 @@ class Supervisor:
 
     def catch_up(self) -> None:
         """Before a request: do what was left to do after earlier answers."""
-        self.executions.afterwards.run()
+        self.executions.deferred.run()
 
     def give_up(self, execution: Execution) -> None:
         """End an execution that was refused or cancelled while it waited for an approval."""
@@ -220,6 +221,8 @@ class Supervisor:
 
     async def _wait_for_lease(self, execution: Execution) -> Lease | None:
         """None if it was cancelled meanwhile: sandboxes are opened a few at a time."""
+        if execution.sandbox_id is not None:
+            return self._lease_in(self.sandboxes.find(execution.sandbox_id), execution)
         finding = event_loop.Begun(self._find_lease(execution))
         if finding.done:
             return finding.result()
@@ -234,18 +237,17 @@ class Supervisor:
         return None
 
     async def _find_lease(self, execution: Execution) -> Lease:
-        plan = execution.request.plan
-        if execution.sandbox_id is not None:
-            kept = self.sandboxes.find(execution.sandbox_id)
-            try:
-                return self._lease_persistent(kept, execution)
-            except SandboxUnavailable:
-                self.sandboxes.end(kept)
-                raise
         backend, enforcement, held = await self._take(
-            plan, execution.request.owner, execution.tell_progress
+            execution.request.plan, execution.request.owner, execution.tell_progress
         )
         return self._lease_pooled(backend, enforcement, held)
+
+    def _lease_in(self, kept: PersistentSandbox, execution: Execution) -> Lease:
+        try:
+            return self._lease_persistent(kept, execution)
+        except SandboxUnavailable:
+            self.sandboxes.end(kept)
+            raise
 
     def _lease_pooled(self, backend: Backend, enforcement: Enforcement, held: Held) -> Lease:
         released = False
@@ -254,7 +256,7 @@ class Supervisor:
             nonlocal released
             if not released:
                 released = True
-                self.executions.afterwards.add(partial(self.pool.let_go, held.hold))
+                self.executions.deferred.add(partial(self.pool.let_go, held.hold))
 
         return Lease(
             backend=backend, sandbox=held.sandbox, enforcement=enforcement, release=release,
@@ -269,7 +271,7 @@ class Supervisor:
                 "the sandbox is ended",
                 remedy="make another one with sandbox/create",
             )
-        enforcement = kept.backend.enforcement(execution.request.plan)
+        enforcement = kept.enforcement(execution.request.plan)
         kept.commands.add(execution)
         watched = kept.watched
         if watched is not None:
@@ -292,7 +294,7 @@ class Supervisor:
         self._background.start(anyio.to_thread.run_sync, work)
 
     async def _take(
-        self, plan: Plan, owner: object, tell: Tell | None
+        self, plan: Plan, owner: object, tell: ReportProgress | None
     ) -> tuple[Backend, Enforcement, Held]:
         failures: list[SandboxUnavailable] = []
         for backend, enforcement in select(plan, self.machine.config, self.registry):
@@ -309,7 +311,7 @@ class Supervisor:
 
     async def create_sandbox(
         self, plan: Plan, idle_s: float | None, session: Session | None = None,
-        named: NameAndScope = UNNAMED, tell: Tell | None = None,
+        named: NameAndScope = UNNAMED, tell: ReportProgress | None = None,
     ) -> PersistentSandbox:  # fmt: skip
         if self._stopping:
             raise ShuttingDown("the daemon is shutting down", remedy="send the request again later")
@@ -360,7 +362,7 @@ class Supervisor:
                 for execution in waiting:
                     execution.cancel()
                 await waiting[0].finished()
-        self.executions.afterwards.run()
+        self.executions.deferred.run()
         await self.sandboxes.close()
         await self.pool.close()
         self._guards.close()
@@ -382,11 +384,12 @@ async def running(
     async with anyio.create_task_group() as tasks:
         supervisor = Supervisor(machine, registry, traits, tasks, recorder)
         async with anyio.create_task_group() as reapers:
-            reapers.start_soon(kept_running, supervisor.pool.keep_swept)
-            reapers.start_soon(kept_running, supervisor.sandboxes.end_idle)
+            reapers.start_soon(keep_running, supervisor.pool.keep_swept)
+            reapers.start_soon(keep_running, supervisor.sandboxes.end_idle)
             try:
                 yield supervisor
             finally:
                 with anyio.CancelScope(shield=True):
                     await supervisor.stop()
+                    await supervisor.background.ended()
                 reapers.cancel_scope.cancel()

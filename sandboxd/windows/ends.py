@@ -14,7 +14,7 @@ from collections.abc import Callable
 import anyio
 
 from sandboxd import event_loop
-from sandboxd.platform.windows_loop import current_proactor
+from sandboxd.platform.windows.loop import current_proactor
 from sandboxd.windows import api
 from sandboxd.windows.handles import Handle
 from sandboxd.windows.processes.console import ConsoleTerminal
@@ -36,6 +36,13 @@ _GENERIC_READ, _GENERIC_WRITE, _OPEN_EXISTING = 0x80000000, 0x40000000, 3
 def input_pipe() -> tuple[int, int]:
     """(ours to write, the command's to read)."""
     return _pipe(_DUPLEX, _GENERIC_READ)
+
+
+def empty_input() -> int:
+    """The command's end of a pipe that has no writer."""
+    ours, theirs = input_pipe()
+    close(ours)
+    return theirs
 
 
 def output_pipe() -> tuple[int, int]:

@@ -13,8 +13,9 @@ import os
 import stat
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
+
+import msgspec
 
 from sandboxd.linux.openat import changed_error, open_path
 from sandboxd.platform.open_flags import (
@@ -32,8 +33,7 @@ _widened: set[tuple[int, int]] = set()  # folders whose owner was given access a
 _FOLDER = PATH_ONLY | OPEN_FOLDER
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True):
     """An entry `name` of the open folder `parent`. `path` is for messages."""
 
     parent: int

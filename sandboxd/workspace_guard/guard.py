@@ -1,4 +1,4 @@
-"""Protected paths during a run: a path that appears is moved aside.
+"""Guard protected paths during a run: a path that appears is moved aside.
 
 Paths that exist are mounted read-only. Missing paths are watched, because no placeholder may be
 created on the host. A path that appears is moved aside at once; a folder stays while the command
@@ -18,13 +18,13 @@ import anyio
 
 from sandboxd import event_loop
 from sandboxd.policy import plan
+from sandboxd.policy.display_names import named
 from sandboxd.policy.plan import SandboxSpec
 from sandboxd.policy.protected.nested_git import Repositories
-from sandboxd.policy.shown_names import named
-from sandboxd.workspace_guard.current import open_watch
+from sandboxd.workspace_guard.current_platform import open_watch
 from sandboxd.workspace_guard.interface import MovedPath, Watch
-from sandboxd.workspace_guard.overtaken_watch import undo_all
 from sandboxd.workspace_guard.polling import POLL_S, pause_after
+from sandboxd.workspace_guard.repositories.planted_watch import undo_all
 from sandboxd.workspace_guard.run_warnings import RunWarnings
 
 log = logging.getLogger(__name__)
@@ -43,24 +43,27 @@ class Guard:
     """The guard of one command, or of a persistent sandbox (`idle` between its commands).
 
     Make it before the command starts. `start`: events are handled from now on. When its whole tree
-    is dead: `stop`, `conclude`, `undo_overtaken`, `warnings`. Then `rest`, to use it again for an
+    is dead: `stop`, `conclude`, `undo_planted`, `warnings`. Then `rest`, to use it again for an
     equal spec, or `close`. In a persistent sandbox `settle` takes the place of `stop` and
     `conclude` after each command but the last.
     """
 
     def __init__(self, spec: SandboxSpec | None, nested: Repositories = NO_REPOSITORIES) -> None:
         protected = spec.protected if spec is not None else ()
-        missing = any(not one.present for one in protected)
+        missing = bool(protected) and any(not one.present for one in protected)
         self.spec = spec
         self.kept_at = 0.0
         self.unusable = False  # the workspace's file system does not answer
         self.idle = False  # no command runs, only background processes
         writable = spec.paths("write") if spec is not None else ()
-        self._watch: Watch | None = open_watch(protected, tuple(writable)) if missing else None
-        self._warnings = RunWarnings(nested) if nested.folders else None
+        self._watch: Watch | None = (
+            open_watch(protected, tuple(writable), nested.git_homes) if missing else None
+        )
+        self._warnings = RunWarnings(nested, protected) if nested.folders else None
         self._seen: set[str] = set()
         self._moved: dict[str, str | None] = {}
         self._failed: dict[str, str] = {}
+        self.ended_for: str | None = None  # why the command was ended
         self._times = 0
         self._events_fd = -1
         self._is_listening = False
@@ -89,6 +92,8 @@ class Guard:
 
         By the event loop itself: a task for it would cost a tenth of a short command.
         """
+        if self._warnings is not None and self.spec is not None:
+            self._warnings.begin()
         if self._watch is not None:
             self._watch.begin()
             self._events_fd = self._watch.fileno()
@@ -146,6 +151,7 @@ class Guard:
     def _give_up(self, violated: Callable[[], None]) -> None:
         """Fail closed: a command that cannot be watched is killed."""
         log.exception("the protected paths cannot be watched any more: the command is ended")
+        self.ended_for = "its protected paths could not be watched any more"
         self.stop()
         violated()
 
@@ -155,7 +161,9 @@ class Guard:
         self._seen.update(found)
         self._times += 1
         watch = self._open_watch()
-        if self._times > MOST_TIMES or any(watch.ends_command(path) for path in found):
+        harmful = [path for path in found if watch.ends_command(path)]
+        if self._times > MOST_TIMES or harmful:
+            self.ended_for = f"{named([*harmful, *found][0])} was made or changed"
             violated()
             return
         if self.idle:
@@ -257,7 +265,7 @@ class Guard:
         self._moved.clear()
         return found
 
-    async def undo_overtaken(self, protected: tuple[plan.Protected, ...]) -> PathsMoved:
+    async def undo_planted(self, protected: tuple[plan.Protected, ...]) -> PathsMoved:
         """Between `conclude` and `warnings`: the user's folders that have become repositories."""
         warnings = self._warnings
         if warnings is None:
@@ -265,22 +273,27 @@ class Guard:
         changed = warnings.changed()
         if changed is None:
             return ()
-        return await anyio.to_thread.run_sync(_undo_overtaken, warnings, changed, protected)
+        return await anyio.to_thread.run_sync(_undo_planted, warnings, changed, protected)
 
     def rest(self) -> None:
         """After `conclude`: the command has ended."""
+        if self._warnings is not None:
+            self._warnings.rest()
         if self._watch is not None:
             self._watch.rest()
 
     def renew(self, nested: Repositories) -> None:
         """For the next command."""
         if self._warnings is None or not self._warnings.renew(nested):
-            self._warnings = RunWarnings(nested) if nested.folders else None
+            protected = self.spec.protected if self.spec is not None else ()
+            self._warnings = RunWarnings(nested, protected) if nested.folders else None
 
     def warnings(self) -> list[str]:
         """What the result says beside `conclude`: git repositories, and what was not undone."""
         failed, self._failed = self._failed, {}
         said = [f"{named(path)} could not be put right: {why}" for path, why in failed.items()]
+        if self.ended_for is not None:
+            said.append(f"the command was ended, because {self.ended_for}")
         return said + (self._warnings.look() if self._warnings is not None else [])
 
     def close(self) -> None:
@@ -291,14 +304,13 @@ class Guard:
                 watch.close()
 
 
-def _undo_overtaken(
+def _undo_planted(
     warnings: RunWarnings, changed: list[str], protected: tuple[plan.Protected, ...]
 ) -> PathsMoved:
-    found = warnings.overtaken(changed)
+    found = warnings.planted(changed)
     if not any(found):
         return ()
-    known = frozenset(one.path for one in protected if one.rule in plan.GIT_DIR_RULES)
-    moved = undo_all(found, known)
+    moved = undo_all(found, warnings.planned(protected))
     warnings.undone([one.path for one in moved])
     return tuple((one.path, one.moved_to) for one in moved)
 

@@ -17,6 +17,14 @@ class MovedPath(Protocol):
     def error(self) -> str: ...
 
 
+class RememberedRepositories(Protocol):
+    """What they run programs by: `undo` writes back what changed. Both are for a thread.
+    `finished`: unfinished operations of git count as left behind."""
+
+    def undo(self, *, finished: bool) -> Sequence[MovedPath]: ...
+    def close(self) -> None: ...
+
+
 class Watch(Protocol):
     """`fileno` is readable when `appeared` may have news. Where it is -1, `on_change` is told."""
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+from msgspec.structs import replace
 
 from sandboxd.policy.plan import Protected
-from sandboxd.workspace_guard import snapshot
+from sandboxd.workspace_guard import running_commands, snapshot
 from sandboxd.workspace_guard.dirfd import (
     Entry,
     enter,
@@ -22,19 +24,23 @@ from sandboxd.workspace_guard.dirfd import (
     open_folder,
     open_planned,
 )
-from sandboxd.workspace_guard.quarantine import Quarantine
+from sandboxd.workspace_guard.quarantine.quarantine import Quarantine
 from sandboxd.workspace_guard.snapshot import Node, SnapshotBudget
 
 _LIGHT_ENTRIES = 256
 _OWN_ENTRIES, _OWN_BYTES = 64, 64 << 10
 
 
-@dataclass(frozen=True, slots=True)
-class Changed:
+class Changed(msgspec.Struct, frozen=True):
     """A protected path that the run changed. `moved_to`: where the changed version is now."""
 
     path: str
     moved_to: str | None
+    error: str = ""
+
+
+def never(_path: str, _before: bytes) -> bool:
+    return False
 
 
 class ProtectedSnapshot:
@@ -57,6 +63,7 @@ class ProtectedSnapshot:
         self._nodes = {one.path: node for elder in elders[::-1] for one, node in elder._kept}
         self._names = {one.path: names for elder in elders[::-1] for one, names in elder._levels}
         self._writable = tuple(writable)
+        self._doubtful: set[str] = set()  # another command may have made it: not written back
         self._roots: dict[str, int] = {}
         self._entries = 0
         budget = SnapshotBudget()
@@ -70,12 +77,19 @@ class ProtectedSnapshot:
         self.needs_thread = self._entries > _LIGHT_ENTRIES
         self.unverified = tuple(one.path for one, node in self._kept if not node.seen)
 
-    def verify(self) -> list[Changed]:
-        """The protected paths that changed. They are restored where that is possible."""
+    def verify(self, permitted: Callable[[str, bytes], bool] = never) -> list[Changed]:
+        """The protected paths that changed. They are restored where that is possible.
+
+        `permitted` is asked with a path and the content that it had whether it may be what it is.
+        """
         changed: list[Changed] = []
         for one, before in self._kept:
+            if before.data is not None and permitted(one.path, before.data):
+                continue
             with self._find(one) as entry:
                 there = entry is not None and entry.path == one.path
+                if entry is None and one.path in self._doubtful:
+                    continue  # undone with the command that made it
                 if not (there and entry and snapshot.same(entry.parent, entry.name, before)):
                     changed.append(self._undo(one, before, entry))
         for one, names in self._levels:
@@ -96,6 +110,8 @@ class ProtectedSnapshot:
                     self._keep_level(one, entry, budget)
                     return
                 known = self._nodes.get(one.path)
+                if known is None and running_commands.may_be_made(one.path):
+                    self._doubtful.add(one.path)
                 self._kept.append((one, known or self._read(entry, budget)))
 
     def _read(self, entry: Entry, budget: SnapshotBudget) -> Node:
@@ -156,7 +172,8 @@ class ProtectedSnapshot:
             quarantine = Quarantine(root, one.root)
             moved_to = quarantine.take(entry).moved_to
             quarantine.close()
-        _write(root, one, before)
+        if one.path not in self._doubtful:
+            _write(root, one, before)
         return Changed(one.path, moved_to)
 
 

@@ -12,17 +12,25 @@ from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from sandboxd.platform.current import files
-from sandboxd.policy.data.protected_names import OTHER_REPOSITORIES
+from sandboxd.policy.data.protected_names import OTHER_REPOSITORIES, WORKSPACE
+from sandboxd.policy.display_names import named
+from sandboxd.policy.plan import Protected
 from sandboxd.policy.protected import distant_git
 from sandboxd.policy.protected.nested_git import Repositories
-from sandboxd.policy.shown_names import named
-from sandboxd.workspace_guard.new_repositories import Made, NewRepositories
+from sandboxd.workspace_guard import running_commands
+from sandboxd.workspace_guard.git.planned_git import PlannedGit, planned_git
+from sandboxd.workspace_guard.repositories.new_repositories import (
+    FoundRepositories,
+    NewRepositories,
+)
+from sandboxd.workspace_guard.running_commands import Maker
 
 MOST_NAMED = 20
+_MOST_FILES = 8  # of a repository that are named
 _MAIN_STATE = ("HEAD", "index")
 
 
-class Overtaken(NamedTuple):
+class PlantedRepositories(NamedTuple):
     """Folders of the user that are git repositories now, and new `.hg` and the like in such
     folders, each by the writable root that they lie in. Not the roots themselves, for git."""
 
@@ -33,14 +41,19 @@ class Overtaken(NamedTuple):
 class RunWarnings:
     """Make it before the command starts."""
 
-    def __init__(self, before: Repositories) -> None:
+    def __init__(self, before: Repositories, protected: tuple[Protected, ...] = ()) -> None:
+        self._protected = protected
         self._remember(before)
 
     def _remember(self, before: Repositories) -> None:
         self._before = before
-        self._made = Made()
+        self._maker = Maker(before, self._protected)
+        self._made: FoundRepositories | None = None
+        self._named: dict[str, list[str]] = {}
         self._search = NewRepositories(before)
-        self._states = {path: _time(path) for path in self._main_states()}
+        self._states: dict[str, int] = {}
+        if before.main_checkouts:
+            self._states = {path: _time(path) for path in self._main_states()}
 
     def _main_states(self) -> list[str]:
         return [posixpath.join(f, n) for f in self._before.main_checkouts for n in _MAIN_STATE]
@@ -52,43 +65,63 @@ class RunWarnings:
         self._remember(before)
         return True
 
+    def planned(self, protected: Iterable[Protected]) -> PlannedGit:
+        return planned_git(protected, self._before.git_homes, self._before.roots)
+
+    def begin(self) -> None:
+        """The command starts, in a sandbox of its own."""
+        running_commands.enter(self._maker)
+
+    def rest(self) -> None:
+        running_commands.leave(self._maker)
+
     def changed(self) -> list[str] | None:
-        """After the command: for `overtaken`; None if that would find nothing."""
+        """After the command: for `planted`; None if that would find nothing."""
         return self._search.changed()
 
-    def overtaken(self, changed: Iterable[str]) -> Overtaken:
+    def planted(self, changed: Iterable[str]) -> PlantedRepositories:
         """Before `look`. For a thread."""
         self._made = made = self._search.find(changed)
-        found = Overtaken(self._before.by_root(made.git), self._before.by_root(made.others))
-        self._tell_plans()
+        if not self._maker.is_running:  # in a persistent sandbox
+            made.git = [one for one in made.git if not running_commands.is_users_own(one)]
+            made.others = [one for one in made.others if not running_commands.is_users_own(one)]
+        found = PlantedRepositories(
+            self._before.by_root(made.git), self._before.by_root(made.others)
+        )
+        self._tell_plans(made)
+        named_first = (*sorted(made.git)[:MOST_NAMED], *sorted(made.new_git)[:MOST_NAMED])
+        new = (one for one in named_first if one not in self._before.roots)
+        self._named = {folder: _protected_in(folder) for folder in new}
         return found
 
-    def _tell_plans(self) -> None:
+    def _tell_plans(self, made: FoundRepositories) -> None:
         """Those far down are protected from the next command on."""
-        made = self._made
         if self._before.distant:
             others = map(posixpath.dirname, (*made.others, *made.new_others))
             folders = {*made.git, *made.new_git, *others}
             for root, found in self._before.by_root(folders).items():
-                distant_git.appeared(root, found)
+                distant_git.add_repositories(root, found)
 
     def undone(self, paths: Collection[str]) -> None:
         gone = set(map(posixpath.dirname, paths)) | set(paths)
-        self._made.git = [one for one in self._made.git if one not in gone]
+        if self._made is not None:
+            self._made.git = [one for one in self._made.git if one not in gone]
 
     def look(self) -> list[str]:
         """Sentences for the result."""
-        changed = [path for path, before in self._states.items() if _time(path) != before]
-        said = [*self._said(), *map(_changed_main, changed)]
-        self._made = Made()
+        made, self._made = self._made, None
+        said = self._said(made) if made is not None else []
+        if self._states:
+            changed = [path for path, before in self._states.items() if _time(path) != before]
+            said += map(_changed_main, changed)
         return said
 
-    def _said(self) -> list[str]:
-        made = self._made
+    def _said(self, made: FoundRepositories) -> list[str]:
         git = [*sorted(made.git), *sorted(made.new_git)]
         # Not those that were moved aside.
         others = [*sorted(filter(files.lexists, made.others)), *sorted(made.new_others)]
-        said = [*map(_made_repository, git[:MOST_NAMED]), *map(_made_other, others[:MOST_NAMED])]
+        said = [_made_repository(one, self._named.get(one, [])) for one in git[:MOST_NAMED]]
+        said += map(_made_other, others[:MOST_NAMED])
         more = max(len(git) - MOST_NAMED, 0) + max(len(others) - MOST_NAMED, 0)
         said += [_made_more(more)] if more else []
         said += [] if made.complete else [_unsearched(self._before.roots[0])]
@@ -105,10 +138,24 @@ def _time(path: str) -> int:
         return 0
 
 
-def _made_repository(folder: str) -> str:
-    return (
+def _protected_in(folder: str) -> list[str]:
+    """Files of a new repository that would be protected in one that was there before, as they are
+    in the roots."""
+    return [one for one in sorted(WORKSPACE) if files.lexists(posixpath.join(folder, one))]
+
+
+def _made_repository(folder: str, protected: list[str]) -> str:
+    text = (
         f"the command made a git repository in {named(folder)}: look at its config and hooks "
         "before you run git there, or add it to another repository with git add"
+    )
+    if not protected:
+        return text
+    more = len(protected) - _MOST_FILES
+    listed = ", ".join(protected[:_MOST_FILES]) + (f" and {more} more" if more > 0 else "")
+    return (
+        f"{text}. Look also, before you enter or open the folder, at what can run code then, or "
+        f"later: {listed}"
     )
 
 

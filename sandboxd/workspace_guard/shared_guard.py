@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 
 import anyio
 
+from sandboxd import event_loop
 from sandboxd.policy import plan
 from sandboxd.policy.protected.nested_git import Repositories
 from sandboxd.workspace_guard.guard import NO_REPOSITORIES, Guard, PathsMoved
-from sandboxd.workspace_guard.overtaken_watch import OvertakenWatch
+from sandboxd.workspace_guard.repositories.planted_watch import PlantedWatch
 
 CONCLUDE_S = 10.0
 Key = tuple[tuple[plan.Protected, ...], tuple[str, ...]]
@@ -25,28 +26,28 @@ Key = tuple[tuple[plan.Protected, ...], tuple[str, ...]]
 @dataclass(eq=False, slots=True)
 class _Shared:
     guard: Guard
-    overtaken: OvertakenWatch
+    planted: PlantedWatch
     users: int = 0
     commands: int = 0
     told: list[Callable[[], None]] = field(default_factory=list)
 
     def begin(self) -> None:
         self.commands += 1
-        self.guard.idle = False
+        self.guard.idle = self.planted.idle = False
         self.begin_background()
 
     def end(self) -> None:
         self.commands -= 1
-        self.guard.idle = self.commands == 0
+        self.guard.idle = self.planted.idle = self.commands == 0
         self.end_background()
 
     def begin_background(self) -> None:
         self.guard.processes_began()
-        self.overtaken.begin()
+        self.planted.begin()
 
     def end_background(self) -> None:
         self.guard.processes_ended()
-        self.overtaken.end()
+        self.planted.end()
 
     def tell(self) -> None:
         for violated in list(self.told):
@@ -65,8 +66,9 @@ class SharedGuards:
         key = spec.protected, nested.folders
         shared = self._by_key.get(key)
         if shared is None:
-            overtaken = OvertakenWatch(nested, spec.protected)
-            shared = self._by_key[key] = _Shared(Guard(spec), overtaken)
+            planted = PlantedWatch(nested, spec.protected)
+            settings = Repositories(git_homes=nested.git_homes)
+            shared = self._by_key[key] = _Shared(Guard(spec, settings), planted)
             shared.guard.idle = True
             shared.guard.start(shared.tell)
         shared.users += 1
@@ -121,9 +123,10 @@ class Member:
         if self._shared is not None and not self._muted:
             shared = self._shared
             found = await shared.guard.settle()
-            found = tuple({**dict(found), **await shared.overtaken.settle()}.items())
+            found = tuple({**dict(found), **await shared.planted.settle()}.items())
             if not self._muted:
                 return found
+        await event_loop.enter_task()
         with anyio.move_on_after(CONCLUDE_S):
             await self._concluded.wait()
         return tuple(sorted({**dict(found), **dict(self._found)}.items()))
@@ -146,7 +149,7 @@ class Member:
         if shared.users == 0:
             del self._by_key[self._key]
             shared.guard.stop()
-            found = tuple({**dict(found), **await shared.overtaken.close()}.items())
+            found = tuple({**dict(found), **await shared.planted.close()}.items())
             if shared.guard.needed:
                 await anyio.to_thread.run_sync(shared.guard.close)
         self._found = found

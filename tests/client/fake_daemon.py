@@ -208,15 +208,13 @@ class Connection(threading.Thread):
             if handler is None:
                 raise Answer(-32601, "there is no such method", kind="MethodNotFound")
             result = handler(self, params, id)
+            reply = {"result": result}
         except Answer as answer:
-            self.send({"jsonrpc": "2.0", "id": id, "error": answer.error})
-            return
+            reply = {"error": answer.error}
         except (OSError, KeyError) as error:  # it ended meanwhile
-            ended = {"code": -32005, "message": f"ended ({error!r})"}
-            self.send({"jsonrpc": "2.0", "id": id, "error": ended})
-            return
-        if id is not None and result is not None:
-            self.send({"jsonrpc": "2.0", "id": id, "result": result})
+            reply = {"error": {"code": -32005, "message": f"ended ({error!r})"}}
+        if id is not None and reply.get("result", {}) is not None:
+            self.send({"jsonrpc": "2.0", "id": id, **reply})
 
 
 class FakeDaemon:
@@ -243,7 +241,7 @@ class FakeDaemon:
             "execution/list": lambda c, p, i: {"executions": [
                 {"execution_id": k, "argv": v.params["argv"], "backend": "fake", "started_ms": 0.0,
                  "sandbox": None, "detached": True} for k, v in self.commands.items()]},
-            "$/cancelRequest": lambda c, p, i: self.requests[p["id"]].cancel(),
+            "$/cancelRequest": lambda c, p, i: self.begun(self.requests, p["id"]).cancel(),
             "shutdown": lambda c, p, i: {},
         }  # fmt: skip
         self.version = "0.1.0"
@@ -271,10 +269,14 @@ class FakeDaemon:
             connection.start()
 
     def find(self, params: dict[str, Any]) -> Command:
+        return self.begun(self.commands, params["execution_id"])
+
+    def begun(self, commands: dict[Any, Command], key: Any) -> Command:
+        """Each message has a thread: one that names a command may come before the command's own."""
         deadline = time.monotonic() + 5
         while time.monotonic() < deadline:
-            if params["execution_id"] in self.commands:
-                return self.commands[params["execution_id"]]
+            if key in commands:
+                return commands[key]
             time.sleep(0.005)
         raise Answer(-32005, "there is no such execution", kind="NotFound")
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import pwd
 import subprocess
 
 import pytest
+
+from sandboxd_client.cli.hints.root import closed_folder
 
 pytestmark = pytest.mark.requires("root")
 
@@ -34,6 +37,19 @@ def test_what_root_left_in_the_workspace_can_be_given_to_its_owner(inside, folde
     os.chown(inside.workspace, 12345, 12345)
     done = inside("run", "--", "touch", "build/deep/x").stderr.decode()
     assert f"{left}/deep belongs to root" in done
+    assert f"chown -R 12345: {left}\n" in done
+
+
+def test_a_build_folder_that_root_left_is_named_by_what_cmake_says_of_it(inside, folder):
+    folder.chmod(0o711)
+    inside.workspace = folder / "others"
+    left = inside.workspace / "build"
+    left.mkdir(parents=True)
+    os.chown(inside.workspace, 12345, 12345)
+    line = f"""echo 'CMake Error: Unable to (re)create the private pkgRedirects directory:
+{left}/CMakeFiles/pkgRedirects' >&2; exit 1"""
+    done = inside("run", "-c", line).stderr.decode()
+    assert f"the command says: {left} could not be written: it belongs to root" in done
     assert f"chown -R 12345: {left}\n" in done
 
 
@@ -144,6 +160,18 @@ def test_a_repository_of_another_user_is_not_read_as_root_either(inside, reposit
     assert b"repositories of other users" not in other.stderr
 
 
+def test_nobody_is_not_told_that_git_refuses_other_owners(inside, repositories):
+    """Inside, files of users that are not mapped belong to 65534 too."""
+    theirs, bare = repositories
+    subprocess.run(["chown", "-R", "65534:65534", str(theirs)], check=True)
+    inside.workspace = theirs
+    told = inside("run", "--", "git", "clone", "-q", str(bare), "made").stderr.decode()
+    assert f"--read {bare}" in told
+    assert "other users" not in told
+    done = inside("run", "--read", str(bare), "--", "git", "clone", "-q", str(bare), "made")
+    assert done.returncode == 0
+
+
 def test_nothing_is_proposed_that_the_owner_cannot_be_shown(inside, folder, repositories):
     theirs, bare = repositories
     inside.workspace = theirs
@@ -198,6 +226,8 @@ def test_variables_of_root_that_are_replaced_are_named(inside, folder):
     assert (chosen.stdout, chosen.stderr) == (b"/srv\n", b"")
     assert inside("run", "-q", "-e", "HOME", "true", HOME="/root").stderr == b""
     assert inside("run", "true", HOME="/root").stderr == b""
+    done = inside("run", "-c", "echo $HOME $USER", HOME=str(folder), USER="me")
+    assert (done.stdout, done.stderr) == (b"/tmp\n", b"")
 
 
 def test_a_program_that_the_owner_cannot_be_shown_is_not_proposed(inside, folder):
@@ -215,6 +245,20 @@ def test_a_program_that_the_owner_cannot_be_shown_is_not_proposed(inside, folder
     said = done.stderr.decode()
     assert f"{folder / 'closed'} does not let user 12345 through" in said
     assert "--read" not in said
+
+
+def test_the_user_nobody_is_not_read_as_the_pronoun(inside, folder):
+    folder.chmod(0o711)
+    (folder / "closed" / "repository").mkdir(parents=True)
+    (folder / "closed").chmod(0o700)
+    inside.workspace = folder / "others"
+    inside.workspace.mkdir()
+    nobody = pwd.getpwnam("nobody")
+    for path in (inside.workspace, folder / "closed" / "repository"):
+        os.chown(path, nobody.pw_uid, nobody.pw_gid)
+    said = inside("run", "--", "git", "clone", f"{folder}/closed/repository").stderr.decode()
+    assert "the user nobody cannot get there: " in said
+    assert "closed does not let the user nobody through: put it where the user nobody can" in said
 
 
 @pytest.mark.parametrize("mode", [0o755, 0o700])
@@ -235,3 +279,23 @@ def test_in_a_folder_of_another_owner_its_repository_is_proposed(inside, folder,
         assert "--read" not in refused
     done = inside("run", *flags, "--", "git", "status")
     assert done.returncode == 0, done.stderr
+
+
+def test_no_folder_of_the_system_is_proposed_as_the_workspace(inside, folder):
+    folder.chmod(0o711)
+    inside.workspace = folder / "others"
+    inside.workspace.mkdir()
+    os.chown(inside.workspace, 12345, 12345)
+    done = inside("run", "--read", "/etc/shadow", "--", "cat", "/etc/shadow").stderr.decode()
+    assert "belongs to root" in done
+    assert "-w /etc" not in done
+
+
+def test_a_link_in_a_closed_folder_cannot_be_shown(folder):
+    """As the python of a virtual environment, whose target everybody can reach."""
+    closed = folder / "closed"
+    closed.mkdir(mode=0o700)
+    (closed / "python").symlink_to("/bin/sh")
+    folder.chmod(0o711)
+    assert closed_folder(str(closed / "python"), 12345) == str(closed)
+    assert closed_folder("/bin/sh", 12345) is None

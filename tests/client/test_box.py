@@ -62,6 +62,7 @@ def test_a_timeout_has_the_partial_output(box: Box) -> None:
     with pytest.raises(TimeoutError) as caught:
         box.run("echo so far; sleep 60", timeout=0.5)
     assert isinstance(caught.value, CommandTimeout)
+    assert "after 0.5 s; timeout= gives it another" in str(caught.value)
     assert caught.value.result.stdout.data == "so far\n"
 
 

@@ -100,6 +100,10 @@ def test_check_shows_plan_enforcement_and_command_line(ctl, fake):
     assert "hush" not in short + text
     assert fake.seen[-1]["params"]["preset"] == "workspace-write"
     assert json.loads(ctl("check", "--json").stdout)["plan"]["base"] == "host"
+    plan |= {"network": {"kind": "inherit", "hosts": []}, "syscall_policy": "inherit"}
+    open_ = ctl("check").stdout.decode()
+    assert "network    all hosts: it is not restricted\n" in open_
+    assert "everything but network: not restricted, syscall_policy: not restricted\n" in open_
 
 
 def test_ps_and_kill(ctl, fake):
@@ -175,6 +179,8 @@ def test_the_help_of_run_has_the_table_of_exit_codes(ctl):
         (["sandbox", "--help"], 0, ""),
         (["sandbox", "creat"], 2, "did you mean sandbox create?"),
         (["exec", "ls"], 2, "did you mean run?"),
+        (["forward", "dev", "80"], 2, "did you mean sandbox forward?"),
+        (["diff", "a", "b"], 2, "sandboxctl run -- diff"),
         (["sandbox", "ls"], 2, "did you mean sandbox list?"),
         (["run", "--network", "x", "true"], 125, "did you mean --net?"),
         (["run", "--net-all", "true"], 125, "did you mean --net all?"),
@@ -241,7 +247,12 @@ def test_run_imports_nothing_heavy(ctl):
     assert code == "0"
     heavy = {"msgspec", "anyio", "asyncio", "argparse", "json", "re", "enum", "typing",
              "dataclasses", "subprocess", "socket", "signal", "importlib.metadata"}  # fmt: skip
-    assert not heavy & set(ast.literal_eval(modules))
+    imported = set(ast.literal_eval(modules))
+    assert not heavy & imported
+    late = {"outcome", "terminal", "screen", "input", "raw_mode", "advice", "denial_lines"}
+    assert not {f"sandboxd_client.cli.{name}" for name in late} & imported
+    own = [name for name in imported if name.startswith("sandboxd_")]
+    assert len(own) <= 19, sorted(own)  # each costs as much as 150 lines of another
 
 
 def test_the_socket_is_printed(ctl):

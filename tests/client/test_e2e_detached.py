@@ -12,6 +12,9 @@ from support.requirements import require
 
 from sandboxd.policy.mounts.cache_notes import cache_name
 from sandboxd_client import Client
+from sandboxd_client.cli.parse import UsageError
+from sandboxd_client.cli.prefix import unique
+from sandboxd_proto.errors import NotFound
 
 
 @pytest.fixture
@@ -68,24 +71,38 @@ def test_ps_all_lists_what_has_ended_and_its_beginning_is_enough(own):
     ]  # fmt: skip
 
 
-def test_an_ambiguous_beginning_is_refused(own):
-    for name in ("web-1", "web-2"):
-        own("run", "--detach", "--name", name, "sleep", "600")
-    done = own("kill", "web")
-    assert done.returncode == 2
-    assert b"web-1, web-2" in done.stderr
-    for name in ("web-1", "web-2"):
-        assert own("kill", name).returncode == 0
-
-
-def test_the_name_of_one_that_has_ended_is_not_the_beginning_of_another(own):
+def test_a_name_is_typed_whole(own):
     for name in ("job", "job-2"):
         own("run", "--detach", "--name", name, "sleep", "600")
-    assert own("kill", "job").returncode == 0
+    done = own("kill", "jo")
+    assert (done.returncode, b"did you mean job or job-2?" in done.stderr) == (125, True)
+    assert own("kill", "job").stderr == b"sandboxctl: ended job\n"
     again = own("kill", "job")
     assert (again.returncode, b"has ended already" in again.stderr) == (125, True)
+    assert b"did you mean job-2?" in own("kill", "job-").stderr
     assert b"job-2" in own("ps").stdout
-    assert own("kill", "job-").returncode == 0
+    assert own("kill", "--quiet", "job-2").stderr == b""
+
+
+def test_a_sandboxs_name_is_typed_whole(own):
+    made = own("sandbox create", "--name", "web").stdout.decode().strip()
+    for words in (["sandbox destroy", "we"], ["sandbox run", "we", "true"]):
+        done = own(*words)
+        assert (done.returncode, b"did you mean web?" in done.stderr) == (125, True)
+    assert own("sandbox destroy", made[3:7]).returncode == 0
+
+
+@pytest.mark.parametrize("typed", ["3f2a", "ex-3f2a", "ctl-7-ab0", "7-ab"])
+def test_the_beginning_of_a_generated_id_is_enough(typed):
+    known = ["ex-3f2a" + 28 * "0", "ctl-7-ab0123456789", "server-a", "3f"]
+    assert unique(typed, known) in known[:2]
+
+
+def test_a_beginning_of_two_ids_is_refused():
+    with pytest.raises(UsageError, match="the beginning of 2 IDs"):
+        unique("3f2a", [f"ex-3f2a{28 * digit}" for digit in "01"])
+    with pytest.raises(NotFound, match="nothing is called 'ex-3f'"):
+        unique("ex-3f", [f"ex-3f2a{28 * digit}" for digit in "01"])
 
 
 def test_the_same_name_twice_is_refused(own):

@@ -1,6 +1,6 @@
 """Folders of a home as the workspace, and git settings in it, as `sandboxctl run` meets them.
 
-The home is `HOME` of the caller; git settings are shown of the home that the user database names.
+The home is `HOME` of the caller and of the daemon, which need not be the user database's.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def at_home(ctl, start_daemon):
     """(run a command in a folder of the home, the home). Not below /tmp, which a sandbox has of its
     own: nothing that the presets add is shown there."""
     own = Path(tempfile.mkdtemp(dir=Path.home(), prefix="sandboxd-test-"))
-    daemon = start_daemon(env={"HOME": str(own)})
+    daemon = start_daemon(env={"HOME": str(own), "SANDBOXD_MASKS_ADD": '["~/src/secrets"]'})
     ctl.socket_path = daemon.socket
 
     def run(folder, *words, home=own):
@@ -30,6 +30,16 @@ def at_home(ctl, start_daemon):
 
     yield run, own
     shutil.rmtree(own)
+
+
+def test_a_mask_and_git_settings_below_home_are_those_of_the_variable(at_home):
+    run, home = at_home
+    (home / "src/secrets").mkdir(parents=True)
+    (home / "src/secrets/key").write_text("secret\n")
+    (home / ".gitconfig").write_text("[user]\n\tname = Of HOME\n")
+    done = run(home / "src", "-c", "git config user.name; ls secrets")
+    assert done.stdout == "Of HOME\n"
+    assert "src/secrets is masked" in done.stderr
 
 
 @pytest.mark.parametrize("preset", ["workspace-write", "read-only"])

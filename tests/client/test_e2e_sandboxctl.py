@@ -127,6 +127,18 @@ def test_exactly_the_callers_usual_variables_reach_the_command(real):
     assert not {"SECRET", "PYTHONPATH"} & names
 
 
+def test_git_without_a_terminal_asks_for_a_message_instead_of_waiting_in_vi(real, workspace):
+    who = {
+        f"GIT_{role}_{what}": "me" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")
+    }
+    subprocess.run(["git", "init", "-q", str(workspace)], check=True)
+    done = real("run", "--timeout", "60s", "--", "git", "commit", "--allow-empty", **who)
+    assert done.returncode == 1
+    assert b"erminal is dumb" in done.stderr
+    kept = real("run", "-e", "TERM", "--", "printenv", "TERM")
+    assert kept.stdout == b"xterm\n"
+
+
 def test_exit_codes(real, workspace):
     (workspace / "plain").write_text("x")
     assert real("run", "--", "no-such-program-here").returncode == 127

@@ -82,7 +82,8 @@ def test_input_that_the_command_does_not_read_is_left_to_the_next(inside):
 def test_a_loop_that_reads_its_lines_from_stdin_sees_them_all(inside, folder, command, from_file):
     (folder / "list").write_text("a\nb\nc\n")
     if command[0] != "run":
-        inside("sandbox create", "--name", "loop")
+        created = inside("sandbox create", "--name", "loop")
+        assert created.returncode == 0, created.stderr
     words = inside.argv(*command, "--", "sh", "-c", "echo item $0")
     script = 'while read line; do "$@" $line; done'
     script = f'{script} < "$0"' if from_file else f'cat "$0" | {script}'

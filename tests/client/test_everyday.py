@@ -13,11 +13,11 @@ import pytest
 
 from sandboxd_client import Client
 from sandboxd_client.cli import grants, sessions
-from sandboxd_client.cli.advice import advise
-from sandboxd_client.cli.explained import report
+from sandboxd_client.cli.explanation_text import report
 from sandboxd_client.cli.flags import RUN
-from sandboxd_client.cli.git_places import half_shown
-from sandboxd_client.cli.git_user import missing_identity
+from sandboxd_client.cli.hints.advice import advise
+from sandboxd_client.cli.hints.git.sources import half_shown
+from sandboxd_client.cli.hints.git.user_settings import missing_identity
 from sandboxd_client.cli.parse import parse
 from sandboxd_proto import toml_mistakes
 
@@ -231,6 +231,7 @@ def test_explain_does_not_contradict_a_success():
         ('roots = ["a" "b"]', "a comma between the items"),
         ("preset", "key = value"),
         ("roots = [", "] is missing"),
+        ("roots = [~/src]", "; text is written in quotes"),
         ('path = "C:\\work"', "single quotes"),
     ],
 )
@@ -255,7 +256,9 @@ def test_who_commits_is_asked_for_in_the_words_of_git(tmp_path, monkeypatch):
 
 
 def test_a_name_that_was_given_is_not_called_missing(tmp_path, monkeypatch):
-    monkeypatch.setattr("sandboxd_client.cli.git_user.texts_of_settings", lambda workspace: [""])
+    monkeypatch.setattr(
+        "sandboxd_client.cli.hints.git.user_settings.texts_of_settings", lambda workspace: [""]
+    )
     for name in ("EMAIL", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_EMAIL"):
         monkeypatch.delenv(name, raising=False)
     assert missing_identity(str(tmp_path), "git commit -m x")
@@ -421,3 +424,10 @@ def test_a_descriptor_of_the_shell_outside_is_explained():
     assert "/dev/fd/63 is a descriptor of your shell" in said
     assert advise(parse(RUN, ["diff", "/dev/fd/0", "a"]), failed) == []
     assert advise(parse(RUN, ["diff", "/dev/fd/63"]), {**failed, "exit_code": 0}) == []
+
+
+def test_a_command_of_an_earlier_daemon_is_looked_for_in_the_audit_trail(own):
+    unknown = own("logs", "gone")
+    assert unknown.returncode == 125
+    assert b"for ten minutes and as long as the daemon runs" in unknown.stderr
+    assert b"sandboxctl audit" in unknown.stderr

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import pwd
 from pathlib import Path
 
 import pytest
 
+from sandboxd_client.caller import usual
 from sandboxd_client.cli.amounts import count, seconds, size_bytes
 from sandboxd_client.cli.flags import RUN
 from sandboxd_client.cli.network import network
@@ -130,6 +132,18 @@ def test_a_git_folder_in_the_home_folder_does_not_make_it_the_workspace(home, mo
     (home / "plain").mkdir()
     monkeypatch.chdir(home / "plain")
     assert asked()["workspace"] == str(home / "plain")
+
+
+def test_a_user_without_home_and_account_has_workspaces(folder, monkeypatch):
+    """In a container, with a number for a user."""
+
+    def unknown(uid: int) -> None:
+        raise KeyError(uid)
+
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    monkeypatch.chdir(folder)
+    assert asked()["workspace"] == str(folder)
 
 
 @pytest.mark.parametrize("where", ["home", "above", "/", "link"])
@@ -273,6 +287,7 @@ def test_exactly_the_callers_usual_variables_are_sent():
     assert dict(map(tuple, environment([], caller))) == {
         "PATH": "/bin", "HOME": "/h", "LC_TIME": "C", "TERM": "xterm", "LANG": "C",
     }  # fmt: skip
+    assert usual(caller, terminal=False)["TERM"] == "dumb"
     assert ["SECRET", "x"] in environment(["SECRET"], caller)
     assert ["PATH", "/opt"] in environment(["PATH=/opt"], caller)
     assert ["EMPTY", ""] in environment(["EMPTY="], caller)
@@ -304,11 +319,15 @@ def test_a_manifest_stands_and_flags_add_to_it(project):
     assert asked("--manifest", "sub/tool.toml", "--timeout", "9")["manifest"]["timeout"] == 9.0
 
 
-def test_a_manifest_without_env_gets_the_callers(project):
+def test_a_manifest_without_env_gets_the_callers_and_without_network_none(project):
     (project / "tool.toml").write_text('[sandbox]\nfs_write_allow = ["."]\n')
     params = asked("--manifest", "tool.toml", caller={"PATH": "/bin"})
     assert params["manifest"]["env"] == [["PATH", "/bin"]]
     assert params["manifest"]["timeout"] == "longest"
+    assert params["manifest"]["network"] == "deny"
+    net = asked("--manifest", "tool.toml", "--net", "a.example")["manifest"]["network"]
+    assert net == {"kind": "allow_hosts", "hosts": ["a.example"]}
+    assert "network" not in asked("--manifest", "tool.toml", "--preset", "read-only")["manifest"]
     assert params["cwd"] == str(project)
 
 
@@ -332,3 +351,7 @@ def test_help_says_which_mode_there_is_without_one(ctl):
     assert "Without it default, whatever the config says" in opening
     running = " ".join(ctl("help", "run").stdout.decode().split())
     assert "Without it the session's mode, else widest_mode of the config" in running
+
+
+def test_help_of_run_says_how_a_server_is_reached(ctl):
+    assert b"sandboxctl help sandbox forward" in ctl("help", "run").stdout

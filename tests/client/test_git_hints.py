@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from ctl import Ctl
 
-from sandboxd_client.cli.git_hints import git_hint
+from sandboxd_client.cli.hints.git import user_settings
+from sandboxd_client.cli.hints.git.hints import git_hint
 
 Git = Callable[..., str]
 
@@ -55,6 +57,59 @@ def test_a_rebase_with_a_conflict_is_not_told_of_an_older_one_that_lies_aside(
     assert hint(inside, "rebase", "--continue") == "", "the conflict is not resolved"
     git("rebase", "--abort")
     assert hint(inside, "rebase", "nosuch") == ""
+
+
+def own_lines(ctl: Ctl, *words: str) -> list[str]:
+    said = ctl("run", "--", "git", *words).stderr.decode().splitlines()
+    return [line for line in said if line.startswith("sandboxctl: ")]
+
+
+def test_a_deleted_branch_without_settings_leaves_nothing_to_do(inside: Ctl, git: Git) -> None:
+    git("branch", "plain")
+    git("branch", "--track", 'tr"acked', "main")
+    (line,) = own_lines(inside, "branch", "-d", "plain")
+    assert "hint: the branch is deleted, although git could not write .git/config" in line
+    assert line.endswith("it has no section there, and nothing is left to do")
+    denied, told = own_lines(inside, "branch", "-d", 'tr"acked')
+    assert denied.endswith("/.git/config is protected, because it can run code outside the sandbox "
+                           "later")  # fmt: skip
+    assert told.endswith("only its section in .git/config stays, which does no harm")
+    git("branch", "merged")
+    (partly,) = own_lines(inside, "branch", "-d", "merged", "topic")
+    assert partly.endswith("what git calls deleted is deleted, although git could not write "
+                           ".git/config: it has no section there")  # fmt: skip
+    assert git("branch", "--list", "plain", "tr*", "merged", "topic").split() == ["topic"]
+
+
+@pytest.mark.parametrize("option", ["-m", "-c"])
+def test_a_renamed_branch_without_settings_leaves_nothing_to_do(
+    inside: Ctl, git: Git, option: str
+) -> None:
+    git("branch", "plain")
+    git("branch", "--track", "tracked", "main")
+    git("checkout", "-q", "-b", "current")
+    for words, made in ((["plain", "plain2"], "plain2"), (["other"], "other")):
+        (line,) = own_lines(inside, "branch", option, *words)
+        assert ".git/config: it has no section there, and nothing is left to do (exit code" in line
+        assert git("branch", "--list", made, "--format=%(refname:short)").split() == [made]
+    git("checkout", "-q", "tracked")
+    for words in (["tracked", "tracked2"], ["tracked3"]):
+        told = own_lines(inside, "branch", option, *words)[-1]
+        assert "hint: the branch is " in told
+        assert ", but not its settings" in told
+        git("checkout", "-q", "-B", "tracked")
+
+
+def test_writing_gits_settings_in_place_is_not_offered_for_what_git_replaces(
+    inside: Ctl, git: Git
+) -> None:
+    def said(command: str, line: str) -> str:
+        return inside(command, "--", "sh", "-c", line).stderr.decode()
+
+    assert said("run", "true; git config a.b c").endswith("; do that outside of the sandbox\n")
+    assert "--write" not in said("explain", "git config a.b c")
+    assert said("run", "echo >> .git/config").endswith("nevertheless, with --write\n")
+    assert "--write" in said("explain", "echo >> .git/config")
 
 
 def test_only_what_was_moved_and_written_counts_as_that() -> None:
@@ -126,3 +181,37 @@ def test_a_git_dir_that_lies_elsewhere_is_named(inside: Ctl, linked: bool) -> No
     assert b"--write" not in done.stderr
     hook = inside("run", "--write", str(place), "--", "sh", "-c", f"echo x > {place}/hooks/x")
     assert hook.returncode != 0 or not (place / "hooks/x").exists()
+
+
+def test_no_hint_says_to_remove_a_repository(inside: Ctl, git: Git) -> None:
+    git("checkout", "-q", "-b", "with-sub")
+    source = str(inside.workspace / ".git")
+    git("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", source, "emb")
+    git("commit", "-qm", "sub")
+    left = hint(inside, "checkout", "main")
+    assert ".gitmodules stays, because it is read-only inside" in left
+    assert "emb: git leaves a repository also outside" in left
+    back = hint(inside, "checkout", "with-sub")
+    assert "(.gitmodules): remove it outside" in back
+    (inside.workspace / ".gitmodules").unlink()
+    git("checkout", "-q", "with-sub")
+    git("rm", "-q", "--cached", ".gitmodules")
+    git("commit", "-qm", "embedded")
+    (inside.workspace / ".gitmodules").unlink()
+    alone = hint(inside, "checkout", "main")
+    assert "emb: git leaves" in alone
+    assert "emove" not in alone
+
+
+@pytest.mark.parametrize("hidden", [True, False])
+def test_hooks_are_named_only_where_the_sandbox_hides_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hidden: bool
+) -> None:
+    hook = tmp_path / "hooks" / "pre-commit"
+    hook.parent.mkdir()
+    hook.touch(mode=0o755)
+    (tmp_path / "project/.git").mkdir(parents=True)
+    (tmp_path / "project/.git/config").write_text(f"[core]\n\thooksPath = {hook.parent}\n")
+    monkeypatch.setattr(user_settings, "HIDDEN", (str(tmp_path),) if hidden else ())
+    found = user_settings.unseen_hooks(["commit"], str(tmp_path / "project"), ())
+    assert (found is not None) == hidden

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from ctl import Ctl
 
-from sandboxd_client.cli import git_remotes
-from sandboxd_client.cli.git_remotes import remote_folders
+from sandboxd_client.cli.hints.git import remotes
+from sandboxd_client.cli.hints.git.remotes import remote_folders
 
 ME = ("-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "protocol.file.allow=always")
 
@@ -112,8 +112,8 @@ def test_what_a_command_reaches_is_read_from_the_settings(tmp_path: Path) -> Non
 def test_homes_of_others_and_hidden_repositories_are_not_proposed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, proposed: bool
 ) -> None:
-    monkeypatch.setattr(git_remotes, "account_home", lambda: str(tmp_path / "me"))
-    monkeypatch.setattr(git_remotes, "_HOMES", (str(tmp_path / "you"),))
+    monkeypatch.setattr(remotes, "account_home", lambda: str(tmp_path / "me"))
+    monkeypatch.setattr(remotes, "_HOMES", (str(tmp_path / "you"),))
     os.makedirs(tmp_path / place / "objects")
     words = ["push", str(tmp_path / place), "main"]
     assert bool(remote_folders(words, str(tmp_path))) == proposed

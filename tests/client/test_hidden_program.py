@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from ctl import Ctl
 
-from sandboxd_client.cli.hidden_program import where_it_lies
+from sandboxd_client.cli.hints.hidden_program import where_it_lies
 
 
 @pytest.fixture

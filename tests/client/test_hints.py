@@ -6,8 +6,9 @@ import os
 
 import pytest
 
-from sandboxd_client.cli.advice import advise, background, hint
 from sandboxd_client.cli.flags import RUN
+from sandboxd_client.cli.hints.advice import advise, background
+from sandboxd_client.cli.hints.tools import tool_hint
 from sandboxd_client.cli.parse import parse
 
 
@@ -15,6 +16,7 @@ from sandboxd_client.cli.parse import parse
     ("argv", "said"),
     [
         (["sudo", "ls"], "nothing in"),
+        (["sandboxctl", "status"], "no sandbox can be made inside"),
         (["chown", "1", "f"], "change owners outside"),
         (["install", "-o", "nobody", "a", "b"], "change owners outside"),
         (["install", "a", "b"], None),
@@ -41,38 +43,39 @@ from sandboxd_client.cli.parse import parse
     ],
 )
 def test_well_known_commands_that_fail_get_the_right_hint(argv, said):
-    found = hint(argv)
+    found = tool_hint(argv)
     assert (found is None) == (said is None)
     assert said is None or said in found
+    assert "--prefix" not in (found or ""), "npm loses the system's settings with it and -g"
 
 
 def test_maven_is_told_of_a_repository_that_exists_only(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
-    alone = hint(["mvn", "-o", "package"])
+    alone = tool_hint(["mvn", "-o", "package"])
     assert "run this once without -o, with --net" in alone
     assert "~/.m2" not in alone
     (tmp_path / ".m2/repository").mkdir(parents=True)
-    assert "--read ~/.m2/repository" in hint(["mvn", "-o", "package"])
+    assert "--read ~/.m2/repository" in tool_hint(["mvn", "-o", "package"])
 
 
 def test_root_is_told_what_a_sandboxed_root_is(monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    assert "can become another" in hint(["su", "nobody"])
-    assert "--no-same-owner" in hint(["tar", "xf", "a.tar"])
-    assert hint(["tar", "--no-same-owner", "--no-same-permissions", "-xf", "a.tar"]) is None
-    assert "cp -r" in hint(["cp", "-a", "/srv/x", "y"])
-    assert hint(["cp", "-r", "/srv/x", "y"]) is None
+    assert "can become another" in tool_hint(["su", "nobody"])
+    assert "--no-same-owner" in tool_hint(["tar", "xf", "a.tar"])
+    assert tool_hint(["tar", "--no-same-owner", "--no-same-permissions", "-xf", "a.tar"]) is None
+    assert "cp -r" in tool_hint(["cp", "-a", "/srv/x", "y"])
+    assert tool_hint(["cp", "-r", "/srv/x", "y"]) is None
     for words in (
         ["chmod", "u+s", "s"],
         ["chmod", "2755", "s"],
         ["install", "-m", "4755", "a", "b"],
     ):
-        assert "set-user-ID" in hint(words)
-    assert hint(["chmod", "0755", "s"]) is hint(["chmod", "+x", "s"]) is None
-    assert hint(["tar", "cf", "a.tar", "."]) is None
+        assert "set-user-ID" in tool_hint(words)
+    assert tool_hint(["chmod", "0755", "s"]) is tool_hint(["chmod", "+x", "s"]) is None
+    assert tool_hint(["tar", "cf", "a.tar", "."]) is None
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    assert "can become root" in hint(["su", "nobody"])
-    assert hint(["tar", "xf", "a.tar"]) is None
+    assert "can become root" in tool_hint(["su", "nobody"])
+    assert tool_hint(["tar", "xf", "a.tar"]) is None
 
 
 def test_ask_without_a_mode_says_what_would_ask():
@@ -89,19 +92,19 @@ def test_the_pip_of_pyenv_is_told_apart(tmp_path, monkeypatch):
         (tmp_path / "shims" / name).write_text("#!/bin/sh\n")
         (tmp_path / "shims" / name).chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path / "shims"))
-    assert "virtual environment" in (hint(["pip3", "install", "x"]) or "")
-    assert "pyenv's pip3" in (hint([f"{tmp_path}/shims/pip3", "install", "x"]) or "")
-    assert hint(["pip3", "list"]) is None
+    assert "virtual environment" in (tool_hint(["pip3", "install", "x"]) or "")
+    assert "pyenv's pip3" in (tool_hint([f"{tmp_path}/shims/pip3", "install", "x"]) or "")
+    assert tool_hint(["pip3", "list"]) is None
     for words in (
         ["v/bin/pip3"],
         ["python3", "-m", "pip"],
         ["v/bin/python", "-m", "pip"],
         ["pipx"],
     ):
-        assert hint([*words, "install", "x"]) is None, words
-    assert hint(["sh", "-c", "v/bin/pip3 install x"]) is None
+        assert tool_hint([*words, "install", "x"]) is None, words
+    assert tool_hint(["sh", "-c", "v/bin/pip3 install x"]) is None
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
-    assert hint(["pip3", "install", "x"]) is None
+    assert tool_hint(["pip3", "install", "x"]) is None
 
 
 def test_ssh_is_told_its_port_and_the_agent(tmp_path, monkeypatch):
@@ -132,8 +135,11 @@ def test_ssh_is_told_its_port_and_the_agent(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("line", "leaves"),
     [
-        ("python3 -m http.server & sleep 1; curl localhost", True),
         ("server &", True),
+        ("cd web && server > log 2>&1 &\n", True),
+        ("sleep 1 & wait; echo done", False),
+        ("true & sleep 1", False),
+        ("server & curl localhost; kill $!", False),
         ("make && make test 2>&1 | tail", False),
         ("a & b & wait", False),
         ("echo 'a & b'", False),
@@ -143,3 +149,61 @@ def test_ssh_is_told_its_port_and_the_agent(tmp_path, monkeypatch):
 def test_a_job_that_ends_with_its_command_is_said(line, leaves):
     assert (background(["sh", "-c", line]) is not None) == leaves
     assert background(["make", "&"]) is None
+
+
+def test_a_setting_of_go_that_was_lost_in_a_private_home_is_said(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    done = {"outcome": "exited", "exit_code": 0, "denials": []}
+
+    def said(*argv: str, flags: tuple[str, ...] = ()) -> list[str]:
+        return advise(parse(RUN, [*flags, "--", *argv]), done)
+
+    (tmp_path / "home").mkdir()
+    (tmp_path / "w").mkdir()
+    elsewhere = ("--workspace", str(tmp_path / "w"))
+    told = said("go", "env", "-w", "GOFLAGS=-v", flags=elsewhere)
+    assert "they are gone" in told[0]
+    assert "sandboxctl run -e GOFLAGS=-v -- go" in told[0]
+    assert said("go", "env", "GOFLAGS", flags=elsewhere) == []
+    kept = (*elsewhere, "--write", str(tmp_path / "home/.config/go"))
+    assert said("go", "env", "-w", "GOFLAGS=-v", flags=kept) == []
+
+
+def test_a_repository_is_removed_outside(tmp_path):
+    git_dir = tmp_path / ".git"
+    (git_dir / "objects" / "ab").mkdir(parents=True)
+    denials = [{"kind": "protected_path", "target": f"{git_dir}/config"}]
+    failed = {"outcome": "exited", "exit_code": 1, "denials": denials}
+
+    def said(*argv: str) -> list[str]:
+        return advise(parse(RUN, ["--", *argv]), failed)
+
+    assert said("rm", "-rf", ".git") == [
+        f"hint: a repository is removed outside of the sandbox, with rm -rf {git_dir}"
+    ]
+    (git_dir / "objects" / "ab").rmdir()
+    assert said("sh", "-c", "rm -rf .git/")[0].endswith("in it is left of this one")
+    assert said("rm", ".git/config") == []
+
+
+def test_pip_in_a_virtual_environment_elsewhere_is_told_both_ways(tmp_path, monkeypatch):
+    outside, inside = tmp_path / "venv", tmp_path / "w" / ".venv"
+    for folder in (outside, inside):
+        folder.mkdir(parents=True)
+        (folder / "pyvenv.cfg").touch()
+    monkeypatch.chdir(tmp_path / "w")
+
+    def said(target: str, *argv: str) -> list[str]:
+        denial = {"kind": "filesystem_write", "target": target, "message": "x"}
+        failed = {"outcome": "exited", "exit_code": 1, "denials": [denial]}
+        return advise(parse(RUN, ["--workspace", ".", "--", *argv]), failed)
+
+    package = f"{outside}/lib/python3/site-packages/x.py"
+    for argv in (["../venv/bin/pip", "install", "x"], ["sh", "-c", "python -m pip uninstall x"]):
+        (line,) = said(package, *argv)
+        assert "make one inside, python3 -m venv .venv" in line
+        assert line.endswith(f"add --write {outside}")
+    assert said(package, "make") == []
+    assert said(f"{inside}/lib/x.py", ".venv/bin/pip", "install", "x") == []
+    assert said("/usr/lib/x.py", ".venv/bin/pip", "install", "x") == []

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from sandboxd_client.cli.advice import advise
 from sandboxd_client.cli.flags import RUN
 from sandboxd_client.cli.group_settings import settings
-from sandboxd_client.cli.host_groups import expanded
+from sandboxd_client.cli.hints.advice import advise
+from sandboxd_client.cli.host_groups import expand
 from sandboxd_client.cli.network import network
 from sandboxd_client.cli.parse import UsageError, parse
 
@@ -54,7 +54,7 @@ def machine(tmp_path: Path) -> dict[str, str]:
     ],
 )
 def test_a_group_is_what_the_tools_are_configured_for(machine, group, hosts):
-    assert expanded(f"group:{group}", machine) == hosts
+    assert expand(f"group:{group}", machine) == hosts
     assert os.listdir(machine["HOME"]) == [".cargo"], "asking leaves nothing behind"
 
 
@@ -63,20 +63,26 @@ def test_a_tool_in_the_workspace_is_not_asked(machine, tmp_path, monkeypatch):
     (tmp_path / "npm").chmod(0o755)
     monkeypatch.chdir(tmp_path)
     relative = {**machine, "PATH": f".:{machine['PATH']}"}
-    assert "evil.example" not in expanded("group:node", relative)
+    assert "evil.example" not in expand("group:node", relative)
 
 
 def test_a_group_of_the_config_is_left_to_the_daemon(machine):
     config = Path(machine["HOME"], ".config", "sandboxd")
     config.mkdir(parents=True)
     (config / "config.toml").write_text('[egress.groups]\npython = ["a.example"]\n')
-    assert expanded("group:python", machine) == ["group:python"]
-    assert expanded("group:mine", machine) == ["group:mine"]
+    assert expand("group:python", machine) == ["group:python"]
+    assert expand("group:mine", machine) == ["group:mine"]
 
 
 def test_a_tool_that_is_not_there_is_said(tmp_path):
     with pytest.raises(UsageError, match="not known on this machine"):
-        expanded("group:go", {"PATH": str(tmp_path), "HOME": str(tmp_path)})
+        expand("group:go", {"PATH": str(tmp_path), "HOME": str(tmp_path)})
+
+
+def test_cargo_without_settings_is_used_once_outside(tmp_path):
+    with pytest.raises(UsageError, match="--net group:rust: the hosts") as refused:
+        expand("group:rust", {"PATH": str(tmp_path), "HOME": str(tmp_path)})
+    assert "`cargo fetch` once outside" in refused.value.hint
 
 
 def test_none_and_all_are_understood():
@@ -176,5 +182,5 @@ def test_a_package_manager_that_lacks_one_host_is_told_its_group(
     assert [hint for hint in found if "--net group:" in hint] == (found if group else [])
     assert group is None or f"in place of --net {target.removesuffix(':443')} give" in found[0]
     allowed = parse(RUN, ["--", *line.split()])
-    allowed.hosts = expanded(group, machine) if group else []
+    allowed.hosts = expand(group, machine) if group else []
     assert advise(allowed, result) == []

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import subprocess
+from pathlib import Path
+from typing import Any
 
 import pytest
 from ctl import Ctl
 
-from sandboxd_client.cli.git_deletions import miscounted
-from sandboxd_client.cli.git_hints import taken_for_deleted
+from sandboxd_client.cli import kept, parse, table
+from sandboxd_client.cli.denial_lines import after_moving, is_moved_aside
+from sandboxd_client.cli.hints.git.deletions import miscounted
+from sandboxd_client.cli.hints.git.hints import git_hint, taken_for_deleted
 
 AS_SOMEONE = ("-c", "user.name=t", "-c", "user.email=t@example.org")
 
@@ -90,7 +94,14 @@ def test_nothing_is_put_outside_of_the_workspace_or_over_something(project):
     assert out.returncode == 2
     assert b"not in the workspace" in out.stderr
     over = project("kept accept", "a")
-    assert b"exists" in over.stderr
+    assert b"kept drop abcd-2" in over.stderr
+    for number, name in ((3, "one"), (4, "two")):
+        (run / f"{number}-{name}").write_bytes(b"\0")
+        (project.workspace / name).write_bytes(b"\0" * (number - 2))
+    assert b"one is the same as what is there now" in project("kept diff", "one").stderr
+    assert b"two differs, and is not text" in project("kept diff", "two").stderr
+    assert project("kept accept", "one").stderr == b"sandboxctl: one is there already\n"
+    assert not (run / "3-one").exists()
     assert b"\x1b" not in project("kept diff", "a").stdout
     assert b"is called" in project("kept diff", "nothing").stderr
 
@@ -156,7 +167,9 @@ def test_a_git_command_that_did_half_of_its_work_says_what_is_left_to_do(project
     assert "was not made" in hint_after(project, "worktree", "add", "../elsewhere")
     assert hint_after(project, "branch", "gone") == ""
     assert "the branch is deleted" in hint_after(project, "branch", "-d", "gone")
-    assert "was not set" in hint_after(project, "branch", "--set-upstream-to", "main", "other")
+    assert "settings stay as they were" in hint_after(
+        project, "branch", "--set-upstream-to", "main", "other"
+    )
     said = hint_after(project, "remote", "add", "up", "https://example.org/x")
     assert "outside of the sandbox: git remote add up https://example.org/x." in said
     assert "git -c KEY=VALUE" in hint_after(project, "config", "user.name", "x")
@@ -166,6 +179,22 @@ def test_a_git_command_that_did_half_of_its_work_says_what_is_left_to_do(project
     )
     assert "other worktrees" in hint_after(project, "gc")
     assert hint_after(project, "status") == ""
+
+
+def test_a_submodule_that_was_added_by_half_is_removed_first(project):
+    """What is left depends on when the guard moves .git/modules: here it is made by hand."""
+    folder = project.workspace
+    words = ["submodule", "add", "https://example.org/lib.git"]
+    assert "remove" not in (git_hint(words, 1, [], str(folder)) or "")
+    (folder / "lib").mkdir()
+    assert "remove" not in (git_hint(words, 1, [], str(folder)) or ""), "it may be the user's"
+    (folder / "lib" / ".git").write_text("gitdir: ../.git/modules/lib\n")
+    said = git_hint(words, 1, [], str(folder)) or ""
+    assert said.startswith("remove what is left (rm -rf lib), then run this git command outside")
+    (folder / ".gitmodules").write_text("")
+    subprocess.run(["git", "add", ".gitmodules"], cwd=folder, check=True)
+    said = git_hint([*words, "lib"], 1, [], str(folder)) or ""
+    assert "(git reset -q -- lib .gitmodules; rm -rf lib)" in said
 
 
 def test_a_worktree_is_not_removed_by_half(project):
@@ -294,6 +323,30 @@ def test_a_protected_file_that_git_cannot_replace_is_named(project):
         assert hint_after(project, *words) == "", words
 
 
+def test_a_bisect_beside_a_protected_file_says_what_is_in_the_way(project):
+    git = ["git", "-C", str(project.workspace)]
+    subprocess.run([*git, "checkout", "-q", "other"], check=True)
+    subprocess.run([*git, "bisect", "start"], check=True)
+    assert "hint: .envrc" in hint_after(project, "bisect", "reset", "main")
+    subprocess.run([*git, "bisect", "start"], check=True)
+    (project.workspace / ".git" / "BISECT_START").write_text("other\n")
+    assert "(.envrc" in hint_after(project, "bisect", "reset")
+
+
+def test_git_that_stopped_at_a_conflict_is_not_to_be_run_again(project):
+    folder = project.workspace
+    git = ["git", "-C", str(folder), "-c", "user.name=t", "-c", "user.email=t@example.org"]
+    for branch in ("main", "other"):
+        subprocess.run([*git, "checkout", "-q", branch], check=True)
+        (folder / "a").write_text(f"{branch}\n")
+        subprocess.run([*git, "commit", "-qam", "changed"], check=True)
+    said = hint_after(project, *AS_SOMEONE, "rebase", "main")
+    assert "git stopped on its way (git status); a conflict is resolved as usual" in said
+    assert "before --continue or --abort, outside of the sandbox: rm .envrc" in said
+    assert "run this git command outside" not in said
+    assert "run this git command outside" not in hint_after(project, "rebase", "--continue")
+
+
 def test_a_stash_that_could_not_put_a_protected_file_back_is_not_made_twice(project):
     folder = project.workspace
     subprocess.run(["git", "-C", str(folder), "checkout", "-q", "other"], check=True)
@@ -383,3 +436,81 @@ def test_a_rebase_whose_state_was_moved_aside_says_how_to_go_on(project):
     assert "the state of the rebase was moved aside" in text
     assert "kept accept .git/rebase-merge" in text
     assert "kept accept .git/rebase-merge" in hint_after(project, "rebase", "--abort")
+
+
+@pytest.mark.parametrize("way", ["folder", "folder/inner"])
+def test_a_link_that_comes_after_the_check_is_not_followed(
+    project: Ctl, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, way: str
+) -> None:
+    """A command that runs meanwhile puts it there."""
+    outside = tmp_path / "outside"
+    (outside / "inner").mkdir(parents=True)
+    folder = project.workspace
+    (folder / "folder/inner").mkdir(parents=True)
+    (folder / ".sandboxd-kept/0000").mkdir(parents=True)
+    (folder / ".sandboxd-kept/0000/1-folder%2Finner%2Fplanted").write_text("x")
+    checked = kept._check_target
+    times = 0
+
+    def check_and_swap(*args: Any) -> str:
+        nonlocal times
+        inside = checked(*args)
+        times += 1
+        if times == 2:
+            (folder / way).rename(folder / "moved")
+            (folder / way).symlink_to(outside if way == "folder" else outside / "inner")
+        return inside
+
+    monkeypatch.setattr(kept, "_check_target", check_and_swap)
+    options = parse.parse(table.COMMANDS["kept accept"], ["--all", "--workspace", str(folder)])
+    with pytest.raises(parse.UsageError, match="cannot be put back"):
+        kept.accept(options)
+    assert times == 2
+    assert not (outside / "inner/planted").exists()
+
+
+@pytest.mark.parametrize("what", ["accept", "drop"])
+def test_a_link_in_the_place_of_the_folder_is_not_followed(
+    project: Ctl, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, what: str
+) -> None:
+    """A running command names what it puts there as something of the user's is named."""
+    home = tmp_path / "home"
+    (home / "Pictures/2024-summer").mkdir(parents=True)
+    (home / "Pictures/2024-summer/photo").write_text("x")
+    folder = project.workspace
+    (folder / ".sandboxd-kept/Pictures/2024-summer").mkdir(parents=True)
+    entries = kept.entries
+
+    def list_and_swap(workspace: str) -> Any:
+        found = entries(workspace)
+        if not (folder / ".sandboxd-kept").is_symlink():
+            (folder / ".sandboxd-kept").rename(folder / "moved")
+            (folder / ".sandboxd-kept").symlink_to(home)
+        return found
+
+    monkeypatch.setattr(kept, "entries", list_and_swap)
+    words = ["--all", "--workspace", str(folder)]
+    options = parse.parse(table.COMMANDS[f"kept {what}"], words)
+    with pytest.raises(parse.UsageError, match="cannot be"):
+        getattr(kept, what)(options)
+    assert (home / "Pictures/2024-summer/photo").exists()
+
+
+@pytest.mark.parametrize("what", ["list", "diff", "accept", "drop"])
+def test_what_another_user_keeps_is_not_taken_for_nothing(tmp_path, monkeypatch, what):
+    (tmp_path / ".sandboxd-kept").mkdir()
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may read everything
+    options = parse.parse(table.COMMANDS[f"kept {what}"], ["--workspace", str(tmp_path)])
+    with pytest.raises(parse.UsageError, match=r"kept belongs to .*, and you cannot read it"):
+        getattr(kept, what)(options)
+
+
+def test_who_typed_sudo_is_told_to_use_it_for_what_another_user_keeps(tmp_path, monkeypatch):
+    moved = f"stays as it is: it is protected, and was moved to {tmp_path}/.sandboxd-kept/a/0-b"
+    denial = {"kind": "protected_path", "target": f"{tmp_path}/b", "message": f"b {moved}"}
+    assert is_moved_aside(denial)
+    for typed, prefix in ((os.getuid(), ""), (os.getuid() + 1, "sudo ")):
+        monkeypatch.setenv("SUDO_UID", str(typed))
+        assert after_moving([denial])[0].startswith(
+            f"what was moved aside: {prefix}sandboxctl kept list"
+        )

@@ -8,43 +8,43 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sandboxd_client.cli.denial_lines import allowing
-from sandboxd_client.cli.explained import manifest_file, report
-from sandboxd_client.cli.live import tell
-from sandboxd_client.cli.outcome import cancelled, cut_off, exit_code, remarks
+from sandboxd_client.cli.denial_lines import allowing_flags
+from sandboxd_client.cli.explanation_text import manifest_file, report
+from sandboxd_client.cli.live_denials import tell
+from sandboxd_client.cli.outcome import cancelled_lines, cut_off, describe_end, exit_code, remarks
 from sandboxd_client.cli.parse import Options
-from sandboxd_client.cli.plain_text import quoted
+from sandboxd_client.cli.plain_text import quote
 from sandboxd_client.cli.plan_words import after_run
 from sandboxd_client.jsontext import dumps, loads, printable
 
 
 def test_every_remedy_is_a_flag():
-    assert allowing({"fs_read_allow": ["/a"], "fs_write_allow": ["/b c"]}) == [
+    assert allowing_flags({"fs_read_allow": ["/a"], "fs_write_allow": ["/b c"]}) == [
         "--read /a", "--write '/b c'",
     ]  # fmt: skip
-    assert allowing({"network": "inherit"}) == ["--net inherit"]
-    assert allowing({"network": {"kind": "inherit"}}) == ["--net inherit"]
-    assert allowing({"network": {"kind": "allow_hosts", "hosts": ["*.x.example"]}}) == [
+    assert allowing_flags({"network": "inherit"}) == ["--net inherit"]
+    assert allowing_flags({"network": {"kind": "inherit"}}) == ["--net inherit"]
+    assert allowing_flags({"network": {"kind": "allow_hosts", "hosts": ["*.x.example"]}}) == [
         "--net '*.x.example'"
     ]
-    assert allowing({"timeout": {"secs": 60}, "max_memory_bytes": 104857600}) == [
+    assert allowing_flags({"timeout": {"secs": 60}, "max_memory_bytes": 104857600}) == [
         "--timeout 1m", "--memory 100M",
     ]  # fmt: skip
-    assert allowing({"max_file_bytes": 7}) == ["(manifest: max_file_bytes = 7)"]
-    assert allowing(None) == []
+    assert allowing_flags({"max_file_bytes": 7}) == ["(manifest: max_file_bytes = 7)"]
+    assert allowing_flags(None) == []
 
 
 @settings(database=None)
 @given(st.text())
 def test_a_quoted_word_is_one_word_without_control_characters(word):
-    text = quoted(word)
+    text = quote(word)
     assert len(shlex.split(text)) == 1
     assert text.isprintable()
 
 
 def test_ordinary_words_come_back_from_the_shell_as_they_were():
     for word in ("/a/b", "it's", "a b", "$HOME", "", "-x", "ä*"):
-        assert shlex.split(quoted(word)) == [word]
+        assert shlex.split(quote(word)) == [word]
 
 
 def test_many_denials_are_a_few_lines():
@@ -114,7 +114,7 @@ def test_in_a_sandbox_that_exists_only_flags_that_were_typed_are_proposed():
     result = {"outcome": "exited", "exit_code": 1, "denials": [both]}
     (line,) = remarks(result, typed=["--memory", "--sandbox"])
     assert line.endswith(
-        "; to allow it add: --memory 1M; "
+        "; give it more memory, for example --memory 1M; "
         "to allow it make a sandbox with: sandboxctl sandbox create --write /w"
     )
 
@@ -126,8 +126,33 @@ def test_amounts_in_messages_have_units():
     }  # fmt: skip
     assert remarks({"outcome": "exited", "denials": [full]}) == [
         "denied: the sandbox's private /tmp is full: --tmp-size allows 1M; "
-        "to allow it add: --tmp-size 2M",
+        "give it a larger /tmp, for example --tmp-size 2M",
     ]
+    (line,) = remarks({"outcome": "exited", "denials": [full]}, typed=["--memory"])
+    assert line.endswith("allows 1M; make a sandbox with a larger /tmp, for example: sandboxctl "
+                         "sandbox create --tmp-size 2M")  # fmt: skip
+
+
+def test_a_raised_limit_is_an_example_because_what_was_needed_is_not_known():
+    late = {"kind": "timeout", "confidence": "high", "message": "ended by its timeout after 1 s",
+            "remedy": {"timeout": {"secs": 4}}}  # fmt: skip
+    large = {"kind": "memory", "confidence": "low", "claimed": True, "message": "the command says:"
+             " more memory", "remedy": {"max_memory_bytes": 400 << 20}}  # fmt: skip
+    write = {"kind": "filesystem_write", "confidence": "high", "target": "/w/x", "message": "w",
+             "remedy": {"fs_write_allow": ["/w/x"]}}  # fmt: skip
+    assert remarks({"outcome": "timeout", "denials": [late]}) == [
+        "denied: ended by its timeout after 1 s; give it more time, for example --timeout 4s"
+    ]
+    assert remarks({"outcome": "timeout", "denials": [late, large, write]})[3:] == [
+        "to allow it add: --write /w/x",
+        "give it more time, for example --timeout 4s",
+        "if that is so, give it more memory, for example --memory 400M",
+    ]
+    needs = [{"access": "limit", "target": "timeout", "operation": "run", "status": "needed"}]
+    told = report({"needs": needs, "missing": late["remedy"]}, failed=True)
+    assert "how much it needs is not known: the limit is an example" in told
+    told = report({"needs": needs, "missing": write["remedy"]}, failed=True)
+    assert "not known" not in told
 
 
 @settings(database=None)
@@ -322,8 +347,8 @@ def test_in_plan_mode_the_way_out_is_named_and_no_flag():
 
 
 def test_who_did_not_cancel_a_command_is_told_that_it_was():
-    assert cancelled({"outcome": "exited"}) == []
-    (line,) = cancelled({"outcome": "cancelled", "signal": 9})
+    assert cancelled_lines({"outcome": "exited"}) == []
+    (line,) = cancelled_lines({"outcome": "cancelled", "signal": 9})
     assert line.startswith("the command was cancelled from elsewhere: by sandboxctl kill")
 
 
@@ -332,3 +357,33 @@ def test_captured_output_that_is_cut_off_is_warned_about() -> None:
     (said,) = cut_off({"outcome": "exited", "stdout": cut, "stderr": {"bytes": 3}})
     assert said.startswith("stdout is cut off: the command printed 9437184 bytes")
     assert cut_off({"outcome": "output_limit", "stdout": cut}) == []
+
+
+def test_a_lost_sandbox_is_one_line_and_no_denial():
+    denial = {"kind": "sandbox_error", "message": "/etc/x was replaced\n, so it ended"}
+    (line,) = remarks({"outcome": "isolation_lost", "signal": 9, "denials": [denial]})
+    assert line.startswith("the command was ended: /etc/x was replaced")
+    assert line.endswith("you can run it again")
+    assert "\n" not in line
+
+
+def test_files_of_one_protected_folder_are_one_line():
+    def denial(target: str, by: str) -> dict[str, object]:
+        said = f"{target} stays as it is: {by} is protected, because it can run code later"
+        return {"kind": "protected_path", "operation": "remove", "target": target,
+                "message": f"the command says: {said}", "confidence": "medium", "claimed": True,
+                "remedy": None}  # fmt: skip
+
+    of_hooks = [denial(f"/w/.git/hooks/{name}", "/w/.git/hooks") for name in "abc"]
+    config = denial("/w/.git/config", "/w/.git/config")
+    first, second = remarks({"outcome": "exited", "denials": [*of_hooks, config]})
+    assert "/w/.git/hooks/a and 2 more in it stay as they are: /w/.git/hooks is" in first
+    assert "/w/.git/config stays as it is" in second
+    (alone,) = remarks({"outcome": "exited", "denials": of_hooks[:1]})
+    assert "/w/.git/hooks/a stays as it is: /w/.git/hooks is" in alone
+
+
+@pytest.mark.parametrize(("took_ms", "shown"), [(24.02, "24ms"), (1234.5, "1.2s"), (60000, "1m")])
+def test_how_long_it_took_is_told_in_milliseconds_below_a_second(took_ms, shown):
+    result = {"outcome": "exited", "exit_code": 0, "duration_ms": took_ms}
+    assert describe_end(result) == f"it ended with exit code 0 after {shown}"

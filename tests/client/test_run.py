@@ -82,6 +82,7 @@ def test_denials_are_told_one_line_each_with_the_flags_that_allow_them(ctl, fake
         (["ls | head"], "sandboxctl run -- sh -c 'ls | head'"),
         (["no-such-program-here"], "no folder of your PATH has it either"),
         (["--read", "/no/such", "true"], "error: --read: /no/such does not exist"),
+        (["--read", "/usr,/bin", "true"], "write --read once for each"),
         (["--sandbox", "sb-no", "true"], "sandboxctl sandbox list shows those that exist"),
         (["--memory", "50", "true"], "write --memory 50M"),
         (["--memory", "50K", "true"], "error: --memory is 50K, too little for any program"),
@@ -89,6 +90,7 @@ def test_denials_are_told_one_line_each_with_the_flags_that_allow_them(ctl, fake
         (["--preset", "read-onyl", "true"], "did you mean read-only?"),
         (["--backend", "dokcer", "true"], "did you mean docker?"),
         (["--manifest", "no.toml", "true"], "--manifest no.toml cannot be read: No such file"),
+        (["--detach", "--name", "a b", "true"], "--name 'a b': a name has no blanks"),
         (["--cwd", "/no/such", "true"], "--cwd: /no/such does not exist"),
     ],
 )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sandboxd.config_loading import load
-from sandboxd.config_staleness import ConfigFile
+from sandboxd.config.loading import load
+from sandboxd.config.staleness import ConfigFile
 
 
 @pytest.fixture
@@ -31,6 +31,15 @@ def test_doctor_says_that_the_named_backend_is_the_one_that_fails(with_backend):
     shown = " ".join(with_backend("status").stdout.decode().split())
     assert "docker does not work: every command is refused" in shown
     assert "no sandbox works here" not in shown
+
+
+@pytest.mark.parametrize("command", ["status", "doctor"])
+def test_variables_that_only_the_daemon_has_are_said(with_backend, command):
+    def said(**variables):
+        return " ".join(with_backend(command, **variables).stdout.decode().split())
+
+    assert "the daemon was started with SANDBOXD_BACKEND=docker, which you do not set" in said()
+    assert "which you do not set" not in said(SANDBOXD_BACKEND="docker")
 
 
 def test_doctor_says_why_a_backend_that_works_is_used(ctl, start_daemon):

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
 import pytest
 from ctl import Ctl
+from support.requirements import require
 
 GONE = "is gone: the sandbox had a "
 
@@ -81,6 +86,49 @@ def test_an_operand_in_tmp_is_named_only_if_it_is_there(inside: Ctl) -> None:
     assert f'warning: "/tmp/the env" {GONE}'.encode() in said
     other = inside("run", "--", "test", "!", "-e", "/tmp/env")
     assert (other.returncode, other.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize(
+    ("command", "lost"),
+    [
+        (["cp", "f", "../z"], "z"),
+        (["cp", "f", ".."], "f"),
+        (["tar", "czf", "../f.tgz", "f"], "f.tgz"),
+        (["git", "init", "-q", "../new"], "new"),
+        (["sh", "-c", "echo 1 > ../x"], "x"),
+        (["python3", "-c", "open('../y', 'w')"], "y"),
+        (["sh", "-c", "mkdir d; cp f d; cd d; cp f ../g"], None),
+        (["sh", "-c", "cp f ../part; rm ../part"], None),
+        (["sh", "-c", "ls .. > f"], None),
+    ],
+)
+def test_a_file_beside_a_workspace_below_tmp_is_named(
+    inside: Ctl, command: list[str], lost: str | None
+) -> None:
+    with TemporaryDirectory(dir="/tmp") as parent:
+        workspace = Path(parent, "a")
+        workspace.mkdir()
+        (workspace / "f").write_text("")
+        ctl = Ctl(inside.socket_path, workspace)
+        done = ctl("run", "--", *command)
+        said = done.stderr.decode()
+        assert done.returncode == 0, said
+        assert os.listdir(parent) == ["a"]
+        if lost is None:
+            assert GONE not in said
+        else:
+            assert f"warning: {parent}/{lost} {GONE}" in said
+
+
+def test_without_a_tmp_of_its_own_nothing_is_lost_there(inside: Ctl) -> None:
+    require("landlock")
+    script = "touch /tmp/sandboxd-x1; echo done"
+    done = inside("run", "--backend", "landlock", "--", "sh", "-c", script)
+    assert (done.returncode, done.stdout) == (0, b"done\n")
+    said = done.stderr.decode()
+    assert GONE not in said
+    assert "$TMPDIR names a private folder" in said
+    assert "--write" not in said
 
 
 def test_a_sandbox_that_stays_loses_nothing(inside: Ctl) -> None:

@@ -91,7 +91,8 @@ def _leave_out_variants(config: pytest.Config, items: list[pytest.Item]) -> None
                     out.append(item)
                 seen.add(test)
     config.hook.pytest_deselected(items=out)
-    items[:] = [item for item in items if item not in set(out)]
+    gone = set(out)
+    items[:] = [item for item in items if item not in gone]
 
 
 @pytest.hookimpl(wrapper=True)

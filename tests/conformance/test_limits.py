@@ -97,7 +97,7 @@ def full(subject: Subject, folder: str, field: str) -> None:
         (denial,) = ran.denials
         assert (denial["kind"], denial["target"]) == ("file_size", folder)
         assert denial["evidence"] == "kernel"
-        assert denial["remedy"] == {field: 40 * MIB}
+        assert denial["remedy"] == {field: 80 * MIB}
     ran = subject.python(code, f"{folder}/x", manifest={field: 200 * MIB, **BACKSTOP})
     assert ran.exited(0), ran.story
 

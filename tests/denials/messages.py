@@ -76,8 +76,11 @@ OURS = [
      WRITE, "/w/out/lock"),
     ("Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is it running?",
      READ, "/run/docker.sock"),
+    ("CMake Error: Unable to (re)create the private pkgRedirects directory:\n"
+     "/w/out/CMakeFiles/pkgRedirects", WRITE, "/w/out"),
     # pytest cuts the lines of its summary off
-    ("E OSError: [Errno 30] Read-only file system: '/w/out/results.txt'\n"
+    ("E OSError: [Errno 30] Read-only file system: '/w/out/results.txt'\n\n"
+     "/w/out/lib.py:1045: OSError\n"
      "FAILED t.py::t - OSError: [Errno 30] Read-only file system: '/w/out/resu...",
      WRITE, "/w/out/results.txt"),
     # network

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from sandboxd.denials import HostView, RunEvidence, Setting, StreamScanner
 from sandboxd.denials.context import HostFile

@@ -9,6 +9,7 @@ from denials.messages import LOCALE, MISLEADING, PLANTED
 from denials.settings import WS, denials, host, setting
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from sandboxd.denials import (
     ConnectAttempt,
@@ -16,8 +17,8 @@ from sandboxd.denials import (
     StreamScanner,
     load_translations,
 )
+from sandboxd.policy.display_names import named
 from sandboxd.policy.plan import Limits, NetworkRule
-from sandboxd.policy.shown_names import named
 from sandboxd.traffic import GateRefusal
 from sandboxd.types import RefusedAccess
 
@@ -120,6 +121,16 @@ def test_a_read_that_modes_refuse_to_root_is_not_called_a_write() -> None:
     assert "capability" in found.message
     user = setting("cat", "/w/out/old.txt", landlock=True, view=host(unread=("/w/out/old.txt",)))
     assert denials(user, "cat: /w/out/old.txt: Permission denied\n") == []
+
+
+def test_a_workspace_of_another_user_is_named_where_it_cannot_be_written() -> None:
+    line = "touch: cannot touch 'new': Permission denied\n"
+    (found,) = denials(setting("touch", "new", view=host(mine=(), modes=())), line)
+    assert (found.target, found.remedy) == ("/w/ws/new", None)
+    assert "belongs to ada; this user could not write it outside either" in found.message
+    assert denials(setting("touch", "new", view=host(modes=())), line) == [], "by a group"
+    own = replace(host(mine=(), modes=()), owner=lambda path: "bob")
+    assert denials(setting("touch", "new", view=own), line) == [], "its own permission bits"
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from denials.messages import NETWORK, NOT_OURS, OURS, READ, WRITE
 from denials.settings import WS, denials, host, setting
+from msgspec.structs import replace
 
 from sandboxd.denials import RunEvidence
 from sandboxd.policy.plan import Limits, NetworkRule, Protected
@@ -92,6 +91,7 @@ def test_a_relative_name_is_one_in_the_folder_that_the_command_goes_to(
     text = "error: could not write config file .git/config: Device or resource busy\n"
     (found,) = denials(replace(where, plan=plan), text)
     assert found.target == inner.path
+    assert found.operation == "rename", "what is busy was to be replaced: a grant would not help"
 
 
 def test_a_message_about_that_folder_itself_is_not_about_one_in_it() -> None:
@@ -176,6 +176,7 @@ def test_calls_that_need_root_are_ours_only_for_root() -> None:
     ("limits", "text", "kind"),
     [
         (Limits(memory_bytes=1 << 20), "MemoryError", "memory"),
+        (Limits(memory_bytes=1 << 20), "failed; error='Not enough space' (errno=12)", "memory"),
         (Limits(memory_bytes=1 << 20), "fatal error: runtime: out of memory", "memory"),
         (Limits(memory_bytes=1 << 20), "memory allocation of 99 bytes failed", "memory"),
         (Limits(memory_bytes=1 << 20), "terminate called: std::bad_alloc", "memory"),

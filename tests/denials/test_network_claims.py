@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import replace
-
 import pytest
 from denials.settings import denials, host, setting
+from msgspec.structs import replace
 
 from sandboxd.denials import (
     ConnectAttempt,
@@ -40,7 +38,7 @@ def test_where_no_socket_can_be_made_the_kernel_tells_that_one_was_tried() -> No
     assert {d.target: (d.confidence, d.remedy) for d in denials(closed, words, stream)} == {
         None: ("high", None), "evil.example.net": ("low", None),
     }  # fmt: skip
-    (swallowed,) = denials(closed, "", dataclasses.replace(stream, exit_code=0))
+    (swallowed,) = denials(closed, "", replace(stream, exit_code=0))
     assert (swallowed.confidence, swallowed.evidence) == ("medium", "kernel")
     lookup = RunEvidence(exit_code=0, attempts_told=True, refused_sockets=("datagram",))
     assert [d.confidence for d in denials(closed, "", lookup)] == ["low"]
@@ -55,7 +53,7 @@ def test_sockets_that_the_c_library_makes_in_passing_explain_a_failure_only() ->
     for kind, confidence in (("blocking datagram", "low"), ("unix", "medium")):
         facts = RunEvidence(exit_code=0, attempts_told=True, refused_sockets=(kind,))  # type: ignore[arg-type]
         assert denials(closed, "", facts) == []
-        (found,) = denials(closed, "", dataclasses.replace(facts, exit_code=1))
+        (found,) = denials(closed, "", replace(facts, exit_code=1))
         assert (found.kind, found.confidence, found.evidence) == ("network", confidence, "kernel")
         assert found.remedy is None
     asked = setting("snmpget", "https://a.example.org/", network_namespace=False)

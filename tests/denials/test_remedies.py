@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from denials.settings import WS, denials, host, setting
+from msgspec.structs import replace
 
 from sandboxd.denials.context import HostFile, HostView, Setting
 from sandboxd.denials.text.outputs import outputs

@@ -16,7 +16,7 @@ def test_a_timeout_wins_over_what_was_printed() -> None:
     facts = RunEvidence(outcome="timeout", signal=9, timed_out=True)
     (found,) = denials(setting(), "cannot open: Read-only file system\nMemoryError\n", facts)
     assert (found.kind, found.layer) == ("timeout", "supervisor")
-    assert found.remedy == {"timeout": {"secs": 60}}
+    assert found.remedy == {"timeout": {"secs": 120}}
 
 
 def test_a_cancelled_command_was_not_denied() -> None:
@@ -29,11 +29,18 @@ def test_a_failed_set_up_is_the_sandbox_s_error() -> None:
     assert (found.kind, found.layer, found.remedy) == ("sandbox_error", "engine", None)
 
 
+def test_a_sandbox_that_was_lost_had_been_set_up() -> None:
+    facts = RunEvidence(outcome="isolation_lost", signal=9, setup_failure="/etc/x was replaced")
+    (found,) = denials(setting(), facts=facts)
+    assert (found.kind, found.operation) == ("sandbox_error", "run")
+    assert found.message == "/etc/x was replaced, so everything in the sandbox was ended"
+
+
 @pytest.mark.parametrize(
     ("number", "kind", "remedy"),
     [
-        (24, "cpu", {"max_cpu_secs": 4}),
-        (25, "file_size", {"max_file_bytes": 200}),
+        (24, "cpu", {"max_cpu_secs": 8}),
+        (25, "file_size", {"max_file_bytes": 400}),
     ],
 )
 def test_a_limit_s_signal_counts_only_with_that_limit(
@@ -64,13 +71,15 @@ def test_sigkill_at_the_cpu_limit_needs_the_time_to_have_been_used() -> None:
 @pytest.mark.parametrize(
     ("hit", "field", "value"),
     [
-        ("memory", "max_memory_bytes", 2000),
-        ("cpu", "max_cpu_secs", 4),
-        ("processes", "max_processes", 10),
-        ("output", "max_output_bytes", 20),
+        ("memory", "max_memory_bytes", 4000),
+        ("cpu", "max_cpu_secs", 8),
+        ("processes", "max_processes", 20),
+        ("output", "max_output_bytes", 40),
     ],
 )
-def test_a_limit_that_was_hit_is_doubled(hit: str, field: str, value: int) -> None:
+def test_of_a_limit_that_was_hit_four_times_as_much_is_proposed(
+    hit: str, field: str, value: int
+) -> None:
     facts = RunEvidence(exit_code=0, limit_hit=hit)  # type: ignore[arg-type]
     (found,) = denials(setting(limits=ALL_LIMITS), facts=facts)
     assert (found.evidence, found.layer, found.remedy) == ("kernel", "limit", {field: value})
@@ -119,7 +128,20 @@ def test_a_protected_path_that_appeared_cannot_be_allowed() -> None:
     facts = RunEvidence(exit_code=0, protected=((f"{WS}/.envrc", "/state/aside/1"),))
     (found,) = denials(setting(), facts=facts)
     assert (found.kind, found.remedy) == ("protected_path", None)
-    assert "/state/aside/1" in found.message
+    assert f"{WS}/.envrc appeared and was moved to /state/aside/1" in found.message
+
+
+def test_a_protected_path_that_changed_and_is_back_is_not_said_to_have_appeared() -> None:
+    facts = RunEvidence(exit_code=0, protected=((f"{WS}/.git/config", "/state/aside/1"),))
+    (found,) = denials(setting(), facts=facts)
+    assert "/.git/config changed and was moved to /state/aside/1: it is" in found.message
+    assert found.message.endswith("; what was there before is in its place")
+
+
+def test_a_protected_path_that_was_removed_is_not_said_to_have_appeared() -> None:
+    facts = RunEvidence(exit_code=1, protected=((f"{WS}/.git/objects", None),))
+    (found,) = denials(setting(), facts=facts)
+    assert "removed, which is undone where that is possible" in found.message
 
 
 def test_a_masked_operand_is_told_although_it_reads_as_empty() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import errno
 import os
 from pathlib import Path
@@ -11,8 +10,9 @@ import pytest
 from denials.settings import WS, denials, host, setting
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from sandboxd.config import Ceiling
+from sandboxd.config.config import Ceiling
 from sandboxd.denials import (
     ConnectAttempt,
     ExplainRequest,
@@ -89,7 +89,7 @@ def test_what_the_whole_machine_runs_is_not_made_writable(path: str) -> None:
 
 
 def test_what_the_policy_refuses_is_not_proposed() -> None:
-    there = dataclasses.replace(where(), own_code=("/w/venv",))
+    there = replace(where(), own_code=("/w/venv",))
     for path in ("/srv", "/mnt", "/w/venv/lib/x", "/boot/x"):
         assert permitted(there, {"fs_write_allow": [path]}) is None
     for path in ("/srv/data", "/w/venvs"):
@@ -103,9 +103,7 @@ def test_programs_in_a_home_folder_can_be_read_and_not_written() -> None:
 
 
 def test_a_link_to_a_secret_is_one() -> None:
-    leads = dataclasses.replace(
-        host(), canonical=lambda path: path.replace("/w/out/data", f"{HOME}/.ssh", 1)
-    )
+    leads = replace(host(), canonical=lambda path: path.replace("/w/out/data", f"{HOME}/.ssh", 1))
     assert withheld(setting(view=leads), "/w/out/data", "read") is not None
     assert withheld(setting(view=leads), "/w/out/data/id", "read") is not None
     assert withheld(setting(), "/w/out/data", "read") is None
@@ -197,9 +195,7 @@ def test_a_path_of_the_caller_s_own_command_line_is_more_than_a_word() -> None:
 def test_what_a_link_of_the_home_leads_to_is_a_start_up_file() -> None:
     link = HostFile(".bashrc", "link")
     view = host(mine=("/",), more={f"{HOME}/.bashrc": link, f"{HOME}/dots/bashrc": FILE})
-    view = dataclasses.replace(
-        view, canonical=lambda p: p.replace(f"{HOME}/.bashrc", f"{HOME}/dots/bashrc")
-    )
+    view = replace(view, canonical=lambda p: p.replace(f"{HOME}/.bashrc", f"{HOME}/dots/bashrc"))
     for path in (f"{HOME}/dots/bashrc", f"{HOME}/dots"):
         assert withheld(setting(view=view), path, "write") is not None
     assert (
@@ -224,7 +220,7 @@ def test_the_looks_for_one_answer_are_bounded() -> None:
         asked.append(most)
         return [HostFile(str(number)) for number in range(min(most, 100))]
 
-    view = dataclasses.replace(
+    view = replace(
         host(mine=("/",)), file=lambda path: FOLDER, is_dir=lambda path: True, entries=entries
     )
     looks = HostLooks(view)
@@ -247,7 +243,7 @@ ERRNOS = st.sampled_from([errno.EROFS, errno.EACCES, errno.ENOENT, errno.EBUSY, 
 
 
 def everything_exists() -> HostView:
-    return dataclasses.replace(host(mine=("/",)), exists=lambda path: True)
+    return replace(host(mine=("/",)), exists=lambda path: True)
 
 
 @given(
@@ -256,7 +252,7 @@ def everything_exists() -> HostView:
 def test_neither_words_nor_the_kernel_make_such_a_path_a_remedy(
     paths: list[str], code: int, number: int
 ) -> None:
-    there = dataclasses.replace(where(landlock=True), host=everything_exists())
+    there = replace(where(landlock=True), host=everything_exists())
     scanner = StreamScanner(there)
     for path in paths:
         for text in ("cat: {}: No such file or directory", "touch: cannot touch '{}': Read-only "
@@ -290,8 +286,8 @@ def test_no_folder_is_proposed_for_such_a_path_to_be_made_in_it(
     above = {"/".join(path.split("/")[: -1 - depth]) for path in paths} | {"/", HOME, "/w/new"}
     there = {one for path in above for one in _and_above(path)}
     view = host(mine=("/",), more={path: HostFile("", "folder") for path in there if path != "/"})
-    view = dataclasses.replace(view, exists=there.__contains__, is_dir=there.__contains__)
-    where_ = dataclasses.replace(where(landlock=True), host=view)
+    view = replace(view, exists=there.__contains__, is_dir=there.__contains__)
+    where_ = replace(where(landlock=True), host=view)
     scanner = StreamScanner(where_)
     for path in (*paths, "/w/new/data.txt"):
         scanner.feed("stderr", f"touch: cannot touch '{path}': Read-only file system\n".encode())
@@ -331,7 +327,7 @@ def test_no_folder_is_proposed_for_a_start_up_file_of_a_project(name: str) -> No
 def test_no_folder_is_proposed_that_start_up_files_can_be_made_in() -> None:
     """The control: the same folders can be read, and those of one program be written."""
     more = {f"{HOME}/{name}": HostFile("", "folder") for name in (".config/app", ".local/state")}
-    there = dataclasses.replace(where(), host=host(mine=("/",), more=more))
+    there = replace(where(), host=host(mine=("/",), more=more))
     for name in (".config", ".local"):
         assert permitted(there, {"fs_write_allow": [f"{HOME}/{name}"]}) is None
         assert permitted(there, {"fs_read_allow": [f"{HOME}/{name}"]}) is not None
@@ -341,13 +337,13 @@ def test_no_folder_is_proposed_that_start_up_files_can_be_made_in() -> None:
 
 def test_a_home_behind_a_link_is_one_where_it_really_is() -> None:
     view = host(mine=("/",), more={"/data/u/out": HostFile("", "folder")})
-    led = dataclasses.replace(view, canonical=lambda path: path.replace("/h/u", "/data/u", 1))
+    led = replace(view, canonical=lambda path: path.replace("/h/u", "/data/u", 1))
     names = (".bashrc", "bin/tool", ".config", ".aws/credentials", "snap/x")
     for name in names:
         assert permitted(where(), {"fs_write_allow": [f"{HOME}/{name}"]}) is None
-        there = dataclasses.replace(where(), host=led)
+        there = replace(where(), host=led)
         assert permitted(there, {"fs_write_allow": [f"/data/u/{name}"]}) is None, name
-    plain = dataclasses.replace(where(), host=view)  # without the link it is any folder
+    plain = replace(where(), host=view)  # without the link it is any folder
     assert permitted(plain, {"fs_write_allow": ["/data/u/bin/tool"]}) is not None
     assert permitted(there, {"fs_write_allow": ["/data/u/out"]}) is not None
 
@@ -355,7 +351,7 @@ def test_a_home_behind_a_link_is_one_where_it_really_is() -> None:
 def test_a_file_with_another_name_is_not_proposed_by_the_command_s_word() -> None:
     """It may be a hard link to a secret: only the path of a secret is known."""
     more = {"/w/out/notes.txt": HostFile("", linked=True), "/w/out/data.txt": HostFile("")}
-    there = dataclasses.replace(where(), host=host(mine=("/",), more=more))
+    there = replace(where(), host=host(mine=("/",), more=more))
     access: Access
     for access in ("read", "write"):
         assert withheld(there, "/w/out/notes.txt", access, claimed=True) is not None
@@ -390,7 +386,7 @@ def test_what_the_ceiling_refuses_is_not_proposed() -> None:
     refused = [
         {"fs_write_allow": ["/tmp/of-host"]}, {"fs_write_allow": ["/opt/tools/x"]},
         {"network": "inherit"}, {"network": {"kind": "allow_hosts", "hosts": ["b.test"]}},
-        {"max_memory_bytes": 2000}, {"timeout": {"secs": 60}},
+        {"max_memory_bytes": 2000}, {"timeout": {"secs": 60}}, {"tmp_bytes": 2000},
     ]  # fmt: skip
     for remedy in allowed:
         assert permitted(there, remedy) == remedy
@@ -399,7 +395,10 @@ def test_what_the_ceiling_refuses_is_not_proposed() -> None:
         assert permitted(there, remedy) is None
         assert permitted(where(), remedy) == remedy
     facts = RunEvidence(exit_code=137, limit_hit="memory")
-    assert [d.remedy for d in denials(there, "", facts)] == [None]
+    for had, proposed in ((300, 1200), (1000, 1500), (1500, None)):
+        there = where(ceiling=ceiling, limits=Limits(memory_bytes=had))
+        (found,) = denials(there, "", facts)
+        assert found.remedy == (proposed and {"max_memory_bytes": proposed})
 
 
 def test_a_weaker_filter_is_not_proposed_by_the_command_s_word() -> None:
@@ -457,7 +456,7 @@ def test_a_file_of_the_host_s_tmp_that_the_config_masks_is_not_proposed() -> Non
     text = "cat: /tmp/of-host: No such file or directory\n"
     (shown,) = denials(where(), text)
     assert shown.remedy == {"fs_read_allow": ["/tmp/of-host"]}
-    (masked,) = denials(dataclasses.replace(where(), withheld=("/tmp/of-host",)), text)
+    (masked,) = denials(replace(where(), withheld=("/tmp/of-host",)), text)
     assert masked.remedy is None
 
 
@@ -517,7 +516,7 @@ def test_another_name_of_what_is_kept_from_commands_is_not_proposed() -> None:
         "/w/out/data.txt": HostFile("", linked=True, inode=mine),
         "/w/held/deep/script.txt": HostFile("", linked=True, inode=hook),
     }
-    there = dataclasses.replace(where(), host=host(mine=("/",), more=more))
+    there = replace(where(), host=host(mine=("/",), more=more))
     for field in ("fs_read_allow", "fs_write_allow"):
         for path in ("/w/out/notes.txt", "/w/out", "/w/held/deep", "/w/held/deep/script.txt"):
             assert permitted(there, {field: [path]}) is None, path

@@ -6,16 +6,16 @@ import os
 import socket
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from sandboxd.backends.docker.attach.framing import Unframer
-from sandboxd.backends.docker.diagnosis import explained
+from sandboxd.backends.docker.diagnosis import explain_error
 from sandboxd.backends.docker.endpoint import find
 from sandboxd.backends.docker.engine import Engine, EngineError
 from sandboxd.backends.docker.mounts import (
@@ -188,9 +188,9 @@ def test_no_limit_is_made_up() -> None:
 
 def test_refusals_of_engines_name_what_to_do() -> None:
     image = "sandboxd/base:local"
-    missing = explained(EngineError(404, f"No such image: {image}"), image)
+    missing = explain_error(EngineError(404, f"No such image: {image}"), image)
     assert missing.remedy == "build it: sandboxctl image build"
-    gone = explained(EngineError(400, "bind source path does not exist: /a b"), "i")
+    gone = explain_error(EngineError(400, "bind source path does not exist: /a b"), "i")
     assert (gone.kind, "/a b" in gone.message) == ("PathDenied", True)
 
 

@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 from support.daemon import ROOT
 
-from sandboxd.config import all_keys
+from sandboxd.config.config import all_keys
 
 REFERENCE = ROOT / "docs" / "config.md"
 

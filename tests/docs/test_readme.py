@@ -157,7 +157,7 @@ def test_the_config_is_accepted(folder: Path, env: dict[str, str]) -> None:
 
 
 LOAD = (
-    "import sys; from sandboxd.config_loading import load; load(sys.argv[1], {}, {}, required=True)"
+    "import sys; from sandboxd.config.loading import load; load(sys.argv[1], {}, {}, required=True)"
 )
 
 

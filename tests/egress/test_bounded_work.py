@@ -15,15 +15,16 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from sandboxd.egress import splice, tls_sni
+from sandboxd.egress import splice
 from sandboxd.egress.address_book import AddressBook
 from sandboxd.egress.dns import responder
 from sandboxd.egress.dns.responder import DnsResponder
-from sandboxd.egress.first_line import LineGuard
 from sandboxd.egress.http import relay as http_relay
 from sandboxd.egress.http.head import RequestHead, parse
 from sandboxd.egress.http.relay import Requests
 from sandboxd.egress.rules import HostRules
+from sandboxd.egress.sniffing import tls_sni
+from sandboxd.egress.sniffing.first_line import LineGuard
 from sandboxd.egress.sockets import CHUNK, TURN_STEPS, Inbound, Turn, receive, send_all
 from sandboxd.egress.splice import SPLICE_AFTER, Activity, pump
 from sandboxd.policy.network.host_rules import parse_rule

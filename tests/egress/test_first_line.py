@@ -10,7 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandboxd.egress.first_line import LineGuard, RequestInStream, could_be_http, is_request
+from sandboxd.egress.sniffing.first_line import (
+    LineGuard,
+    RequestInStream,
+    could_be_http,
+    is_request,
+)
 
 REQUESTS = [
     b"GET / HTTP/1.1", b"get /x http/1.0", b"\x80\x81 / HTTP/1.1", b"GET /", b"GET x", b"get /x",

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandboxd.config import Config, ConfigError, Egress
+from sandboxd.config.config import Config, ConfigError, Egress
 from sandboxd.policy.network.host_rules import HostInvalid, normal_name, parse_rule
 from sandboxd.policy.network.rules import check_config, network_rule
 from sandboxd.policy.presets import NO_PRESET

@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandboxd.egress import first_line, tls_sni
 from sandboxd.egress.dns import wire as dns_wire
 from sandboxd.egress.http import head as http_head
 from sandboxd.egress.http import upgrade
 from sandboxd.egress.http.host_check import transparent_rewrite
 from sandboxd.egress.http.responses import GateRefused
-from sandboxd.egress.sni_check import check_server_name
+from sandboxd.egress.sniffing import first_line, tls_sni
+from sandboxd.egress.sniffing.sni_check import check_server_name
 from sandboxd.egress.sockets import Inbound
 from sandboxd.egress.target import Target
 

@@ -10,7 +10,7 @@ import pytest
 from runner import Runner, denied, out
 from small_internet import Net
 
-from sandboxd.egress.ssh_opening import SshMalformed, banner, first_packet
+from sandboxd.egress.sniffing.ssh_opening import SshMalformed, banner, first_packet
 
 LISTS = (b"curve25519-sha256", b"ssh-ed25519", b"aes128-ctr", b"aes128-ctr", b"hmac-sha2-256",
          b"hmac-sha2-256", b"none", b"none", b"", b"")  # fmt: skip

@@ -5,10 +5,14 @@ A refusal by the gate is something else: it is a denial.
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
 from runner import Runner, out
+from support.daemon import Daemon
+from support.git_attacks import wait_for
+from support.processes import survivors
 
 GONE, SILENT = "gone.example.test", "example.test:7999"
 
@@ -72,3 +76,27 @@ def test_npm_gives_up_soon_on_a_refused_address(run: Runner, workspace: Path) ->
     assert result["outcome"] == "exited", result
     assert result["exit_code"] != 0
     assert "93.184.216.36" in [one["target"] for one in result["denials"]]
+
+
+def test_what_the_kernel_refused_is_known_when_the_command_has_ended_before_the_daemon_looks(
+    run: Runner, gate_daemon: Daemon, workspace: Path
+) -> None:
+    """The daemon is stopped meanwhile: it finds the refusals and the end at the same moment, and
+    more refusals than it reads in one turn."""
+    ports = range(8001, 8025)
+    script = f"""exec 2>/dev/null; address=$(getent hosts example.test | cut -d' ' -f1)
+        while [ ! -e go ]; do sleep 0.1; done
+        for port in {{{ports[0]}..{ports[-1]}}}; do : < /dev/tcp/$address/$port; done"""
+    manifest = run.manifest("example.test", fs_read_allow=[str(workspace)])
+    params = {"argv": ["bash", "-c", script], "cwd": str(workspace), "manifest": manifest}
+    number = run.connection.start("execute", params)
+    wait_for(lambda: "sleep" in {one.name for one in gate_daemon.descendants()})
+    (command,) = [one for one in gate_daemon.descendants() if one.name == "bash"]
+    gate_daemon.process.send_signal(signal.SIGSTOP)
+    try:
+        (workspace / "go").touch()
+        assert not survivors([command])
+    finally:
+        gate_daemon.process.send_signal(signal.SIGCONT)
+    denials = run.connection.result(number)["denials"]
+    assert [one["evidence"] for one in denials] == ["gate"] * len(ports)

@@ -31,23 +31,32 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     On bubblewrap a sandbox is a clone of a template in the user's pass and has a bwrap of its own
     in root's (scripts/test). What depends on how it is made is tried in both ways in both passes,
     there too once for each mode.
+    What is protected in a repository is decided by the plan and judged by the workspace guard when
+    a command ends, in whatever sandbox it ran: there all variants are tried in sandboxes that are
+    made for them, and one in a sandbox that was ready and in one that stays.
     """
     here, seen, left_out = Path(__file__).parent, set(), []
     for item in items:
         if not isinstance(item, pytest.Function) or not item.path.is_relative_to(here):
             continue
+        if "test_git_" not in item.path.stem and item.get_closest_marker("isolation"):
+            item.add_marker(pytest.mark.attack)
         values = item.callspec.params.values() if hasattr(item, "callspec") else ()
         words = {value for value in values if isinstance(value, str)}
         if OTHER_WAY in words and item.path.stem not in BOTH_WAYS:
             left_out.append(item)
         seldom = words & {"docker", OTHER_WAY}
+        if "git_" in item.path.stem or "repositories" in item.path.stem:
+            seldom |= words & {"warm", "persistent"}
         if seldom and item.path.stem != "test_clones":
-            attack = (item.path, item.originalname, *seldom, frozenset(words & MODES))
+            place = words & {*MODES, *LINUX, OTHER_WAY}
+            attack = (item.path, item.originalname, frozenset(place))
             if attack in seen:
                 left_out.append(item)
             seen.add(attack)
     config.hook.pytest_deselected(items=left_out)
-    items[:] = [item for item in items if item not in set(left_out)]
+    gone = set(left_out)
+    items[:] = [item for item in items if item not in gone]
 
 
 @pytest.fixture(scope="session", params=(*LINUX, OTHER_WAY))

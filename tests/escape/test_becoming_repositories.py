@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from support.attacks import Box
-from support.git_attacks import HOW, attack, git, is_reported, make_repository
+from support.git_attacks import HOW, attack, git, is_reported, make_repository, wait_for
 from support.runs import Ran
 
 pytestmark = [pytest.mark.isolation, pytest.mark.requires("git")]
@@ -156,3 +156,49 @@ def test_new_ones_are_named_behind_many_folders(box: Box, project: Project) -> N
 def test_more_than_are_named_are_said(box: Box, project: Project) -> None:
     ran = run(box, project, "for i in $(seq 40); do mkdir -p a$i/.git; done")
     assert "20 more repositories" in said(ran)
+
+
+LATER = {
+    "git": ("git init -q src", "git -C src config core.fsmonitor x", ".git/config"),
+    "a hook": (
+        "git init -q src",
+        "mkdir -p src/.git/hooks; echo x > src/.git/hooks/x",
+        ".git/hooks/x",
+    ),
+    "a new name": ("git init -q src", "echo > src/.git/config.worktree", ".git/config.worktree"),
+    "hg": ("mkdir src/.hg", "echo > src/.hg/hgrc", ".hg/hgrc"),
+}
+
+
+@pytest.mark.parametrize("left", ["by the command", "by what it left running"])
+@pytest.mark.parametrize("way", LATER)
+def test_one_that_was_made_after_a_persistent_sandbox(
+    box: Box, project: Project, way: str, left: str
+) -> None:
+    """By the user, or by another command where it is harmless: it is not armed in the sandbox."""
+    made, armed, name = LATER[way]
+    project.with_folders("src")
+    params = {"preset": "workspace-write", "workspace": str(project.folder)}
+    sandbox = box.connection.call("sandbox/create", params)["sandbox"]
+    run(box, project, made)
+    path = project.folder / "src" / name
+    before = path.read_bytes() if path.exists() else None
+    line = armed if left == "by the command" else f"({armed}; sleep 1000) > /dev/null 2>&1 &"
+    box.shell(line, sandbox=sandbox, cwd=str(project.folder))
+    wait_for(lambda: (path.read_bytes() if path.exists() else None) == before)
+    if left != "by the command":
+        wait_for(lambda: any((project.folder / ".sandboxd-kept").glob("*/1-src*")))
+    box.connection.call("sandbox/destroy", {"sandbox": sandbox})
+    assert (path.read_bytes() if path.exists() else None) == before
+
+
+def test_harmless_settings_of_a_later_one_stay(box: Box, project: Project) -> None:
+    project.with_folders("src")
+    params = {"preset": "workspace-write", "workspace": str(project.folder)}
+    sandbox = box.connection.call("sandbox/create", params)["sandbox"]
+    git(project.folder / "src", "init", "-q")
+    box.shell(
+        "git -C src remote add x https://example.org/x", sandbox=sandbox, cwd=str(project.folder)
+    )
+    box.connection.call("sandbox/destroy", {"sandbox": sandbox})
+    assert git(project.folder / "src", "remote") == "x\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import signal
 import time
 from collections.abc import Iterator
@@ -81,3 +82,18 @@ def test_a_stopped_daemon_does_not_give_more_time(
     os.kill(box.daemon.pid, signal.SIGCONT)
     running.join(PATIENCE_S)
     assert found[0].outcome == "timeout", found[0].story
+
+
+def test_a_command_whose_exec_waits_ends_by_its_timeout(box: Box, workspace: Path) -> None:
+    """The kernel lets an exec wait for the holder of a lease: then the init waits for its child."""
+    program = workspace / "program"
+    shutil.copy("/bin/true", program)
+    before = signal.signal(signal.SIGIO, signal.SIG_IGN)
+    try:
+        with program.open("r+b") as file:
+            fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+            ran = box.run(str(program), manifest=weakest(workspace, timeout=1))
+    finally:
+        signal.signal(signal.SIGIO, before)
+    assert ran.outcome == "timeout", ran.story
+    assert box.run(str(program), manifest=weakest(workspace)).exited(0)

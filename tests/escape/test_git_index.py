@@ -253,7 +253,9 @@ def test_a_name_that_is_no_work_of_gits_is_moved_aside_and_the_command_goes_on(
 
 
 def test_what_comes_back_again_and_again_ends_the_command(box: Box, repository: Path) -> None:
+    """It is said why, and what a killed command printed is no evidence of another limit."""
     program = python("""
+        print("sh: 0: Cannot fork", file=sys.stderr, flush=True)
         for _ in range(2000):
             try:
                 open(args[0], "x").close()
@@ -266,6 +268,9 @@ def test_what_comes_back_again_and_again_ends_the_command(box: Box, repository: 
     assert ran.exit_code != 42, ran.story
     assert is_reported(ran), ran.story
     assert not (repository / ".envrc").exists()
+    said = f"the command was ended, because {repository}/.envrc was made or changed"
+    assert said in ran.raw["warnings"], ran.story
+    assert [one["kind"] for one in ran.raw["denials"]] == ["protected_path"], ran.story
 
 
 @pytest.mark.parametrize("how", HOW)

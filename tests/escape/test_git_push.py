@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -48,6 +49,21 @@ def test_a_new_repository_pushes_to_none_of_the_command(
     assert runs_code(control)
 
 
+def test_a_remote_in_a_home_may_be_in_that_of_whoever_pushes(box: Box, workspace: Path) -> None:
+    """The home need not be the daemon's: root may run the daemon, and another user git."""
+    script = f"{MAKE}\ngit remote add origin '~/up.git'"
+    ran = attack(box, "cold", workspace, ("sh", "-ec", script))
+    assert is_reported(ran), ran.story
+    push = ("git", "push", "origin", "main")
+    subprocess.run(push, cwd=workspace, env={**os.environ, "HOME": str(workspace)}, check=False)
+    assert not (workspace / "ran").exists(), ran.story
+    control = workspace.parent / "control"
+    control.mkdir()
+    subprocess.run(["sh", "-ec", script], cwd=control, check=True)
+    subprocess.run(push, cwd=control, env={**os.environ, "HOME": str(control)}, check=False)
+    assert (control / "ran").exists()
+
+
 def test_remotes_elsewhere_stay(box: Box, workspace: Path, outside: Path) -> None:
     make_repository(outside / "source")
     script = f"git init -q . && git remote add origin {outside}/source && "
@@ -57,3 +73,23 @@ def test_remotes_elsewhere_stay(box: Box, workspace: Path, outside: Path) -> Non
     assert ran.exited(0), ran.story
     assert not is_reported(ran), ran.story
     assert git(workspace, "remote") == "host\norigin\nup\n"
+
+
+def test_a_remote_in_another_writable_folder(box: Box, workspace: Path, tmp_path: Path) -> None:
+    """Of a repository in a folder of the user."""
+    other = tmp_path.resolve() / "other"
+    control = tmp_path / "control"
+    for folder in (other, control, workspace / "src"):
+        folder.mkdir()
+        folder.chmod(0o777)
+    script = (
+        f"{MAKE}\nrm -rf {other}/up.git; mv up.git {other}; git remote add origin {other}/up.git"
+    )
+    params = {"preset": "workspace-write", "workspace": str(workspace), "cwd": f"{workspace}/src"}
+    manifest = {"fs_write_allow": [str(other)]}
+    ran = box.run("sh", "-ec", script, manifest=manifest, **params)
+    assert ran.exited(0), ran.story
+    assert is_reported(ran), ran.story
+    assert not runs_code(workspace / "src"), ran.story
+    subprocess.run(["sh", "-ec", script], cwd=control, check=True)
+    assert runs_code(control)

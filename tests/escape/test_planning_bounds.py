@@ -128,14 +128,33 @@ def test_a_link_on_the_way_to_the_hooks_is_not_replaced(
 def test_more_folders_of_repositories_than_can_be_protected(
     box: Box, workspace: Path, params: dict[str, str]
 ) -> None:
-    """The refusal names the newest, and how to list the others."""
+    """The workspace can only be read then, but for a project that is named."""
     assert box.shell("for i in $(seq 170); do mkdir -p r$i/.git; done", **params).exited(0)
-    with pytest.raises(RpcError) as refused:
-        box.run("true", **params)
-    assert f"ls -dct {workspace}/*/" in str(refused.value.remedy)
+    own = make_repository(workspace / "zz" / "own")
+    hook, new = own / ".git/hooks/pre-commit", workspace / "new"
+    ran = box.run(*WRITE, str(new), str(own / "new"), str(hook), **params)
+    assert (new.exists(), (own / "new").exists(), hook.exists()) == (False, False, False), ran.story
+    assert any(f"can only read {workspace}: " in one for one in ran.raw["warnings"])
+    assert box.shell("ls -d r*", **params).stdout.count("r") == 170
+    granted = {"fs_write_allow": [str(own), str(workspace)]}
+    ran = box.run(*WRITE, str(new), str(own / "new"), str(hook), manifest=granted, **params)
+    assert (new.exists(), (own / "new").exists(), hook.exists()) == (False, True, False), ran.story
     for number in range(100, 171):
         (workspace / f"r{number}").rename(workspace.parent / f"r{number}")
-    assert box.run("true", **params).exited(0)
+    assert box.run(*WRITE, str(new), **params).exit_code == 42
+    assert new.exists()
+
+
+def test_more_folders_of_repositories_in_another_writable_folder(
+    box: Box, workspace: Path, params: dict[str, str]
+) -> None:
+    other = workspace.parent / "other"
+    for number in range(170):
+        (other / f"r{number}" / ".git").mkdir(parents=True)
+    with pytest.raises(RpcError) as refused:
+        box.run("true", manifest={"fs_write_allow": [str(other)]}, **params)
+    assert refused.value.kind == "PathDenied"
+    assert "projects" in str(refused.value.remedy)
 
 
 def test_many_closed_folders(box: Box, workspace: Path, params: dict[str, str]) -> None:

@@ -122,6 +122,19 @@ def test_what_a_command_prints_is_not_looked_at_there(box: Box, mount_point: Pat
             assert client.call("execute", {"argv": ["true"]})["exit_code"] == 0
 
 
+def test_what_a_command_tries_is_not_looked_at_there(box: Box, mount_point: Path) -> None:
+    """With `explain` the daemon looks whether the host has what the command did not find."""
+    if box.backend == "landlock":
+        pytest.skip("the mount is not hidden, and the command itself waits for it")
+    path = mount_point / "secret"
+    with silent_fuse(mount_point):
+        assert hangs(path)
+        with box.daemon.connect(timeout_s=10) as client:
+            request = {"argv": ["cat", str(path)], "explain": True, "backend": box.backend}
+            assert client.call("execute", request)["exit_code"] == 1
+            assert client.call("execute", {"argv": ["true"]})["exit_code"] == 0
+
+
 def test_a_mount_that_falls_silent_while_a_command_runs(box: Box, mount_point: Path) -> None:
     """Its workspace cannot be judged, so that there is no result; others are served."""
     marker = mount_point.parent / "go"

@@ -198,7 +198,7 @@ def test_folder_replaced_by_another_is_not_served_from_a_warm_sandbox(place: Pla
     assert place.box.run("cat", str(path), manifest=manifest).stdout == "the new one\n"
 
 
-SAVED_TRIES = 24
+SAVED_TRIES, SAVED_SANDBOXES = 12, 6
 
 
 @dataclass
@@ -269,7 +269,7 @@ def test_masked_file_that_the_host_saves_stays_masked_in_persistent_sandboxes(
 ) -> None:
     seen: Counter[str] = Counter()
     with saved.saving():
-        for _ in range(SAVED_TRIES // 4):
+        for _ in range(SAVED_SANDBOXES):
             try:
                 sandbox = made.connection.call("sandbox/create", {"manifest": saved.manifest()})
             except RpcError as refusal:

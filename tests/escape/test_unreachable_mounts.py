@@ -109,6 +109,28 @@ def test_a_closed_folder_above_a_repository_leaves_the_workspace_usable_and_prot
     assert mounting.shell("cd a/b && git status -s", **params).exited(0)
 
 
+@pytest.mark.requires("git")
+@pytest.mark.parametrize("mode", [0o700, 0o750])
+@pytest.mark.parametrize("place", ["theirs", "theirs/a/b"])
+def test_another_users_repository_in_a_closed_folder_leaves_the_workspace_usable(
+    mounting: Box, workspace: Path, owner: tuple[int, int], place: str, mode: int
+) -> None:
+    """Nothing can be mounted for the command in there, nor can it go there."""
+    make_repository(workspace)
+    inner = make_repository(workspace / place)
+    give(workspace, owner)
+    closed = workspace / "theirs"
+    subprocess.run(["chown", "-R", "4321:4321", str(closed)], check=True)
+    closed.chmod(mode)
+    params = {"preset": "workspace-write", "workspace": str(workspace)}
+    script = 'echo x > new; git status -s new; chmod 777 theirs; mv theirs t; echo >> "$1"'
+    for _ in range(2):
+        ran = mounting.shell(script, str(inner / ".git/config"), **params)
+        assert ran.stdout == "?? new\n", ran.story
+        assert closed.stat().st_mode & 0o777 == mode
+    assert (workspace / "new").exists()
+
+
 def test_a_closed_workspace_can_be_opened_again(
     mounting: Box, workspace: Path, owner: tuple[int, int]
 ) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import errno
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from denials.settings import host, open_setting, setting
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from sandboxd.denials import ExplainRequest, RunEvidence, Setting, StreamScanner
 from sandboxd.policy.plan import RunAs
@@ -67,12 +67,19 @@ def test_the_narrowest_grant_is_proposed(
         ("/w/out/old.txt", "read", errno.EACCES),
         ("/w/out", "change", errno.EPERM),
         ("/tmp/x", "create", errno.ENOSPC),
+        ("/tmp/missing/x", "create", errno.ENOENT),
     ],
 )
 def test_what_the_plan_does_not_explain_is_not_ours(refused: tuple[str, Wanted, int]) -> None:
     denials, explanation = judged(setting("prog"), refused)
     assert denials == []
     assert explanation.needs == []
+
+
+def test_a_folder_of_the_hosts_tmp_is_needed_to_make_a_file_in_it() -> None:
+    where = setting("prog", view=host(mine=("/tmp",)))
+    refused = ("/tmp/of-host/new", "create", errno.ENOENT)
+    assert missing(where, refused) == {"fs_write_allow": ["/tmp/of-host"]}
 
 
 def test_a_protected_path_is_refused_for_good() -> None:

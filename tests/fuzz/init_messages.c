@@ -48,7 +48,7 @@ static void read_setup(struct message *message)
     }
     putchar('\n');
     close_if(request.ruleset);
-    close_if(request.filter);
+    close_if(request.cgroup);
     free_setup(&request);
 }
 

@@ -9,8 +9,8 @@ from contextlib import suppress
 
 from fuzz.driver import Target
 
-from sandboxd.egress import tls_sni
-from sandboxd.egress.tls_sni import HelloIncomplete, HelloMalformed, HelloReader
+from sandboxd.egress.sniffing import tls_sni
+from sandboxd.egress.sniffing.tls_sni import HelloIncomplete, HelloMalformed, HelloReader
 
 Answer = str | None | type[Exception]
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from fuzz.driver import Target
 
-from sandboxd.egress.first_line import LineGuard, RequestInStream, could_be_http
-from sandboxd.egress.ssh_opening import SshMalformed, banner, first_packet
+from sandboxd.egress.sniffing.first_line import LineGuard, RequestInStream, could_be_http
+from sandboxd.egress.sniffing.ssh_opening import SshMalformed, banner, first_packet
 
 _BLANK = bytes(range(33))
 

@@ -26,9 +26,9 @@ def seeds() -> Sequence[bytes]:
 
 
 async def _handshake(inbound: Inbound) -> tuple[str, int]:
-    await socks5.greeted(inbound)
+    await socks5.read_greeting(inbound)
     await socks5.answer_login(inbound, accepted=True)
-    return await socks5.requested(inbound)
+    return await socks5.read_request(inbound)
 
 
 def check(data: bytes) -> None:

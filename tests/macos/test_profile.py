@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from macos.model import Decisions
+from msgspec.structs import replace
 from sbpl import ProfileError, evaluate
 
 from sandboxd.macos import profile_data
@@ -30,9 +31,8 @@ pytestmark = pytest.mark.requires("tinyscheme")
 
 
 def workspace(**changes: object) -> Decisions:
-    import dataclasses
 
-    return Decisions(profile(dataclasses.replace(WORKSPACE, **changes)))  # type: ignore[arg-type]
+    return Decisions(profile(replace(WORKSPACE, **changes)))  # type: ignore[arg-type]
 
 
 def test_the_profile_is_what_was_reviewed() -> None:

@@ -7,11 +7,11 @@ import os
 import tarfile
 import tempfile
 from contextlib import suppress
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from sandboxd.backends.opensandbox.copies.tar_reader import ArchiveViolation, TarMember, members
 from sandboxd.backends.opensandbox.enforcement import tiers
@@ -19,8 +19,8 @@ from sandboxd.backends.opensandbox.events import EventParser, ExecdEvent, Stream
 from sandboxd.backends.opensandbox.http_client import HttpClient, origin
 from sandboxd.backends.opensandbox.key import load_key
 from sandboxd.backends.opensandbox.spec import create_body, is_plain_host
-from sandboxd.backends.opensandbox.volume_checks import unchanged
-from sandboxd.config import OpenSandboxConfig
+from sandboxd.backends.opensandbox.volume_checks import are_unchanged
+from sandboxd.config.config import OpenSandboxConfig
 from sandboxd.policy.plan import (
     Grant,
     Identity,
@@ -149,8 +149,8 @@ def test_a_limit_of_the_ceiling_is_refused_too() -> None:
 def test_a_folder_that_is_another_one_is_noticed(tmp_path: os.PathLike[str]) -> None:
     path = os.fspath(tmp_path)
     same = replace(SPEC, grants=(Grant(path, "read", Identity.of(os.stat(path))),))
-    assert unchanged(same)
-    assert not unchanged(replace(SPEC, grants=(Grant(path, "read", FOLDER),)))
+    assert are_unchanged(same)
+    assert not are_unchanged(replace(SPEC, grants=(Grant(path, "read", FOLDER),)))
 
 
 @pytest.mark.parametrize("host", ["example.org", "*.example.org", "localhost"])

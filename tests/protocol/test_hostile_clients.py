@@ -15,7 +15,7 @@ from support.daemon import Daemon, running_daemon, stdout_of
 from support.rpc import Connection, RpcError
 
 from sandboxd.rpc.connection import MAX_FOLLOWS, MAX_FOLLOWS_IN_ALL
-from sandboxd.rpc.subscriptions import MAX_SUBSCRIPTIONS, MAX_SUBSCRIPTIONS_IN_ALL
+from sandboxd.rpc.notifications.subscriptions import MAX_SUBSCRIPTIONS, MAX_SUBSCRIPTIONS_IN_ALL
 
 pytestmark = pytest.mark.requires("bubblewrap")
 
@@ -255,6 +255,19 @@ def test_attaching_again_and_again_is_bounded(daemon: Daemon) -> None:
             assert time.monotonic() < deadline
             time.sleep(0.05)
         first.call("execution/cancel", {"execution_id": "watched"})
+
+
+def test_a_detached_execution_that_cannot_be_followed_is_given_up(daemon: Daemon) -> None:
+    with daemon.connect() as client:
+        streamed = {"argv": ["sleep", "60"], "detach": True, "stream": True}
+        numbers = [client.start("execute", streamed) for _ in range(MAX_FOLLOWS + 3)]
+        answers = [client.answer(number) for number in numbers]
+        begun = {a["result"]["execution_id"] for a in answers if "result" in a}
+        assert len(begun) == MAX_FOLLOWS
+        listed = client.call("execution/list")["executions"]
+        for execution in listed:
+            client.call("execution/cancel", {"execution_id": execution["execution_id"]})
+        assert {execution["execution_id"] for execution in listed} == begun
 
 
 @pytest.mark.parametrize("method", ["session/open", "execution/list"])

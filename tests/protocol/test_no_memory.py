@@ -66,3 +66,18 @@ def test_requests_that_need_more_memory_than_there_is(
                 failed += 1
     assert failed  # the control
     served(daemon)
+
+
+@pytest.mark.isolation
+def test_a_large_answer_takes_no_more_memory_than_it_has(
+    start_daemon: Callable[..., Daemon],
+) -> None:
+    """Whether there is room for control characters (six bytes each) is asked, not tried out."""
+    daemon = start_daemon()
+    printed = "head -c 8000000 /dev/zero | tr '\\0' x | tee /dev/stderr"
+    with daemon.connect(timeout_s=60) as client:
+        result = client.call("execute", {"argv": ["sh", "-c", printed]})
+    assert len(result["stdout"]["data"]) == len(result["stderr"]["data"]) == 8_000_000
+    status = Path(f"/proc/{daemon.pid}/status").read_text()
+    peak = int(status.partition("VmHWM:")[2].split()[0]) << 10
+    assert peak < 250 << 20

@@ -190,3 +190,21 @@ def test_a_client_that_takes_all_descriptors_does_not_end_the_daemon(
                     raise
                 time.sleep(0.1)
     assert served["exit_code"] == 0
+
+
+def test_an_environment_that_is_too_long_for_the_init_is_no_internal_error(
+    shared_daemon: Daemon,
+) -> None:
+    env = {f"V{number}": "x" * 100_000 for number in range(95)}
+    with shared_daemon.connect() as client, pytest.raises(RpcError) as refused:
+        client.call("execute", {"argv": ["true"], "manifest": {"env": env}})
+    assert refused.value.kind == "ExecFailed"
+
+
+def test_a_budget_of_any_length_lets_a_command_without_a_timeout_run(
+    shared_daemon: Daemon,
+) -> None:
+    with shared_daemon.connect() as client:
+        client.call("session/open", {"budget": {"max_wall_time_secs": 1e300}})
+        result = client.call("execute", {"argv": ["true"], "manifest": {"timeout": "none"}})
+    assert result["exit_code"] == 0

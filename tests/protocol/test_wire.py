@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandboxd.rpc.large_answers import PIECE, escape
+from sandboxd.rpc.answers.large import PIECE, escape
 from sandboxd_proto.errors import InvalidParams, ManifestInvalid, ParseError
 from sandboxd_proto.manifest import Manifest, manifest_from, manifest_from_toml
 from sandboxd_proto.messages.execute import ExecuteParams

@@ -8,6 +8,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -161,6 +162,19 @@ def test_walls_hold_for_files_as_for_commands(files: Files, tmp_path: Path) -> N
             files("write", path=path, data="x")
         assert victim.path.read_text() == Victim.ORIGINAL
     assert files.refused("write", path="/usr/x", data="x") in ("EROFS", "EACCES", "EPERM")
+
+
+def test_a_relative_path_beside_a_workspace_below_tmp_is_refused(daemon: Daemon) -> None:
+    with TemporaryDirectory(dir="/tmp") as parent, daemon.connect() as connection:
+        root = Path(parent, "workspace")
+        root.mkdir()
+        files = Files(connection, root)
+        files("write", path="a", data="x")
+        assert files.refused("write", path="../a", data="x") == "EACCES"
+        assert files.refused("copy", **{"from": "a", "to": "sub/../../a"}) == "EACCES"
+        files("write", path="../workspace/b", data="x")
+        assert sorted(os.listdir(root)) == ["a", "b"]
+        connection.call("sandbox/destroy", {"sandbox": files.sandbox})
 
 
 SWAP = """

@@ -20,8 +20,7 @@ from support.rpc import Connection
 
 pytestmark = [pytest.mark.isolation]
 PATIENCE_S = 20.0
-# The usual one is handed to processes that wait for it. For the others the init forks: they differ
-# too much, or have another filter.
+# How they are started differs.
 KINDS: dict[str, dict[str, Any]] = {
     "usual": {},
     "terminal": {"pty": {"rows": 24, "cols": 80}},
@@ -39,7 +38,10 @@ def daemon(request: pytest.FixtureRequest) -> Iterator[Daemon]:
 
 
 def is_first_in_its_namespace(pid: int) -> bool:
-    status = Path(f"/proc/{pid}/status").read_text()
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):  # a reaper that has just ended
+        return False
     numbers = status.partition("NSpid:")[2].partition("\n")[0].split()
     return len(numbers) > 1 and numbers[-1] == "1"
 

@@ -414,7 +414,7 @@ def test_the_daemon_is_killed(tmp_path: Path) -> None:
             daemon.kill()
         assert "approval.requested" in types_of(trail(daemon))
         from sandboxd.audit.trail import open_trail
-        from sandboxd.config import AuditConfig
+        from sandboxd.config.config import AuditConfig
 
         folder = next((daemon.home / ".local/state/sandboxd").glob("*/lock")).parent
         open_trail(str(folder), AuditConfig()).close()

@@ -22,7 +22,7 @@ from support.sessions import (
 
 from sandboxd.audit.trail import open_trail
 from sandboxd.audit.verify_chain import verify
-from sandboxd.config import AuditConfig
+from sandboxd.config.config import AuditConfig
 
 pytestmark = pytest.mark.requires("bubblewrap")
 

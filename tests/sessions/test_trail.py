@@ -161,7 +161,7 @@ def test_a_reader_learns_that_records_are_gone() -> None:
 def test_a_killed_daemon_leaves_a_trail_that_verifies() -> None:
     from sandboxd.audit.trail import open_trail
     from sandboxd.audit.verify_chain import verify
-    from sandboxd.config import AuditConfig
+    from sandboxd.config.config import AuditConfig
 
     with running_daemon() as daemon, daemon.connect() as worker:
         worker.start("execute", {"argv": ["sleep", "60"], "execution_id": "open"})

@@ -305,3 +305,30 @@ def test_grants_of_a_name_come_back_only_with_its_token(
     with daemon.connect() as worker:
         assert open_session(worker, **named, token=token)["token"] == token
         assert worker.call("execute", run)["exit_code"] == 0
+
+
+def test_attempts_that_are_approved_at_once_stay_within_the_budget(
+    daemon: Daemon, approver: Connection, workspace: Path, outside: Path
+) -> None:
+    with daemon.connect() as worker:
+        budget = {"max_processes": 1}
+        open_session(worker, mode="auto_edit", workspace=str(workspace), budget=budget)
+        numbers = []
+        for name in ("one", "two"):
+            (outside / name).mkdir()
+            wait = "until [ -e go ]; do sleep 0.05; done"
+            script = f"echo done > {outside}/{name}/made || exit 1; {wait}"
+            run = {"argv": ["sh", "-c", script], "on_denial": "retry"}
+            numbers.append(worker.start("execute", run))
+            shown = pending(approver, len(numbers), kinds=("widen",))
+        approver.send(
+            [
+                {"jsonrpc": "2.0", "id": one["approval"], "method": "approval/decide", "params": {
+                    "approval": one["approval"], "digest": one["digest"], "choice": "once"}}
+                for one in shown
+            ]
+        )  # fmt: skip
+        worker.wait_until(lambda: any(worker.has_answered(number) for number in numbers))
+        (workspace / "go").touch()
+        codes = sorted(worker.result(number)["exit_code"] for number in numbers)
+    assert codes == [0, 1]

@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from sandboxd.backends.interface import Backend
 from sandboxd.policy.plan import Limits, Plan, SandboxSpec

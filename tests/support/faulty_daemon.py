@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-import sandboxd.daemon
+import sandboxd.daemon.daemon
 from sandboxd.backends.interface import BackendContext
 from sandboxd.backends.registry import BACKENDS, BackendEntry, Registry, registry
 from sandboxd.backends.unsandboxed.linux import UnsandboxedLinux
@@ -23,5 +23,5 @@ def _registry(context: BackendContext, entries: Sequence[BackendEntry] = BACKEND
 
 
 if __name__ == "__main__":
-    sandboxd.daemon.registry = _registry  # type: ignore[attr-defined]
+    sandboxd.daemon.daemon.registry = _registry  # type: ignore[attr-defined]
     sys.exit(main())

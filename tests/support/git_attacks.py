@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -44,12 +48,31 @@ def git(folder: Path, *words: str, check: bool = True) -> str:
     return done.stdout
 
 
-def make_repository(folder: Path) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
+@cache
+def _first_repository() -> Path:
+    """Made once: `git init` and the first commit are four processes."""
+    folder = Path(tempfile.mkdtemp(prefix="sandboxd-repository-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     git(folder, "init", "--quiet")
     (folder / "file").write_text("text\n")
     git(folder, "add", "file")
     git(folder, "commit", "--quiet", "-m", "first")
+    for sample in folder.glob(".git/hooks/*.sample"):
+        sample.unlink()
+    return folder
+
+
+def make_repository(folder: Path) -> Path:
+    """A repository with one commit: a copy, and its index knows the copied file."""
+    first = _first_repository()
+    for place, _, names in os.walk(first):
+        made = folder / os.path.relpath(place, first)
+        made.mkdir(parents=True, exist_ok=True)
+        for name in names:
+            shutil.copy(os.path.join(place, name), made / name)
+    if os.access(folder / "file", os.X_OK):  # a file system without mode bits, as `git init` finds
+        git(folder, "config", "core.fileMode", "false")
+    git(folder, "update-index", "--refresh")
     return folder
 
 

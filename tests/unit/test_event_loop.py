@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import sys
 from collections.abc import Awaitable, Callable
@@ -12,11 +13,13 @@ import anyio.lowlevel
 import pytest
 
 from sandboxd import event_loop
-from sandboxd.event_loop import Begun, enter_task
+from sandboxd.event_loop import Begun, Deadline, OwnedTasks, WakeUp, enter_task
 
 
 def run(work: Callable[[], Awaitable[None]]) -> None:
+    """On asyncio's loop and on the daemon's."""
     anyio.run(work, backend="asyncio")
+    anyio.run(work, backend="asyncio", backend_options={"loop_factory": event_loop.new_loop})
 
 
 async def begun_by_callback(make: Callable[[], Any]) -> Begun[Any]:
@@ -24,6 +27,10 @@ async def begun_by_callback(make: Callable[[], Any]) -> Begun[Any]:
     made: event_loop.Future[Begun[Any]] = event_loop.create_future()
     event_loop.call_soon(lambda: made.set_result(Begun(make())))
     return await made
+
+
+def not_expected(error: BaseException) -> None:
+    pytest.fail(str(error))
 
 
 async def answer() -> int:
@@ -66,6 +73,7 @@ def test_a_task_runs_what_needs_one() -> None:
         return "in the task"
 
     async def work() -> None:
+        seen.clear()
         one = await begun_by_callback(part)
         assert seen == ["at once"]
         assert not one.done
@@ -99,6 +107,8 @@ def test_cancelling_the_task_reaches_the_coroutine() -> None:
     ended: list[str] = []
 
     async def work() -> None:
+        ended.clear()
+
         async def part() -> None:
             try:
                 await event_loop.create_future()
@@ -135,6 +145,158 @@ def test_a_task_that_began_it_is_not_its_task() -> None:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(finish, Begun(part()))
         assert results == ["done"]
+
+    run(work)
+
+
+def test_what_waits_for_a_wake_up_goes_on_inside_it_without_a_task() -> None:
+    async def work() -> None:
+        seen: list[object] = []
+        wake_up, tasks = WakeUp(), OwnedTasks(not_expected)
+
+        async def part() -> None:
+            await wake_up
+            seen.append(asyncio.current_task())
+
+        event_loop.call_soon(tasks.start, part())
+        event_loop.call_later(0.001, wake_up.set)
+        event_loop.call_later(0.001, lambda: seen.append("after it"))
+        await anyio.sleep(0.05)
+        assert seen == [None, "after it"]
+
+    run(work)
+
+
+def test_a_task_runs_the_rest_of_what_was_woken_and_needs_one() -> None:
+    async def work() -> None:
+        seen: list[str] = []
+        wake_up, tasks = WakeUp(), OwnedTasks(not_expected)
+
+        async def inner() -> None:
+            await wake_up
+            await enter_task()
+            with anyio.move_on_after(0):
+                await anyio.sleep_forever()
+            seen.append("in the task")
+
+        async def part() -> None:
+            await Begun(inner())
+            seen.append("after it")
+
+        event_loop.call_soon(tasks.start, part())
+        event_loop.call_later(0.001, wake_up.set)
+        await anyio.sleep(0.01)
+        await tasks.end(30)
+        assert seen == ["in the task", "after it"]
+
+    run(work)
+
+
+def test_a_wake_up_reaches_a_task() -> None:
+    async def work() -> None:
+        wake_up = WakeUp()
+        event_loop.call_later(0.001, wake_up.set)
+        with anyio.fail_after(10):
+            await wake_up
+            await wake_up  # it stays set
+
+    run(work)
+
+
+def test_a_deadline_ends_the_wait_of_what_has_no_task() -> None:
+    async def work() -> None:
+        seen: list[str] = []
+        wake_up, tasks = WakeUp(), OwnedTasks(not_expected)
+
+        async def inner() -> None:
+            with Deadline(0.001):
+                await WakeUp()
+            seen.append("late")
+            with Deadline(30):
+                await wake_up
+            seen.append("in time")
+
+        async def part() -> None:
+            begun = Begun(inner())
+            assert not begun.done
+            await begun
+
+        event_loop.call_soon(tasks.start, part())
+        event_loop.call_later(0.02, wake_up.set)
+        await anyio.sleep(0.05)
+        assert seen == ["late", "in time"]
+
+    run(work)
+
+
+def test_a_deadline_that_was_set_without_a_task_holds_in_it() -> None:
+    async def work() -> None:
+        seen: list[str] = []
+        tasks = OwnedTasks(not_expected)
+
+        async def part() -> None:
+            with Deadline(0.01):
+                await enter_task()
+                await anyio.sleep_forever()
+            seen.append("late")
+            await anyio.lowlevel.checkpoint()  # nothing of the cancellation is left
+            seen.append("done")
+
+        event_loop.call_soon(tasks.start, part())
+        with anyio.fail_after(10):
+            await anyio.sleep(0.02)
+            await tasks.end(30)
+        assert seen == ["late", "done"]
+
+    run(work)
+
+
+def test_the_end_waits_for_what_has_no_task() -> None:
+    async def work() -> None:
+        seen: list[str] = []
+        wake_up, tasks = WakeUp(), OwnedTasks(not_expected)
+
+        async def part() -> None:
+            await wake_up
+            seen.append("woken")
+
+        event_loop.call_soon(tasks.start, part())
+        event_loop.call_later(0.01, wake_up.set)
+        await anyio.lowlevel.checkpoint()
+        with anyio.fail_after(10):
+            await tasks.end(30)
+        assert seen == ["woken"]
+
+    run(work)
+
+
+def test_what_is_never_woken_is_cancelled_at_the_end() -> None:
+    async def work() -> None:
+        tasks = OwnedTasks(not_expected)
+
+        async def part() -> None:
+            await WakeUp()
+
+        event_loop.call_soon(tasks.start, part())
+        await anyio.lowlevel.checkpoint()
+        with anyio.fail_after(10):
+            await tasks.end(0.01)
+
+    run(work)
+
+
+def test_the_daemons_loop_serves_readers_timers_threads_and_tasks() -> None:
+    async def work() -> None:
+        reader, writer = socket.socketpair()
+        read, late = anyio.Event(), anyio.Event()
+        with reader, writer, anyio.fail_after(10):
+            event_loop.add_reader(reader, read.set)
+            event_loop.call_later(0.01, writer.send, b"x")
+            await read.wait()
+            event_loop.remove_reader(reader)
+            event_loop.running_loop().call_later(0.01, late.set)
+            await late.wait()
+            assert await event_loop.run_in_thread(int, "7") == 7
 
     run(work)
 

@@ -14,9 +14,9 @@ import pytest
 from sandboxd.platform.current import files
 from sandboxd.policy.plan import Protected, Rule
 from sandboxd.windows.folders.change_records import records
-from sandboxd.workspace_guard import overtaken_by_name
-from sandboxd.workspace_guard.kept_folder import KeptFolder, unpinned
-from sandboxd.workspace_guard.sweep_only import SweepOnly
+from sandboxd.workspace_guard.by_name import planted_repositories
+from sandboxd.workspace_guard.by_name.quarantine import PathQuarantine, unpinned
+from sandboxd.workspace_guard.by_name.sweep import NameSweep
 from sandboxd_client.cli import kept
 from sandboxd_proto.locations import KEPT_FOLDER
 
@@ -53,7 +53,7 @@ def watched(root: Path, name: str, rule: Rule = "absent") -> Protected:
 
 
 def test_what_was_missing_and_appears_is_moved_aside(tmp_path: Path) -> None:
-    watch = SweepOnly([watched(tmp_path, "made"), watched(tmp_path, "not")])
+    watch = NameSweep([watched(tmp_path, "made"), watched(tmp_path, "not")])
     (tmp_path / "made").write_text("x")
     (found,) = watch.sweep()
     assert found.path.endswith("/made")
@@ -63,7 +63,7 @@ def test_what_was_missing_and_appears_is_moved_aside(tmp_path: Path) -> None:
 
 def test_a_git_dir_gets_only_what_git_makes_every_day(tmp_path: Path) -> None:
     (tmp_path / "config").write_text("")
-    watch = SweepOnly([watched(tmp_path, "", "git_dir")])
+    watch = NameSweep([watched(tmp_path, "", "git_dir")])
     for name in ("index.lock", "hooks", "commondir", "config.worktree"):
         (tmp_path / name).write_text("")
     (tmp_path / "HEAD").write_text("ref: refs/heads/main\n")
@@ -76,7 +76,7 @@ def test_a_git_dir_gets_only_what_git_makes_every_day(tmp_path: Path) -> None:
 
 
 def test_a_work_tree_does_not_become_a_git_dir(tmp_path: Path) -> None:
-    watch = SweepOnly([watched(tmp_path, "", "top")])
+    watch = NameSweep([watched(tmp_path, "", "top")])
     (tmp_path / "HEAD").write_text("ref: refs/heads/x")
     assert watch.sweep() == []
     (tmp_path / "commondir").write_text("x")
@@ -125,7 +125,7 @@ def test_what_git_acts_upon_is_judged_by_its_content_and_put_back(
     repository(tmp_path / "sub" / ".git")
     target = git_dir / name
     before = target.read_bytes() if target.exists() else None
-    watch = SweepOnly([watched(tmp_path, where, "git_dir")])
+    watch = NameSweep([watched(tmp_path, where, "git_dir")])
     target.parent.mkdir(exist_ok=True)
     target.write_bytes(CONTENTS[name][harmful])
     found = [one.path.rpartition(f"{where}/")[2] for one in watch.sweep()]
@@ -142,7 +142,7 @@ def test_what_git_acts_upon_is_judged_by_its_content_and_put_back(
 @pytest.mark.parametrize("change", ["alternates", "no head", "no objects", "large head"])
 def test_a_git_dir_stays_one_and_uses_no_other(tmp_path: Path, change: str) -> None:
     git = repository(tmp_path / ".git")
-    watch = SweepOnly([watched(tmp_path, ".git", "git_dir")])
+    watch = NameSweep([watched(tmp_path, ".git", "git_dir")])
     if change == "alternates":
         (git / "objects" / "info").mkdir()
         (git / "objects" / "info" / "alternates").write_text("/elsewhere")
@@ -165,7 +165,7 @@ def test_a_gitlink_to_a_repository_that_the_plan_knows_is_harmless(tmp_path: Pat
     (tmp_path / "m").mkdir()
     (tmp_path / "m" / ".git").write_text("gitdir: ../.git/modules/m\n")
     one, other = watched(tmp_path, ".git", "git_dir"), watched(git, "modules/m", "git_dir")
-    watch = SweepOnly([one, other])
+    watch = NameSweep([one, other])
     (git / "index").write_bytes(index((0o160000, b"m"), (0o160000, b"missing")))
     assert watch.sweep() == []
     (tmp_path / "m" / ".git").write_text("gitdir: ../elsewhere\n")
@@ -177,7 +177,7 @@ def test_a_folder_of_the_user_that_became_a_repository_is_none_afterwards(tmp_pa
     repository(tmp_path / "sub" / ".git")
     repository(tmp_path / "bare")
     root = files.internal(str(tmp_path))
-    moved = overtaken_by_name.undo(root, [f"{root}/sub", f"{root}/bare", f"{root}/no"], unpinned)
+    moved = planted_repositories.undo(root, [f"{root}/sub", f"{root}/bare", f"{root}/no"], unpinned)
     assert [one.path for one in moved] == [f"{root}/sub/.git", f"{root}/bare/HEAD"]
     assert {entry.origin for entry in kept.entries(str(tmp_path))} == {"sub/.git", "bare/HEAD"}
 
@@ -201,7 +201,7 @@ def test_a_link_in_the_place_of_a_folder_is_moved_and_not_followed(tmp_path: Pat
     parts = ["a", "config", "mise.toml"]
     os.rename(workspace / "a" / "config" / "mise.toml", outside / "control")  # it is reached so
     os.rename(outside / "control", outside / "mise.toml")
-    moved, to = KeptFolder(str(workspace), pin).take(parts)
+    moved, to = PathQuarantine(str(workspace), pin).take(parts)
     assert moved == ["a", "config"]
     assert os.listdir(outside) == ["mise.toml"]
     assert os.listdir(workspace / "a") == []
@@ -214,7 +214,7 @@ def test_what_is_moved_aside_is_found_by_sandboxctl_kept(tmp_path: Path) -> None
         (tmp_path / name).mkdir()
     (tmp_path / ".vscode" / "tasks.json").write_text("1")
     (tmp_path / "a" / ".envrc").write_text("2")
-    folder = KeptFolder(str(tmp_path), unpinned)
+    folder = PathQuarantine(str(tmp_path), unpinned)
     folder.take([".vscode"])
     folder.take(["a", ".envrc"])
     found = {entry.origin: Path(entry.path) for entry in kept.entries(str(tmp_path))}
@@ -239,7 +239,7 @@ def test_what_a_command_put_in_the_place_of_the_kept_folder_is_not_used(
     else:
         (workspace / KEPT_FOLDER).write_text("")
     (workspace / ".envrc").write_text("x")
-    _, to = KeptFolder(str(workspace), unpinned).take([".envrc"])
+    _, to = PathQuarantine(str(workspace), unpinned).take([".envrc"])
     assert to[0].startswith(f"{KEPT_FOLDER}-")
     assert os.listdir(outside) == []
     assert [entry.origin for entry in kept.entries(str(workspace))] == [".envrc"]
@@ -252,7 +252,7 @@ def test_a_prepared_gitignore_is_replaced_and_not_written_through(tmp_path: Path
     folder.mkdir(parents=True)
     (folder / ".gitignore").symlink_to(outside)
     (tmp_path / "w" / "x").write_text("")
-    KeptFolder(str(tmp_path / "w"), unpinned).take(["x"])
+    PathQuarantine(str(tmp_path / "w"), unpinned).take(["x"])
     assert outside.read_text() == "the user's own"
     assert (folder / ".gitignore").read_text() == "*\n"
     assert not (folder / ".gitignore").is_symlink()
@@ -268,6 +268,6 @@ def test_without_a_kept_folder_it_still_goes(tmp_path: Path) -> None:
             raise OSError("the disk is full")
         yield False
 
-    _, to = KeptFolder(str(tmp_path), pin).take([".envrc"])
+    _, to = PathQuarantine(str(tmp_path), pin).take([".envrc"])
     assert to[0].startswith(".envrc.sandboxd-")
     assert not (tmp_path / ".envrc").exists()

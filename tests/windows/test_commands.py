@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sandboxd.platform.windows_commands import MAX_UNITS, signal_number, too_long
+from sandboxd.platform.windows.commands import MAX_UNITS, signal_number, too_long
 from sandboxd.windows.processes.quoting import MAX_CMD_UNITS, QuotingError, batch_line
 
 

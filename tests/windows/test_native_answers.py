@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from sandboxd.platform.windows_paths import native_text
+from sandboxd.platform.windows.paths import native_text
+from sandboxd.rpc.answers.windows_paths import native_answer
 from sandboxd.rpc.dispatch import failure
-from sandboxd.rpc.native_answers import native_answer
 from sandboxd_proto.denial import Denial
 from sandboxd_proto.errors import PathDenied
 from sandboxd_proto.messages.audit import Record

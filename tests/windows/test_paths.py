@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandboxd.platform.windows_paths import internal, native, spelling_problem
+from sandboxd.platform.windows.paths import internal, native, spelling_problem
 
 NAMES = st.text(alphabet="abcXYZ019_-. ", min_size=1, max_size=8).filter(
     lambda name: not name.endswith((".", " ")) and name.strip(".")

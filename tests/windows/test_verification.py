@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from sandboxd.policy.plan import Limits
 from sandboxd.windows.app_containers.verification import Expected, NotVerifiedError, resume_verified

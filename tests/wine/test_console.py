@@ -17,8 +17,8 @@ import pytest
 
 from sandboxd.backends.unsandboxed.windows import JobsOnly
 from sandboxd.backends.windows_context import WindowsSupport
-from sandboxd.platform.windows_loop import new_event_loop
-from sandboxd.platform.windows_paths import internal
+from sandboxd.platform.windows.loop import new_event_loop
+from sandboxd.platform.windows.paths import internal
 from sandboxd.policy.plan import Limits
 from sandboxd.types import Command, PtyRequest
 from sandboxd.windows import api, ends

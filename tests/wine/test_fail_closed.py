@@ -20,8 +20,8 @@ from wine.conftest import ELEVATED, Ctl, WindowsDaemon, start
 
 from sandboxd.backends.appcontainer.sandbox import AppContainerSandbox, AppIdentity
 from sandboxd.backends.windows_context import WindowsSupport
-from sandboxd.platform.windows_loop import new_event_loop
-from sandboxd.platform.windows_paths import internal
+from sandboxd.platform.windows.loop import new_event_loop
+from sandboxd.platform.windows.paths import internal
 from sandboxd.policy.plan import Limits, Protected
 from sandboxd.types import Command, PtyRequest, Stdio
 from sandboxd.windows import ends
@@ -51,8 +51,8 @@ from sandboxd.windows.processes.program import program_for
 from sandboxd.windows.processes.spawn import Suspended, spawn
 from sandboxd.windows.structures import PROC_THREAD_ATTRIBUTE_SECURITY_CAPABILITIES
 from sandboxd.windows.tokens import current_user
-from sandboxd.workspace_guard.directory_watch import DirectoryWatch
-from sandboxd.workspace_guard.kept_folder import KeptFolder
+from sandboxd.workspace_guard.by_name.directory_watch import DirectoryWatch
+from sandboxd.workspace_guard.by_name.quarantine import PathQuarantine
 from sandboxd_client.client import Client
 from sandboxd_proto.errors import ExecFailed, PolicyNotSupported, SandboxUnavailable
 
@@ -326,7 +326,7 @@ def test_a_folder_above_stays_while_an_entry_is_moved(tmp_path: Path) -> None:
         assert not is_link
         with pytest.raises(OSError, match=r"."):
             (tmp_path / "a").rename(tmp_path / "c")
-    moved, to = KeptFolder(str(tmp_path), pinned).take(["a", "b"])
+    moved, to = PathQuarantine(str(tmp_path), pinned).take(["a", "b"])
     assert moved == ["a", "b"]
     assert os.listdir(tmp_path / "a") == []
     assert (tmp_path.joinpath(*to)).read_text() == "x"

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from wine.conftest import BOTH_KEYS, ELEVATED, WindowsDaemon, start
 
-from sandboxd.platform.windows_commands import MAX_UNITS
-from sandboxd.regular_file import read_regular
+from sandboxd.platform.regular_file import read_regular
+from sandboxd.platform.windows.commands import MAX_UNITS
 from sandboxd.windows.processes.exits import KILLED
 from sandboxd_client.client import Client
 from sandboxd_proto.errors import ExecFailed, InvalidParams, PathDenied
@@ -304,7 +304,7 @@ def test_a_timeout_in_a_repository_ends_like_any_other(
 # What the backend appcontainer says, with a backend that runs commands here.
 _WARNS = """
 import sys
-from dataclasses import replace
+from msgspec.structs import replace
 from sandboxd.backends.appcontainer.backend import AppContainer
 from sandboxd.backends.unsandboxed.windows import UnsandboxedWindows
 from sandboxd.cli import main

@@ -2,7 +2,7 @@
 
 const fs = require("node:fs")
 const path = require("node:path")
-const { SandboxdError, TimeoutExpired } = require("./errors.cjs")
+const { InvalidParams, SandboxdError, TimeoutExpired } = require("./errors.cjs")
 const local = require("./transfer.cjs")
 
 const MOST_ENTRIES = 100000
@@ -237,6 +237,26 @@ class Box {
 
   _options({ cwd, env, timeout }) {
     return { sandbox: this.sandbox, env, timeout, ...(cwd === undefined ? {} : { cwd }) }
+  }
+}
+
+const OPTIONS = {
+  run: ["cwd", "env", "timeout", "stdin", "merge", "signal"], start: ["cwd", "env", "timeout", "signal"],
+  read: ["offset", "length"], write: ["mode", "append"], list: ["recursive", "limit"], stat: ["follow"],
+  mkdir: ["parents"], remove: ["recursive"], copy: ["recursive"], upload: ["progress", "links"],
+  download: ["progress", "links"], forward: ["listen"],
+}
+for (const [name, known] of Object.entries(OPTIONS)) {
+  const method = Box.prototype[name]
+  const at = Math.max(method.length, 1) // options come last; the path of `list` has a default
+  Box.prototype[name] = function (...args) {
+    const unknown = Object.keys(args[at] ?? {}).find((option) => !known.includes(option))
+    if (unknown === undefined) return method.apply(this, args)
+    const refused = new InvalidParams(`box.${name} has no option ${unknown}`, {
+      kind: "InvalidParams", code: -32602, field: unknown, remedy: `its options: ${known.join(", ")}`,
+    })
+    if (name === "start") throw refused // the others answer with a promise
+    return Promise.reject(refused)
   }
 }
 

@@ -34,7 +34,9 @@ class ConnectionLost extends SandboxdError {
 /** A command in a Box ran longer than its timeout; `result` has its partial output. */
 class TimeoutExpired extends Error {
   constructor(result) {
-    super("the command ran longer than its timeout")
+    const denial = result.denials.find(({ kind }) => kind === "timeout")
+    const why = denial?.message ?? "the command was ended by its timeout"
+    super(`${why}; timeout gives it another (seconds, "5m" or "none")`)
     this.name = "TimeoutExpired"
     this.result = result
   }

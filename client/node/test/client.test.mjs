@@ -274,6 +274,7 @@ test("a box has commands, files and ports", async () => {
   assert.equal((await box.stat("dir")).type, "dir")
   await assert.rejects(box.read("missing"), (error) => error instanceof FileError && error.facts.errno === "ENOENT")
   await assert.rejects(box.run("sleep 60", { timeout: 0.3 }), TimeoutExpired)
+  await assert.rejects(box.run("sleep 60", { timeout: 0.3 }), /after 0.3 s; timeout gives it another/)
   const merged = await box.run("echo a; echo b >&2; echo c", { merge: true })
   assert.equal(merged.stdout.data, "a\nb\nc\n")
   const large = Buffer.alloc(9 << 20, 7)
@@ -333,4 +334,14 @@ test("notifications of its session reach a client, and SANDBOXD_SESSION names th
   } finally {
     mate.close()
   }
+})
+
+test("a Box refuses unknown options", async () => {
+  const box = Box.attach(client, "never-reached")
+  const refused = { name: "InvalidParams", field: "tiemout", message: /box\.run has no option tiemout/, remedy: /timeout/ }
+  await assert.rejects(box.run("true", { tiemout: 1 }), refused)
+  assert.throws(() => box.start("true", { tiemout: 1 }), InvalidParams)
+  await assert.rejects(box.forward(8000, { tcp: true }), { field: "tcp", remedy: /listen/ })
+  await assert.rejects(box.write("a", "b", { mod: 0o600 }), { field: "mod" })
+  await assert.rejects(box.list(".", { recursiv: true }), { field: "recursiv" })
 })

@@ -2,7 +2,7 @@
 
 `sandboxctl run -- true` should cost little more than Python's own start, so none of its modules
 imports argparse, re, enum, typing, msgspec or anyio, and the daemon works while they are imported:
-`run` connects, `execute` makes the request while that is answered, `afterwards` comes when it is
+`run` connects, `execute` makes the request while that is answered, `finish_run` comes when it is
 sent.
 """
 

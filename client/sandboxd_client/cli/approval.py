@@ -1,4 +1,5 @@
-"""`run` while its command waits for an approval: say how to decide. `asking` decides here."""
+"""`run` while its command waits for an approval: say how to decide it (`terminal_approver`
+asks here)."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ one that was typed for another program.
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -17,8 +18,8 @@ from sandboxd_client.cli.approval import ONE_COMMAND
 from sandboxd_client.cli.approver_connection import ApproverConnection, approver
 from sandboxd_client.cli.connect import print_json
 from sandboxd_client.cli.parse import Options, UsageError
+from sandboxd_client.cli.prefix import unique
 from sandboxd_client.cli.screen import printable, say
-from sandboxd_client.cli.terminal import is_terminal
 from sandboxd_proto.errors import Conflict, NotFound
 
 if sys.platform == "win32":
@@ -45,7 +46,7 @@ def main(options: Options) -> int:
     with approver(options) as link:
         if options.has("--list") or options.has("--json"):
             return _list(link, options)
-        if not is_terminal(0):
+        if not os.isatty(0):
             raise UsageError(
                 "approve asks on a terminal, and stdin is none",
                 "write sandboxctl approve ID --once, or --list",
@@ -94,13 +95,15 @@ def _held_by(approval: Message, choice: str) -> str:
 
 
 def _find(link: ApproverConnection, approval_id: str) -> Message:
-    for found in link.call("approval/list")["approvals"]:
-        if found["approval"] == approval_id or approval_id == found["approval"][:11]:
-            one: Message = found
-            return one
-    raise NotFound(
-        f"no approval {approval_id!r} waits", remedy="sandboxctl approve --list shows them"
-    )
+    waiting: dict[str, Message] = {
+        one["approval"]: one for one in link.call("approval/list")["approvals"]
+    }
+    found = waiting.get(unique(approval_id, list(waiting)))
+    if found is None:
+        raise NotFound(
+            f"no approval {approval_id!r} waits", remedy="sandboxctl approve --list shows them"
+        )
+    return found
 
 
 def _decision(approval: Message, choice: str, message: str | None) -> Message:

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 assert sys.platform != "win32"
 
 from sandboxd_client import handshake, transport  # noqa: E402 - after the platform is known
+from sandboxd_client.caller import Outgoing  # noqa: E402
 from sandboxd_client.cli import outcome, signals  # noqa: E402
-from sandboxd_client.cli.afterwards import report  # noqa: E402
 from sandboxd_client.cli.connect import connect, socket_path  # noqa: E402
 from sandboxd_client.cli.execute import RESULT_ID, Left  # noqa: E402
+from sandboxd_client.cli.finish_run import report  # noqa: E402
 from sandboxd_client.cli.ids import execution_id  # noqa: E402
 from sandboxd_client.cli.input import Input  # noqa: E402
 from sandboxd_client.cli.join_session import join_session  # noqa: E402
 from sandboxd_client.cli.output import TerminalOutput  # noqa: E402
 from sandboxd_client.cli.parse import Options  # noqa: E402
-from sandboxd_client.cli.plain_text import quoted  # noqa: E402
+from sandboxd_client.cli.plain_text import quote  # noqa: E402
 from sandboxd_client.cli.raw_mode import RawMode  # noqa: E402
 from sandboxd_client.cli.relay import Relay  # noqa: E402
 from sandboxd_client.cli.screen import say  # noqa: E402
 from sandboxd_client.cli.streams import has_input  # noqa: E402
-from sandboxd_client.cli.terminal import is_terminal  # noqa: E402
-from sandboxd_client.descriptors import Outgoing  # noqa: E402
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def main(options: Options) -> int:
         join_session(sock, options, None)
         state = handshake.ask(sock, "execution/status", {"execution_id": wanted})
         pty, takes_input = bool(state.get("pty")), bool(state.get("stdin_open"))
-        raw = pty and is_terminal(0)
+        raw = pty and os.isatty(0)
         ended = state.get("state") == "ended"
         say(outcome.sight(ended=ended, raw=raw, takes_input=takes_input))
         relay = AttachRelay(
@@ -88,10 +88,10 @@ def main(options: Options) -> int:
         try:
             result = relay.run({"execution_id": wanted, "stdin": takes_input})
         except Left as left:
-            say(f"it goes on; sandboxctl attach {quoted(wanted)} comes back to it")
+            say(f"it goes on; sandboxctl attach {quote(wanted)} comes back to it")
             return left.ended()
     finally:
         sock.close()
     if ended:
-        say(outcome.ending(result))
+        say(outcome.describe_end(result))
     return report(result, options)

@@ -11,7 +11,7 @@ from sandboxd_client.cli.connect import connect, socket_path
 from sandboxd_client.cli.ids import execution_id
 from sandboxd_client.cli.join_session import join_session
 from sandboxd_client.cli.parse import Options
-from sandboxd_client.cli.plain_text import quoted
+from sandboxd_client.cli.plain_text import quote
 from sandboxd_client.cli.run_windows import (
     INTERRUPTED,
     RESULT_ID,
@@ -60,10 +60,10 @@ def main(options: Options) -> int:
         try:
             result = AttachConversation(sock, wanted).run(takes_input)
         except KeyboardInterrupt:
-            say(f"it goes on; sandboxctl attach {quoted(wanted)} comes back to it")
+            say(f"it goes on; sandboxctl attach {quote(wanted)} comes back to it")
             return INTERRUPTED
     finally:
         sock.close()
     if ended:
-        say(outcome.ending(result))
+        say(outcome.describe_end(result))
     return report(result, options)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from sandboxd_client.cli.connect import print_json
 from sandboxd_client.cli.parse import Options
-from sandboxd_client.cli.place import account_home
 from sandboxd_client.cli.screen import say
+from sandboxd_client.cli.workspace import account_home
 from sandboxd_proto.amounts import shown_bytes
 from sandboxd_proto.locations import caches_root
 

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from sandboxd_client.cli.connect import connect, print_json
+from sandboxd_client.cli.denial_lines import in_flags
 from sandboxd_client.cli.parse import Options
 from sandboxd_client.cli.plain_text import one_line
 from sandboxd_client.cli.request import policy
@@ -46,8 +47,8 @@ def summary(result: CheckResult) -> str:
         *_limits(plan),
         ("variables", f"{len(plan.get('env') or [])}"),
         ("read-only", _protected(plan.get("protected") or [])),
-        ("enforced", _tiers(result.enforcement)),
-        *(("warning", one_line(warning)) for warning in result.warnings),
+        ("enforced", _tiers(result.enforcement, plan)),
+        *(("warning", one_line(in_flags(warning))) for warning in result.warnings),
     ]
     width = max(len(name) for name, _ in rows)
     lines = [f"{name:<{width}}  {value}\n" for name, value in rows if value]
@@ -78,7 +79,7 @@ def _readable(plan: dict[str, Any]) -> list[str]:
 def _network(rule: dict[str, Any]) -> str:
     if rule.get("kind") == "allow_hosts":
         return "only " + " ".join(rule.get("hosts") or ["no host"])
-    return {"deny": "none", "inherit": "all"}.get(str(rule.get("kind")), str(rule.get("kind")))
+    return "none" if rule.get("kind") == "deny" else "all hosts: it is not restricted"
 
 
 def _limits(plan: dict[str, Any]) -> list[tuple[str, str]]:
@@ -101,8 +102,11 @@ def _protected(paths: list[str]) -> str:
     return f"{len(paths)} paths that run later outside ({shown}, …)" if paths else ""
 
 
-def _tiers(enforcement: Mapping[str, str]) -> str:
-    weaker = [f"{name}: {tier}" for name, tier in enforcement.items() if tier != "enforced"]
+def _tiers(enforcement: Mapping[str, str], plan: dict[str, Any]) -> str:
+    values = {"network": plan["network"]["kind"], "syscall_policy": plan["syscall_policy"]}
+    tiers = dict(enforcement)
+    tiers.update((name, "not restricted") for name, kind in values.items() if kind == "inherit")
+    weaker = [f"{name}: {tier}" for name, tier in tiers.items() if tier != "enforced"]
     return "everything" if not weaker else "everything but " + ", ".join(weaker)
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 
 from sandboxd_client.cli import plan_words
-from sandboxd_client.cli.place import here, workspace
-from sandboxd_client.cli.plain_text import one_line, quoted
+from sandboxd_client.cli.limit_words import is_example, more_of
+from sandboxd_client.cli.plain_text import one_line, quote
+from sandboxd_client.cli.workspace import here, workspace
 from sandboxd_proto.amounts import shown_bytes, shown_seconds
 from sandboxd_proto.locations import KEPT_FOLDER
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 _SHOWN = 8
+_CERTAIN = "to allow it"
+_CREATE = ": sandboxctl sandbox create"
 _OF_CREATE = ("--read", "--write", "--net HOST")
 _MOVED = " and was moved to "
 _UNPROPOSED = ". No change is proposed"
@@ -24,6 +27,7 @@ _ENTRY = ("remove", "rename")  # what no flag allows for a path itself: granted,
 _REPLACED = " could not be replaced, renamed or removed ("
 _EMPTY = "whose content on the host is not visible"
 _UNSURE = ": if it was to be written, "
+NO_SECTION = "although git could not write .git/config: it has no section there"
 AROUND_WORKSPACE = "that would open a folder around the workspace"
 # Why the daemon proposes nothing where a flag would do.
 _LEFT_TO_THE_USER = (
@@ -60,21 +64,26 @@ def after_the_end(
 ) -> list[str]:  # fmt: skip
     """What was denied, and what to do about files that were moved aside. `hosts`: of --net.
     `hints`: lines that follow, and that may have a flag for what the daemon proposes none for."""
+    if any(NO_SECTION in hint for hint in hints):
+        denials = [one for one in denials if not _is_claim_about_config(one)]
     if _is_for_outside(denials, hints):
         denials = [{**one, "remedy": None, "hinted": True} for one in denials]
-    elif any(" outside" in hint for hint in hints):
+    elif any(" outside" in hint or ".git/config" in hint for hint in hints):
         denials = [{**one, "hinted": True} if _is_protected(one) else one for one in denials]
     denials = [_with_hint(denial, hints) for denial in denials]
-    lines = denied(denials, {f"--net {quoted(host)}" for host in hosts}, typed)
+    lines = format_denials(denials, {f"--net {quote(host)}" for host in hosts}, typed)
     return lines + after_moving(denials)
 
 
 def after_moving(denials: list[dict[str, Any]]) -> list[str]:
     """What to do about files that were moved aside."""
-    moved, lines = [denial for denial in denials if moved_aside(denial)], []
+    moved, lines = [denial for denial in denials if is_moved_aside(denial)], []
     for root in dict.fromkeys(map(_kept_in, moved)):
-        where = "" if root == (workspace(None) or here()) else f" (with -w {quoted(root)})"
-        lines.append(f"what was moved aside: sandboxctl kept list, diff, accept or drop{where}")
+        where = "" if root == (workspace(None) or here()) else f" (with -w {quote(root)})"
+        sudo = "sudo " if _is_only_for_sudo(root) else ""
+        lines.append(
+            f"what was moved aside: {sudo}sandboxctl kept list, diff, accept or drop{where}"
+        )
     if any(_is_tracked_perhaps(denial) for denial in moved):
         lines.append(
             "warning: where git tracks what was moved aside, it takes it for deleted: "
@@ -89,6 +98,11 @@ def _is_for_outside(denials: list[dict[str, Any]], hints: Collection[str]) -> bo
     return protected and any("outside of the sandbox" in hint for hint in hints)
 
 
+def _is_claim_about_config(denial: dict[str, Any]) -> bool:
+    replaced = denial.get("claimed") and denial.get("operation") == "rename"
+    return bool(replaced) and str(denial.get("target")).endswith("/.git/config")
+
+
 def _is_protected(denial: dict[str, Any]) -> bool:
     return denial.get("kind") == "protected_path"
 
@@ -100,25 +114,25 @@ def _with_hint(denial: dict[str, Any], hints: Collection[str]) -> dict[str, Any]
         folders.append(os.path.dirname(folders[-1]))
     reads = () if denial.get("kind") == "filesystem_write" else ("--read",)
     names = (*reads, "--write", "--workspace")
-    flags = [f"{name} {quoted(path)} " for name in names for path in folders]
+    flags = [f"{name} {quote(path)} " for name in names for path in folders]
     if not any(flag in f"{hint} " for hint in hints for flag in flags):
         return denial
     message = str(denial.get("message")).partition(_UNPROPOSED)[0]
     return {**denial, "message": message, "remedy": None, "hinted": True}
 
 
-def denied(
+def format_denials(
     denials: list[dict[str, Any]], given: set[str], typed: Collection[str] | None = None
 ) -> list[str]:
     """One line each: what a flag allows, with the flags; then what no flag allows. `typed`: the
     flags of a command in a sandbox that exists, which takes no others."""
     allowable = [d for d in denials if _new_flags([d], given)]
-    never = [d for d in denials if d not in allowable]
+    never = _one_for_each_folder([d for d in denials if d not in allowable])
     lines = [*_shown(allowable, remark)]
     certain = [d for d in allowable if not d.get("claimed")]
     claimed = [d for d in allowable if d.get("claimed")]
     advice = [
-        *_advice("to allow it", _new_flags(certain, given), typed),
+        *_advice(_CERTAIN, _new_flags(certain, given), typed),
         *_advice("if that is so,", _new_flags(claimed, given), typed),
     ]
     lines = ["; ".join([*lines, *advice])] if len(lines) == 1 else lines + advice
@@ -128,13 +142,32 @@ def denied(
     return lines + last
 
 
+def _one_for_each_folder(denials: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """`rm -r` names each file of a protected folder: the first, with how many there are."""
+    first: dict[str, dict[str, Any]] = {}
+    for index, denial in enumerate(denials):
+        before, _, after = str(denial.get("message")).partition(_PROTECTED)
+        folder, is_protected, _ = after.partition(" is protected")
+        alone = not is_protected or before.endswith(folder)
+        one = first.setdefault(str(index) if alone else folder, {**denial, "more": -1})
+        one["more"] += 1
+    return list(first.values())
+
+
 def _advice(words: str, flags: list[str], typed: Collection[str] | None) -> list[str]:
     """What to type: here, or where a sandbox was made that has too little."""
     here = [flag for flag in flags if typed is None or flag.partition(" ")[0] in typed]
     made = [flag for flag in flags if flag not in here]
-    lines = [f"{words} add: {' '.join(here)}"] if here else []
-    if made:
-        lines.append(f"{words} make a sandbox with: sandboxctl sandbox create {' '.join(made)}")
+    raised = [flag for flag in here if is_example(flag)]
+    exact = [flag for flag in here if flag not in raised]
+    lines = [f"{words} add: {' '.join(exact)}"] if exact else []
+    unsure = words.removeprefix(_CERTAIN)
+    if raised:
+        lines.append(f"{unsure} give it {more_of(raised)}".lstrip())
+    if made and all(map(is_example, made)):
+        lines.append(f"{unsure} make a sandbox with {more_of(made, _CREATE)}".lstrip())
+    elif made:
+        lines.append(f"{words} make a sandbox with{_CREATE} {' '.join(made)}")
     return lines
 
 
@@ -145,7 +178,7 @@ def _shown(denials: list[dict[str, Any]], text: Callable[[dict[str, Any]], str])
 
 
 def _new_flags(denials: list[dict[str, Any]], given: set[str]) -> list[str]:
-    flags = dict.fromkeys(flag for d in denials for flag in allowing(d.get("remedy")))
+    flags = dict.fromkeys(flag for d in denials for flag in allowing_flags(d.get("remedy")))
     return [flag for flag in flags if flag not in given]
 
 
@@ -247,7 +280,7 @@ def _folder_of_its_own(denial: dict[str, Any]) -> str:
 
 def _of_protected(denial: dict[str, Any]) -> str:
     """What was moved aside has lines of its own."""
-    if moved_aside(denial):
+    if is_moved_aside(denial):
         return ""
     outside = "; do that outside of the sandbox"
     before, stays, after = str(denial.get("message")).partition(_PROTECTED)
@@ -275,7 +308,10 @@ def _why(denial: dict[str, Any]) -> str:
     if not message:
         message = f"{_VERBS.get(str(denial.get('kind')), str(denial.get('kind')))} "
         message += str(denial.get("target") or "")
-    if moved_aside(denial):
+    if denial.get("more"):
+        several = f" and {denial['more']} more in it stay as they are: "
+        message = message.replace(_PROTECTED, several, 1)
+    if is_moved_aside(denial):
         before, _, after = message.partition(_MOVED)
         message = f"{before} and was moved aside:{after.partition(':')[2]}"
     return one_line(in_flags(plan_words.without_flags(message))).strip()
@@ -287,12 +323,18 @@ def _kept_in(denial: dict[str, Any]) -> str:
     return moved_to.lstrip('"').partition(f"/{KEPT_FOLDER}")[0]
 
 
+def _is_only_for_sudo(workspace: str) -> bool:
+    """Whether who typed sudo cannot read what was moved aside: the workspace is another user's."""
+    typed = os.environ.get("SUDO_UID", "0")
+    return os.path.isdir(workspace) and typed not in ("0", str(os.stat(workspace).st_uid))
+
+
 def _is_tracked_perhaps(denial: dict[str, Any]) -> bool:
     inside_git = "/.git/" in f"{denial.get('target')}/"
     return not inside_git and os.path.lexists(os.path.join(_kept_in(denial), ".git"))
 
 
-def moved_aside(denial: dict[str, Any]) -> bool:
+def is_moved_aside(denial: dict[str, Any]) -> bool:
     return _is_protected(denial) and _MOVED in str(denial.get("message"))
 
 
@@ -314,7 +356,7 @@ def in_flags(message: str) -> str:
     return text
 
 
-def allowing(remedy: Any) -> list[str]:
+def allowing_flags(remedy: Any) -> list[str]:
     """The flags of `run` that stand for a remedy, which is a piece of manifest."""
     if not isinstance(remedy, dict):
         return []
@@ -324,17 +366,17 @@ def allowing(remedy: Any) -> list[str]:
 def _flags(field: str, value: Any) -> list[str]:
     if field in ("fs_read_allow", "fs_write_allow"):
         name = "--read" if field == "fs_read_allow" else "--write"
-        return [f"{name} {quoted(str(path))}" for path in value]
+        return [f"{name} {quote(str(path))}" for path in value]
     if field == "network":
         if isinstance(value, dict):
             words = value.get("hosts") or [value.get("kind")]
-            return [f"--net {quoted(str(word))}" for word in words]
-        return [f"--net {quoted(str(value))}"]
+            return [f"--net {quote(str(word))}" for word in words]
+        return [f"--net {quote(str(value))}"]
     name = _NAMED.get(field, "")
     if isinstance(value, dict) and "secs" in value:
         value = value["secs"]
     if name:
-        return [f"{name} {quoted(_amount(name, value))}"]
+        return [f"{name} {quote(_amount(name, value))}"]
     return [one_line(f"(manifest: {field} = {value})")]
 
 

@@ -28,12 +28,14 @@ def detach(options: Options, connection: Callable[[Options], socket]) -> int:
     for flag in ("--mode", "--plan", "--ask"):
         if options.has(flag):
             raise UsageError(f"{flag} does not go with --detach", "leave one of them out")
-    params = in_sandbox(options) if options.has("--sandbox") else policy(options, os.environ)
+    if options.has("--sandbox"):
+        params = in_sandbox(options)
+    else:
+        params = policy(options, os.environ, terminal=options.has("--pty"))
     if not options.has("--sandbox"):
-        from sandboxd_client.cli.surprises import say_surprises
-        from sandboxd_client.cli.terminal import is_terminal
+        from sandboxd_client.cli.start_notices import say_start_notices
 
-        say_surprises(options, params, terminal=is_terminal(2))
+        say_start_notices(options, params, terminal=os.isatty(2))
     params |= {"argv": options.operands, "detach": True, "capture": False, "stream": True}
     if options.has("--pty"):
         from sandboxd_client.cli.terminal import size

@@ -12,8 +12,8 @@ from textwrap import fill
 from typing import Any
 
 from sandboxd_client import __version__
-from sandboxd_client.cli import git_advice
 from sandboxd_client.cli.connect import connect, print_json, socket_path
+from sandboxd_client.cli.hints.git import bare_repository
 from sandboxd_client.cli.parse import Options
 from sandboxd_client.cli.status import with_warnings
 from sandboxd_client.cli.wrong_input import in_words_of_the_shell
@@ -65,7 +65,7 @@ def examine(options: Options) -> list[Finding]:
     try:
         heard: list[str] = []
         with connect(options, may_start=True, note=heard.append) as client:
-            status = with_warnings(client.status(), heard)
+            status = with_warnings(client, heard)
     except SandboxdError as error:
         cause = error.facts.get("cause")
         problem = f"{error.message} ({cause})" if cause else error.message
@@ -99,12 +99,14 @@ def _socket(path: str) -> list[Finding]:
 
 
 def _git() -> list[Finding]:
-    setting = git_advice.bare_repository_setting(os.environ)
+    setting = bare_repository.bare_repository_setting(os.environ)
     if setting is None:
         return []
     if setting == "explicit":
-        return [Finding(git_advice.WHAT, ok=True)]
-    return [Finding(git_advice.WHAT, git_advice.WHY, git_advice.FIX, ok=True, warns=True)]
+        return [Finding(bare_repository.WHAT, ok=True)]
+    return [
+        Finding(bare_repository.WHAT, bare_repository.WHY, bare_repository.FIX, ok=True, warns=True)
+    ]
 
 
 def _version(status: StatusResult) -> Finding:

@@ -9,12 +9,11 @@ import time
 
 assert sys.platform != "win32"
 
+from sandboxd_client.caller import Outgoing  # noqa: E402
 from sandboxd_client.cli import signals  # noqa: E402 - after the platform is known
 from sandboxd_client.cli.parse import Options  # noqa: E402
 from sandboxd_client.cli.request import DEFAULT_PRESET, in_sandbox, policy  # noqa: E402
 from sandboxd_client.cli.streams import Streams  # noqa: E402
-from sandboxd_client.cli.terminal import is_terminal  # noqa: E402
-from sandboxd_client.descriptors import Outgoing  # noqa: E402
 from sandboxd_client.jsontext import dumps  # noqa: E402
 
 TYPE_CHECKING = False
@@ -23,14 +22,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from sandboxd_client.cli.asking import Asker
+    from sandboxd_client.cli.terminal_approver import Asker
 
     Tell = Callable[[dict[str, Any], Callable[[str], None]], None]
 
 RESULT_ID = 1
 _LIVE_AFTER_S = 2.0  # denials of what ends sooner are told once, at its end
 _SURPRISING = ("--workspace", "--env", "--env-pass")
-_ADVISED = ("git", "sh", "bash")  # programs that there are hints for also when they succeed
+_ADVISED = ("git", "sh", "bash", "go")  # programs that there are hints for also when they succeed
 
 
 class Left(Exception):
@@ -41,7 +40,7 @@ class Left(Exception):
 
     def ended(self) -> int:
         """The exit code; dies where a signal of the user is the reason."""
-        return signals.ended(self.code, self.code - 128)
+        return signals.exit_like(self.code, self.code - 128)
 
 
 def perform(options: Options, connect: Callable[[], socket], *, stderr: bool = True) -> int:
@@ -50,7 +49,7 @@ def perform(options: Options, connect: Callable[[], socket], *, stderr: bool = T
     # nor be ended by SIGPIPE later: there the daemon takes the output, and drains it afterwards.
     fresh = not options.has("--sandbox")
     streams = Streams(
-        pty=wants_pty(options, is_terminal(0) and is_terminal(1)),
+        pty=wants_pty(options, os.isatty(0) and os.isatty(1)),
         input=True,
         output=fresh and not options.has("--json"),
         stderr=stderr,
@@ -67,9 +66,9 @@ def perform(options: Options, connect: Callable[[], socket], *, stderr: bool = T
     def tell(denial: dict[str, Any], put: Callable[[str], None]) -> None:
         if time.monotonic() < since + _LIVE_AFTER_S or denial.get("claimed"):
             return
-        from sandboxd_client.cli import live
+        from sandboxd_client.cli import live_denials
 
-        live.tell(denial, put, told, options=options)
+        live_denials.tell(denial, put, told, options=options)
 
     try:
         if "sandbox" in params:
@@ -91,7 +90,7 @@ def perform(options: Options, connect: Callable[[], socket], *, stderr: bool = T
         return left.ended()
     finally:
         sock.close()
-    from sandboxd_client.cli.afterwards import report
+    from sandboxd_client.cli.finish_run import report
 
     options.printed = streams.printed or b""
     if options.has("--manifest") and "cwd" not in params and not options.has("--quiet"):
@@ -117,9 +116,9 @@ def attempt(
             outgoing = Outgoing(sock, streams.descriptors)
             outgoing.add(message("execute", {**params, **streams.params()}, RESULT_ID))
             outgoing.flush()
-            from sandboxd_client.cli.afterwards import followed
+            from sandboxd_client.cli.finish_run import start_relay
 
-            relay = followed(outgoing, params, streams, keys_kill=keys_kill, live=live, ask=ask)
+            relay = start_relay(outgoing, params, streams, keys_kill=keys_kill, live=live, ask=ask)
             return relay.until_answer(arrived)
     finally:
         streams.close()
@@ -137,7 +136,10 @@ def wants_pty(options: Options, have_terminal: bool) -> bool:
 
 def request(options: Options, streams: Streams) -> dict[str, Any]:
     """The params of `execute`."""
-    params = in_sandbox(options) if options.has("--sandbox") else policy(options, os.environ)
+    if options.has("--sandbox"):
+        params = in_sandbox(options)
+    else:
+        params = policy(options, os.environ, terminal=streams.pty)
     params = streaming(params, options.operands, streams)
     if options.has("--json"):
         del params["stream"]
@@ -169,7 +171,7 @@ def _counts_lines(options: Options) -> bool:
 def _asker(sock: socket, options: Options) -> Asker | None:
     if not options.has("--ask"):
         return None
-    from sandboxd_client.cli.asking import Asker
+    from sandboxd_client.cli.terminal_approver import Asker
 
     return Asker(sock.getpeername())
 
@@ -181,9 +183,9 @@ def new_id() -> str:
 def tell_surprises(options: Options, params: dict[str, Any]) -> None:
     if not any(map(options.has, _SURPRISING)):
         return
-    from sandboxd_client.cli.surprises import say_surprises
+    from sandboxd_client.cli.start_notices import say_start_notices
 
-    say_surprises(options, params, terminal=is_terminal(2))
+    say_start_notices(options, params, terminal=os.isatty(2))
 
 
 def _names_session(options: Options) -> bool:
@@ -195,7 +197,7 @@ def _names_session(options: Options) -> bool:
 def _refuse_half_work(options: Options) -> None:
     if "git" not in options.operands[0] and "git" not in options.operands[-1]:
         return
-    from sandboxd_client.cli.advice import refuse_half_work
+    from sandboxd_client.cli.hints.advice import refuse_half_work
 
     refuse_half_work(options)
 
@@ -208,6 +210,6 @@ def is_advised(options: Options) -> bool:
 def _note_missing(options: Options) -> None:
     if not is_advised(options):
         return
-    from sandboxd_client.cli.advice import note_missing
+    from sandboxd_client.cli.hints.advice import note_missing
 
     note_missing(options)

@@ -9,7 +9,6 @@ from typing import Any
 assert sys.platform != "win32"
 
 from sandboxd_client.cli import outcome  # noqa: E402 - after the platform is known
-from sandboxd_client.cli.afterwards import advice, ended  # noqa: E402
 from sandboxd_client.cli.execute import (  # noqa: E402
     Left,
     attempt,
@@ -17,16 +16,16 @@ from sandboxd_client.cli.execute import (  # noqa: E402
     tell_surprises,
     wants_pty,
 )
-from sandboxd_client.cli.explained import manifest_file, report  # noqa: E402
+from sandboxd_client.cli.explanation_text import manifest_file, report  # noqa: E402
+from sandboxd_client.cli.finish_run import advice, exit_like_command  # noqa: E402
+from sandboxd_client.cli.hints.wider_workspace import after_explain  # noqa: E402
 from sandboxd_client.cli.parse import Options, UsageError  # noqa: E402
-from sandboxd_client.cli.place import resolve  # noqa: E402
-from sandboxd_client.cli.plain_text import quoted  # noqa: E402
+from sandboxd_client.cli.plain_text import quote  # noqa: E402
 from sandboxd_client.cli.run import connection, take_command  # noqa: E402
 from sandboxd_client.cli.screen import REFUSED, put, say, say_denial, write  # noqa: E402
 from sandboxd_client.cli.streams import Streams  # noqa: E402
 from sandboxd_client.cli.table import EXPLAIN  # noqa: E402
-from sandboxd_client.cli.terminal import is_terminal  # noqa: E402
-from sandboxd_client.cli.wider_workspace import after_explain  # noqa: E402
+from sandboxd_client.cli.workspace import resolve  # noqa: E402
 
 
 def main(options: Options) -> int:
@@ -46,13 +45,13 @@ def main(options: Options) -> int:
     if target is not None:
         _store(resolve(target), manifest_file(explanation, options.operands[0]))
         if not options.has("--quiet"):
-            say(f"wrote {target}; use it: sandboxctl run --manifest {quoted(target)} -- …")
-    return ended(result)
+            say(f"wrote {target}; use it: sandboxctl run --manifest {quote(target)} -- …")
+    return exit_like_command(result)
 
 
 def _run(options: Options) -> dict[str, Any]:
     """Its output goes through the daemon, which reads what the command says about refusals."""
-    pty = wants_pty(options, is_terminal(0) and is_terminal(1))
+    pty = wants_pty(options, os.isatty(0) and os.isatty(1))
     streams = Streams(pty=pty, input=True, output=False)
     params = request(options, streams)
     tell_surprises(options, params)
@@ -77,7 +76,7 @@ def _show(options: Options, result: dict[str, Any], explanation: dict[str, Any])
         for line in hints:
             say(line)
         wider = after_explain(options, explanation)
-        if wider is not None:
+        if wider is not None and f"hint: {wider}" not in hints:
             say(f"hint: {wider}")
 
 

@@ -103,10 +103,10 @@ SESSION = (
 POLICY = (
     Flag("--preset", "NAME", "the starting point (default: workspace-write)", choices=PRESET_NAMES),
     Flag("--workspace", "DIR", "the folder that is writable (default: the git root, else here); "
-         "the command starts in it unless you are in it, it lies in your folder, or you give "
-         "--cwd",
+         "the command starts in it, or in your folder where that lies in it",
          completes="dir", short="-w"),
-    Flag("--manifest", "FILE", "a TOML file whose [sandbox] table says what is allowed",
+    Flag("--manifest", "FILE", "a TOML file whose [sandbox] table says what is allowed, and "
+         "nothing else: no network if it names none",
          completes="file"),
     Flag("--read", "PATH", "allow reading PATH", many=True, completes="file"),
     Flag("--write", "PATH", "allow reading and writing PATH", many=True, completes="file"),
@@ -171,6 +171,7 @@ RUN = CommandSpec(
         ("sandboxctl run --net group:python pip install -r requirements.txt", "named hosts only"),
         ("sandboxctl run --preset read-only --read ~/data ./report.py", "nothing can be written"),
         ("sandboxctl run --timeout 10m --detach --name build make", "in the background"),
+        ("sandboxctl help sandbox forward", "for a server that is to be reached from outside"),
     ),
 )  # fmt: skip
 

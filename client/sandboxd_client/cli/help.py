@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from difflib import get_close_matches
+from shutil import which
 from textwrap import wrap
 
 from sandboxd_client.cli.flags import POLICY, CommandSpec, Flag
@@ -134,8 +135,9 @@ def unknown_command(name: str) -> str:
     # A program's name that is only similar (make, image) is no mistake.
     known = [word for word in (*COMMANDS, *GROUPS) if word[:1] == name[:1]]
     near = get_close_matches(name, known, n=1, cutoff=0.65)
+    near = near or [one for one in COMMANDS if one.endswith(f" {name}") and which(name) is None]
     if near:
-        return f"did you mean {near[0]}?"
+        return f"did you mean {' or '.join(near)}?"
     return f"to run it in a sandbox: sandboxctl run -- {name}"
 
 

@@ -29,10 +29,15 @@ _PIP_DEFAULTS = (
     "print('https://' + PyPI.file_storage_domain)"
 )
 _PYTHONS = ("python3", "python")
+# No command of cargo prints its defaults; what it has used lies in its folder.
+_HINTS = {
+    "rust": "cargo names its default hosts in no file before it has used them: run `cargo fetch` "
+    "once outside of the sandbox, after which the group has the index and the download host; or "
+}
 _INDEX_KEYS = ("index-url", "extra-index-url", "find-links")
 
 
-def expanded(word: str, environment: Mapping[str, str]) -> list[str]:
+def expand(word: str, environment: Mapping[str, str]) -> list[str]:
     """The hosts of a group; anything else as it is."""
     name = word.removeprefix(PREFIX)
     if not word.startswith(PREFIX) or name not in GROUPS or _configured(name, environment):
@@ -41,7 +46,8 @@ def expanded(word: str, environment: Mapping[str, str]) -> list[str]:
     if not hosts:
         raise UsageError(
             f"--net {word}: the hosts that {name} tools ask are not known on this machine",
-            "run it without --net: the denial names the host, which --net HOST allows",
+            _HINTS.get(name, "")
+            + "run it without --net: the denial names the host, which --net HOST allows",
         )
     return hosts
 

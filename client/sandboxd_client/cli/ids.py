@@ -1,11 +1,11 @@
-"""IDs as people type them: any beginning that only one execution or sandbox has."""
+"""Which execution or sandbox is meant by what people type."""
 
 from __future__ import annotations
 
 import os
 
 from sandboxd_client.calls import MethodCall
-from sandboxd_client.cli.plain_text import quoted
+from sandboxd_client.cli.plain_text import quote
 from sandboxd_client.cli.prefix import unique
 from sandboxd_client.client import Client
 from sandboxd_proto.errors import NotFound, SandboxdError
@@ -50,27 +50,22 @@ def known(kind: str) -> dict[str, str]:
 
 
 def execution_id(client: Client, typed: str) -> str:
-    """One that has ended goes before another that begins with its name."""
-    listed = executions(client, ended=True)
-    running = [item.execution_id for item in listed if item.state != "ended"]
-    if typed not in running and has_ended(client, typed):
+    known = [item.execution_id for item in executions(client, ended=True)]
+    if typed in known or has_ended(client, typed):
         return typed
-    found = unique(typed, running)
-    if found in running:
-        return found
-    known = [item.execution_id for item in listed]
-    found = unique(typed, known)
-    if found not in known and typed in _names(client):
+    if typed in _sandboxes(client):
         raise NotFound(
             f"{typed!r} is a sandbox, and no command",
             remedy="sandboxctl ps --all lists commands; to end the sandbox with all that runs in "
-            f"it: sandboxctl sandbox destroy {quoted(typed)}",
+            f"it: sandboxctl sandbox destroy {quote(typed)}",
         )
-    return found
+    return unique(typed, known)
 
 
-def _names(client: Client) -> list[str | None]:
-    return [name for one in client.sandbox_list().sandboxes for name in (one.name, one.sandbox)]
+def _sandboxes(client: Client) -> list[str]:
+    """Their names and IDs."""
+    listed = client.sandbox_list().sandboxes
+    return [name for one in listed for name in (one.name, one.sandbox) if name]
 
 
 def has_ended(client: Client, typed: str) -> bool:
@@ -88,13 +83,9 @@ def refuse_command(client: Client, typed: str) -> None:
     if typed in [item.execution_id for item in executions(client, ended=True)]:
         raise NotFound(
             f"{typed!r} is a command, and no sandbox",
-            remedy=f"sandboxctl kill {quoted(typed)} ends it",
+            remedy=f"sandboxctl kill {quote(typed)} ends it",
         ) from None
 
 
 def sandbox_id(client: Client, typed: str) -> str:
-    """By its name, its ID, or the beginning of that."""
-    listed = client.sandbox_list().sandboxes
-    if any(item.name == typed for item in listed):
-        return typed
-    return unique(typed, [item.sandbox for item in listed])
+    return unique(typed, _sandboxes(client))

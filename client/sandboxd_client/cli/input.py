@@ -11,8 +11,6 @@ import sys
 
 assert sys.platform != "win32"
 
-from sandboxd_client.cli import terminal  # noqa: E402 - after the platform is known
-
 PIECE = 64 * 1024
 RETRY_S = 0.2
 
@@ -25,7 +23,7 @@ class Input:
         self.ended = False
         self.in_flight = False
         self._raw = raw
-        self._is_terminal = terminal.is_terminal(fd)
+        self._is_terminal = os.isatty(fd)
         self._somebody_elses = False
 
     @property

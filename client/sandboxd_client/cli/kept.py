@@ -10,18 +10,21 @@ import filecmp
 import os
 import shutil
 import stat
+import sys
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from difflib import unified_diff
 
 from sandboxd_client.cli.connect import print_json
+from sandboxd_client.cli.hints.root import account
 from sandboxd_client.cli.parse import Options, UsageError
-from sandboxd_client.cli.place import here, resolve
-from sandboxd_client.cli.place import workspace as find_workspace
-from sandboxd_client.cli.plain_text import one_line
+from sandboxd_client.cli.plain_text import one_line, quote
 from sandboxd_client.cli.screen import say
 from sandboxd_client.cli.status import age
+from sandboxd_client.cli.workspace import here, resolve
+from sandboxd_client.cli.workspace import workspace as find_workspace
 from sandboxd_proto.locations import KEPT_FOLDER
 
 _DIFF_BYTES = 1 << 20
@@ -71,9 +74,16 @@ def diff(options: Options) -> int:
             shown = True
             print(line)
         if not shown:
-            what = "is empty" if _is_empty(entry.path) else "is the same as what is there now"
-            say(f"{one_line(entry.origin)} {what}")
+            say(f"{one_line(entry.origin)} {_state(folder, entry)}")
     return 0
+
+
+def _state(folder: str, entry: Kept) -> str:
+    """Of one that shows no difference line by line."""
+    if _is_empty(entry.path):
+        return "is empty"
+    same = _is_same(os.path.join(folder, entry.origin), entry.path)
+    return "is the same as what is there now" if same else "differs, and is not text"
 
 
 def accept(options: Options) -> int:
@@ -81,17 +91,28 @@ def accept(options: Options) -> int:
     chosen = _named_or_all(options, entries(folder), "accept", "what would be put back")
     if not chosen:
         say("nothing was moved aside in this workspace")
+    chosen = [entry for entry in chosen if not _is_there(folder, entry)]
     for entry in chosen:
         _check_target(folder, os.path.join(folder, entry.origin), entry)
     for entry in chosen:
         target = os.path.join(folder, entry.origin)
-        _check_target(folder, target, entry)  # another one can have brought it back
-        os.makedirs(os.path.dirname(target), exist_ok=True)
-        os.rename(entry.path, target)
+        inside = _check_target(folder, target, entry)  # another one can have brought it back
+        with _undisturbed(entry, "put back"):
+            put_back(folder, entry.path, os.path.join(inside, os.path.basename(target)))
         say(f"{one_line(entry.origin)} is back in its place")
         _tidy(folder, entry)
         _drop_copies(folder, entry, target)
     return 0
+
+
+def _is_there(folder: str, entry: Kept) -> bool:
+    """Whether the same is in its place: then it is deleted here."""
+    target = os.path.join(folder, entry.origin)
+    if not os.path.lexists(target) or not _is_same(target, entry.path):
+        return False
+    _delete(folder, entry)
+    say(f"{one_line(entry.origin)} is there already")
+    return True
 
 
 def drop(options: Options) -> int:
@@ -128,10 +149,11 @@ def _is_empty(path: str) -> bool:
 
 
 def _delete(folder: str, entry: Kept) -> None:
-    if os.path.isdir(entry.path) and not _is_link(entry.path):
-        shutil.rmtree(entry.path, ignore_errors=True)
-    else:
-        os.unlink(entry.path)
+    with _undisturbed(entry, "deleted"), _reached(folder, entry.path) as (name, at):
+        try:
+            os.unlink(name, dir_fd=at)
+        except (IsADirectoryError, PermissionError):  # the second on other systems than Linux
+            shutil.rmtree(name, ignore_errors=True, dir_fd=at)
     _tidy(folder, entry)
 
 
@@ -202,7 +224,16 @@ def _is_link(path: str) -> bool:
 def _workspace(options: Options) -> str:
     """A named one may be any folder that was writable: a home folder too."""
     named = options.one("--workspace")
-    return resolve(named) if named is not None else find_workspace(None) or here()
+    found = os.path.realpath(
+        resolve(named) if named is not None else find_workspace(None) or here()
+    )
+    kept = os.path.join(found, KEPT_FOLDER)
+    if os.path.isdir(kept) and not os.access(kept, os.R_OK | os.X_OK):
+        raise UsageError(
+            f"{one_line(kept)} belongs to {account(os.stat(kept).st_uid)}, and you cannot read it",
+            "use sudo, or do this as that user",
+        )
+    return found
 
 
 def _chosen(folder: str, names: Sequence[str]) -> Sequence[Kept]:
@@ -223,26 +254,72 @@ def _chosen(folder: str, names: Sequence[str]) -> Sequence[Kept]:
     return chosen
 
 
-def _check_target(folder: str, target: str, entry: Kept) -> None:
-    """In the workspace, and in no place of something else."""
+def _check_target(folder: str, target: str, entry: Kept) -> str:
+    """In the workspace, and in no place of something else: the folder that it comes to."""
     inside = os.path.realpath(os.path.dirname(target))
-    root = os.path.realpath(folder)
-    if inside != root and not inside.startswith(root + os.sep):
+    if inside != folder and not inside.startswith(folder + os.sep):
         raise UsageError(f"{entry.origin} is not in the workspace", "copy it from " + entry.path)
     if os.path.lexists(target):
         raise UsageError(
-            f"{one_line(entry.origin)} exists", "look at `kept diff`, and move it away first"
+            f"{one_line(entry.origin)} exists",
+            f"look at `kept diff`; `kept drop {quote(entry.id)}` deletes what was moved aside, "
+            "and leaves what is there",
         )
+    return inside
+
+
+def put_back(folder: str, path: str, target: str) -> None:
+    """Rename `path` to `target`, both in `folder`. OSError where a link is on the way."""
+    with _reached(folder, path) as (name, at), _reached(folder, target, make=True) as (new, into):
+        os.rename(name, new, src_dir_fd=at, dst_dir_fd=into)
+
+
+@contextmanager
+def _reached(folder: str, path: str, *, make: bool = False) -> Iterator[tuple[str, int | None]]:
+    """A path in `folder` as a name, and the descriptor of where it is. A running command may put a
+    link on the way meanwhile: OSError. On Windows the path itself."""
+    parent, name = os.path.split(path)
+    if sys.platform == "win32":
+        if make:
+            os.makedirs(parent, exist_ok=True)
+        yield path, None
+        return
+    opened = [os.open(folder, os.O_RDONLY | os.O_DIRECTORY)]
+    try:
+        for part in os.path.relpath(parent, folder).split(os.sep):
+            if make:
+                with suppress(FileExistsError):
+                    os.mkdir(part, dir_fd=opened[-1])
+            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+            opened.append(os.open(part, flags, dir_fd=opened[-1]))
+        yield name, opened[-1]
+    finally:
+        for fd in opened:
+            os.close(fd)
+
+
+@contextmanager
+def _undisturbed(entry: Kept, done: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(
+            f"{one_line(entry.origin)} cannot be {done}: {error.strerror}",
+            "a command may be changing the folder: end it (sandboxctl ps, kill), and try again",
+        ) from None
 
 
 def _tidy(folder: str, entry: Kept) -> None:
     """The subfolder of a run goes with its last entry, the shared folder with the last run."""
-    run = os.path.dirname(entry.path)
-    if not set(_names(run)) - {".gitignore"}:
-        shutil.rmtree(run, ignore_errors=True)
-    shared = os.path.join(folder, KEPT_FOLDER)
-    if not _is_link(shared) and not set(_names(shared)) - {".gitignore"}:
-        shutil.rmtree(shared, ignore_errors=True)
+    for path in (os.path.dirname(entry.path), os.path.join(folder, KEPT_FOLDER)):
+        if set(_names(path)) <= {".gitignore"}:
+            with (
+                suppress(OSError),
+                _reached(folder, os.path.join(path, ".gitignore")) as (name, at),
+            ):
+                os.unlink(name, dir_fd=at)
+            with suppress(OSError), _reached(folder, path) as (name, at):
+                os.rmdir(name, dir_fd=at)
 
 
 def _difference(now: str, kept: str, name: str) -> Iterator[str]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from sandboxd_client.cli import ids
 from sandboxd_client.cli.connect import connect, print_json
 from sandboxd_client.cli.parse import Options, UsageError
-from sandboxd_client.cli.screen import fail
+from sandboxd_client.cli.plain_text import one_line
+from sandboxd_client.cli.screen import fail, say
 from sandboxd_proto.errors import NotFound, SandboxdError
 
 
@@ -20,6 +21,8 @@ def main(options: Options) -> int:
                 execution_id = ids.execution_id(client, typed)
                 if signal is None:
                     client.execution_cancel(execution_id)
+                    if not options.has("--json") and not options.has("--quiet"):
+                        say(f"ended {one_line(execution_id)}")
                 else:
                     # The connection that sees every execution may end them, and no more.
                     with connect(options) as sender:

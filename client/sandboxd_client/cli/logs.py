@@ -41,7 +41,7 @@ def main(options: Options) -> int:
         state = "has not started yet" if found.get("state") == "pending" else "is still running"
         say(f"it {state}; --follow goes on{typing}")
         return 0
-    say(outcome.ending(result))
+    say(outcome.describe_end(result))
     for line in outcome.remarks(result):
         say_denial(line)
     return outcome.exit_code(result) if follow else 0

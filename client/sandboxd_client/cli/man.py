@@ -10,10 +10,9 @@ from sandboxd_client import __version__
 from sandboxd_client.cli.flags import CommandSpec, Flag
 from sandboxd_client.cli.help import EXIT_CODES, KEYS, has_keys, no_page_error, topic
 from sandboxd_client.cli.parse import Options
-from sandboxd_client.cli.plain_text import quoted
+from sandboxd_client.cli.plain_text import quote
 from sandboxd_client.cli.screen import put, say
 from sandboxd_client.cli.table import COMMANDS
-from sandboxd_client.cli.terminal import is_terminal
 
 
 def main(options: Options) -> int:
@@ -32,7 +31,7 @@ def main(options: Options) -> int:
 def _show(roff: str, words: list[str]) -> int:
     """Formatted by `man`, which pages it in a terminal and prints plain text elsewhere; the text of
     `help` where there is none that reads it."""
-    elsewhere = None if is_terminal(1) else subprocess.PIPE
+    elsewhere = None if os.isatty(1) else subprocess.PIPE
     with suppress(OSError):
         done = subprocess.run(
             ["man", "-l", "-"], input=roff.encode(), stdout=elsewhere, check=False
@@ -58,7 +57,7 @@ def _install() -> int:
     root = os.path.dirname(folder)
     if not _is_searched(root):
         say("man does not look there yet. To have it look, also in ~/.profile:")
-        say(f"    export MANPATH={quoted(root)}:")
+        say(f"    export MANPATH={quote(root)}:")
     return 0
 
 

@@ -10,7 +10,7 @@ import tomllib
 from typing import Any
 
 from sandboxd_client.cli.parse import UsageError
-from sandboxd_client.cli.place import resolve
+from sandboxd_client.cli.workspace import resolve
 from sandboxd_proto.errors import ManifestInvalid
 from sandboxd_proto.manifest import manifest_from_toml, manifest_to_dict
 

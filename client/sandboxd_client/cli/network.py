@@ -69,12 +69,12 @@ def _with_groups(words: list[str]) -> list[str]:
     """Groups of tools (group:python, …) as the hosts of their configuration on this machine."""
     if not any(word.startswith("group:") for word in words):
         return words
-    from sandboxd_client.cli.host_groups import expanded
+    from sandboxd_client.cli.host_groups import expand
 
-    return list(dict.fromkeys(host for word in words for host in expanded(word, os.environ)))
+    return list(dict.fromkeys(host for word in words for host in expand(word, os.environ)))
 
 
-def widened(before: Any, net: dict[str, Any]) -> dict[str, Any]:
+def widen(before: Any, net: dict[str, Any]) -> dict[str, Any]:
     """Hosts are added to a manifest's hosts; anything else replaces what it says."""
     if net["kind"] == "allow_hosts" and isinstance(before, dict) and before.get("hosts"):
         return {**net, "hosts": list(dict.fromkeys([*before["hosts"], *net["hosts"]]))}

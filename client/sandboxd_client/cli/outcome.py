@@ -34,12 +34,13 @@ def exit_code(result: dict[str, Any]) -> int:
     return SIGNALED + signal if isinstance(signal, int) else REFUSED
 
 
-def ending(result: dict[str, Any]) -> str:
+def describe_end(result: dict[str, Any]) -> str:
     """How a command ended, in one line."""
     from sandboxd_proto.amounts import shown_seconds
 
     outcome, signal = str(result.get("outcome")), result.get("signal")
-    took = f"after {shown_seconds(round(float(result.get('duration_ms') or 0) / 1000, 1))}"
+    seconds = float(result.get("duration_ms") or 0) / 1000
+    took = f"after {shown_seconds(round(seconds, 1 if seconds >= 1 else 3))}"
     if outcome == "exited":
         return f"it ended with exit code {result.get('exit_code')} {took}"
     if outcome == "signaled":
@@ -70,6 +71,7 @@ def remarks(
     """
     denials = result.get("denials") or []
     lines = _ended(result, denials)
+    denials = [one for one in denials if not _is_lost_isolation(result, one)]
     if denials:
         from sandboxd_client.cli.denial_lines import after_the_end
 
@@ -77,7 +79,7 @@ def remarks(
     return lines + _warnings(result)
 
 
-def cancelled(result: dict[str, Any]) -> list[str]:
+def cancelled_lines(result: dict[str, Any]) -> list[str]:
     """For who runs it in the foreground, and did not cancel it."""
     if result.get("outcome") != "cancelled":
         return []
@@ -90,7 +92,7 @@ def cancelled(result: dict[str, Any]) -> list[str]:
 def beside_explanation(result: dict[str, Any]) -> list[str]:
     """The same lines where a table has the denials already."""
     denials = result.get("denials") or []
-    lines = cancelled(result) + _ended(result, denials)
+    lines = cancelled_lines(result) + _ended(result, denials)
     if denials:
         from sandboxd_client.cli.denial_lines import after_moving
 
@@ -105,6 +107,12 @@ def _ended(result: dict[str, Any], denials: list[dict[str, Any]]) -> list[str]:
         from sandboxd_client.cli.budget_words import used_up
 
         return [used_up(result.get("budget"))]
+    for denial in denials:
+        if _is_lost_isolation(result, denial):
+            from sandboxd_client.cli.plain_text import one_line
+
+            why = one_line(str(denial.get("message")))
+            return [f"the command was ended: {why}; you can run it again"]
     if outcome not in _ENDED or outcome in [denial.get("kind") for denial in denials]:
         return []
     return [f"the command was ended: {_ENDED[outcome]}"]
@@ -125,7 +133,13 @@ def cut_off(result: dict[str, Any]) -> list[str]:
 def _warnings(result: dict[str, Any]) -> list[str]:
     lines: list[str] = []
     if warnings := result.get("warnings"):
+        from sandboxd_client.cli.denial_lines import in_flags
         from sandboxd_client.cli.plain_text import one_line
 
-        lines += [f"warning: {one_line(str(warning))}" for warning in warnings]
+        lines += [f"warning: {one_line(in_flags(str(warning)))}" for warning in warnings]
     return lines
+
+
+def _is_lost_isolation(result: dict[str, Any], denial: dict[str, Any]) -> bool:
+    """Nothing was denied: the host changed below the command."""
+    return result.get("outcome") == "isolation_lost" and denial.get("kind") == "sandbox_error"

@@ -12,7 +12,6 @@ import sys
 
 assert sys.platform != "win32"
 
-from sandboxd_client.cli.terminal import is_terminal  # noqa: E402 - after the platform is known
 
 _PIECE = 4096
 _FILE_PIECE = 1 << 20
@@ -46,7 +45,7 @@ class TerminalOutput:
         from sandboxd_client.cli.screen import for_stderr
 
         data = for_stderr(line)
-        self.add(2, b"\r\n" + data if self._in_line and is_terminal(2) else data)
+        self.add(2, b"\r\n" + data if self._in_line and os.isatty(2) else data)
 
     def write(self) -> None:
         """One piece, after poll() said that there is room. BrokenPipeError: the reader is gone."""

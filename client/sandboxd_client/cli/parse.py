@@ -5,7 +5,7 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from sandboxd_client.cli.flags import CommandSpec, Flag
-    from sandboxd_client.cli.git_worktrees import Known
+    from sandboxd_client.cli.hints.git.worktrees import Known
 
 
 class UsageError(Exception):
@@ -153,9 +153,9 @@ def _taken_hint(options: Options, rest: list[str] | None = None) -> str | None:
         return None
     value, name, wanted = options.taken
     if wanted == SHELL_LINE and rest:
-        from sandboxd_client.cli.plain_text import quoted
+        from sandboxd_client.cli.plain_text import quote
 
-        return f"a line of shell is one word: {name} {quoted(' '.join([value, *rest]))}"
+        return f"a line of shell is one word: {name} {quote(' '.join([value, *rest]))}"
     if which(value) is None:
         return None
     return f"{value!r} was taken as the value of {name}; write {name} {wanted} {value} …"
@@ -179,6 +179,8 @@ def _checked(flag: Flag, value: str) -> str:
         from sandboxd_client.cli.help import unknown_choice
 
         raise UsageError(f"{flag.name} cannot be {value!r}", unknown_choice(value, flag.choices))
+    if flag.name == "--name" and (" " in value or not value.isprintable()):
+        raise UsageError(f"--name {value!r}: a name has no blanks", "it is typed as one word")
     return value
 
 

@@ -17,7 +17,9 @@ _NEVER = ("SSH_AUTH_SOCK", "DBUS_SESSION_BUS_ADDRESS", "DOCKER_HOST", "XAUTHORIT
 _OURS = "SANDBOXD"
 
 
-def passed(names: list[str], everything: bool, caller: Mapping[str, str]) -> dict[str, str]:
+def select_variables(
+    names: list[str], everything: bool, caller: Mapping[str, str]
+) -> dict[str, str]:
     found: dict[str, str] = {}
     if everything:
         found |= {name: value for name, value in caller.items() if not is_secret(name)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 _PLAIN = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-:@%+="
 
 
-def quoted(word: str) -> str:
+def quote(word: str) -> str:
     """For pasting into a shell. What the command chose cannot end the quotes or move the cursor."""
     if word and not word.strip(_PLAIN):
         return word

@@ -3,7 +3,7 @@ daemon, by a flag."""
 
 from __future__ import annotations
 
-from sandboxd_client.cli.plain_text import quoted
+from sandboxd_client.cli.plain_text import quote
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ LEAVE = "end plan mode"  # of a hint, in the words of the shell
 
 def way_out(flagged: Collection[str]) -> str:
     """An approver's commands. `flagged`: sessions, and DAEMON."""
-    sessions = [quoted(one) for one in flagged if one != DAEMON]
+    sessions = [quote(one) for one in flagged if one != DAEMON]
     commands = [f"sandboxctl plan off {' '.join(sessions)}"] if sessions else []
     commands += ["sandboxctl plan off"] if DAEMON in flagged else []
     return " and ".join(commands)

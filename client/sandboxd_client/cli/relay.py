@@ -6,13 +6,14 @@ when the daemon's answer is written, or with a reason to leave.
 
 from __future__ import annotations
 
+import os
 import select
 import sys
 import time
 
 assert sys.platform != "win32"
 
-from sandboxd_client.cli import signals, terminal  # noqa: E402 - after the platform is known
+from sandboxd_client.cli import signals  # noqa: E402 - after the platform is known
 from sandboxd_client.cli.execute import RESULT_ID, Left, message  # noqa: E402
 from sandboxd_client.handshake import lost_error, unwrap  # noqa: E402
 from sandboxd_client.jsontext import LineBuffer, loads  # noqa: E402
@@ -21,14 +22,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from sandboxd_client.cli.asking import Asker
+    from sandboxd_client.caller import Outgoing
     from sandboxd_client.cli.execute import Tell
     from sandboxd_client.cli.input import Input
     from sandboxd_client.cli.output import TerminalOutput
     from sandboxd_client.cli.raw_mode import RawMode
     from sandboxd_client.cli.streams import Streams
     from sandboxd_client.cli.suspension import Suspension
-    from sandboxd_client.descriptors import Outgoing
+    from sandboxd_client.cli.terminal_approver import Asker
 
 READ_BYTES = 64 * 1024  # a larger buffer is mapped and unmapped for each read
 UNWRITTEN_LIMIT = 1024 * 1024
@@ -50,9 +51,8 @@ class Relay:
         keys_kill: bool = True, live: Tell | None = None, ask: Asker | None = None,
     ) -> None:  # fmt: skip
         """`streams`: the daemon tells events. `own`: descriptors of ours that go with a request.
-        `keys_kill`: Ctrl-C twice kills a program in a terminal that does not take it.
-        `live`: gets denials while the command runs. `ask`: decides what the command
-        waits for, on this terminal."""
+        `keys_kill`: Ctrl-C twice kills a program in a terminal that does not take it. `live`: gets
+        denials while the command runs. `ask`: decides what it waits for, on this terminal."""
         self._outgoing = outgoing
         self._sock = outgoing.sock
         self._execution_id = execution_id
@@ -60,7 +60,7 @@ class Relay:
         self._input = input
         self._raw = raw
         self._pty = pty
-        self._size = terminal.size() if pty else terminal.DEFAULT_SIZE
+        self._size = _terminal_size() if pty else None
         self._interrupts = signals.Interrupts()
         self._own = own
         self._file = own.file if own is not None else None
@@ -250,7 +250,7 @@ class Relay:
 
     def _pending(self, params: dict[str, Any]) -> None:
         """The command waits for an approval, which is decided elsewhere, or here with `--ask`."""
-        if self._ask is not None and terminal.is_terminal(0):
+        if self._ask is not None and os.isatty(0):
             self._questions.append(params)
         else:
             self._tell(params["approval"], params)
@@ -374,9 +374,9 @@ class Relay:
             return
         if self._raw is not None:
             self._raw.claim()
-        if self._pty and terminal.size() != self._size:
-            self._size = terminal.size()
-            self._about("resize", rows=self._size[0], cols=self._size[1])
+        if self._pty and (size := _terminal_size()) != self._size:
+            self._size = size
+            self._about("resize", rows=size[0], cols=size[1])
 
     def _show_all(self) -> None:
         """What was printed before the stop, unless the terminal does not take it."""
@@ -386,6 +386,12 @@ class Relay:
             poll.register(fd, _OUT)
             if poll.poll(_SHOW_S * 1000):
                 self._write_output()
+
+
+def _terminal_size() -> tuple[int, int]:
+    from sandboxd_client.cli.terminal import size
+
+    return size()
 
 
 def _bytes_of(output: dict[str, Any]) -> bytes:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import sys
 
-from sandboxd_client.caller_env import usual
+from sandboxd_client.caller import usual
 from sandboxd_client.cli.flags import NARROWING, POLICY
 from sandboxd_client.cli.parse import Options, UsageError
-from sandboxd_client.cli.place import here, resolve, workspace
+from sandboxd_client.cli.workspace import here, inside, resolve, workspace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,18 +16,22 @@ if TYPE_CHECKING:
     from typing import Any
 
 DEFAULT_PRESET = "workspace-write"
+_UNSANDBOXED = ("danger-full-access", "external-sandbox")
 _AMOUNTS = ("--timeout", "--memory", "--cpu", "--processes", "--tmp-size", "--shm-size")
 _PATHS = {"--read": "fs_read_allow", "--write": "fs_write_allow", "--deny": "fs_deny"}
 
 
-def policy(options: Options, caller: Mapping[str, str]) -> dict[str, Any]:
-    """`preset`, `workspace`, `manifest`, `cwd` and `backend`, each only where there is one."""
+def policy(options: Options, caller: Mapping[str, str], *, terminal: bool = True) -> dict[str, Any]:
+    """`preset`, `workspace`, `manifest`, `cwd` and `backend`, each only where there is one.
+    `terminal`: whether the command gets one."""
     file = options.one("--manifest")
     manifest, meant = _from_file(file) if file is not None else ({}, {"preset": _preset(options)})
     preset = options.one("--preset") or meant.get("preset")
     params: dict[str, Any] = {"manifest": manifest}
     if preset is not None:
         params["preset"] = preset
+    else:  # the daemon's default is `inherit`
+        manifest.setdefault("network", "deny")
     folder = _workspace(options.one("--workspace") or meant.get("workspace"), preset)
     if folder is not None:
         params["workspace"] = folder
@@ -36,7 +41,7 @@ def policy(options: Options, caller: Mapping[str, str]) -> dict[str, Any]:
         manifest["fs_read_allow"] = _merged(manifest["fs_read_allow"], [folder])
     _limits(options, manifest)
     env = manifest.get("env")
-    before = dict(env) if env is not None else usual(caller)
+    before = dict(env) if env is not None else _usual(caller, folder, preset, terminal)
     manifest["env"] = _environment(options, caller, _of_groups(options, caller, folder) | before)
     if options.has("--ssh-agent"):
         _lend_agent(manifest, caller)
@@ -53,6 +58,23 @@ def _preset(options: Options) -> str:
     """Plan mode refuses a sandbox that can write."""
     planning = options.has("--plan") or options.one("--mode") == "plan"
     return "read-only" if planning else DEFAULT_PRESET
+
+
+def _usual(
+    caller: Mapping[str, str], folder: str | None, preset: str | None, terminal: bool
+) -> dict[str, str]:
+    """Without the home and the name of root where the command runs as the owner of the workspace:
+    the daemon knows those of the owner."""
+    found = usual(caller, terminal=terminal)
+    sandboxed = preset is not None and preset not in _UNSANDBOXED
+    if sandboxed and folder is not None and sys.platform != "win32" and os.geteuid() == 0:
+        try:
+            of_root = os.stat(folder).st_uid == 0
+        except OSError:  # which the daemon tells of
+            return found
+        for name in () if of_root else ("HOME", "USER"):
+            found.pop(name, None)
+    return found
 
 
 def _of_groups(options: Options, caller: Mapping[str, str], folder: str | None) -> dict[str, str]:
@@ -93,9 +115,9 @@ def _environment(
 ) -> list[list[str]]:
     """What the flags add to `before`."""
     if options.has("--env-all") or options.has("--env-pass"):
-        from sandboxd_client.cli.passed_env import passed
+        from sandboxd_client.cli.passed_env import select_variables
 
-        before |= passed(options.all("--env-pass"), options.has("--env-all"), caller)
+        before |= select_variables(options.all("--env-pass"), options.has("--env-all"), caller)
     return environment(options.all("--env"), caller, before)
 
 
@@ -158,10 +180,10 @@ def _limits(options: Options, manifest: dict[str, Any]) -> None:
         if options.has(flag):
             manifest[field] = options.one(flag)
     if options.has("--net"):
-        from sandboxd_client.cli.network import network, widened
+        from sandboxd_client.cli.network import network, widen
 
         net = network(options.all("--net"))
-        manifest["network"] = widened(manifest.get("network"), net)
+        manifest["network"] = widen(manifest.get("network"), net)
         options.hosts = manifest["network"].get("hosts") or []
 
 
@@ -201,24 +223,19 @@ def _workspace(named: str | None, preset: str | None) -> str | None:
 def _cwd(
     options: Options, preset: str | None, folder: str | None, manifest: dict[str, Any]
 ) -> str | None:
-    """The caller's folder where the sandbox has it, or a part of it; else the daemon's default."""
+    """The caller's folder where it lies in the workspace. Without a workspace: where the sandbox
+    has it, or a part of it. Else the daemon's default, which is the workspace if there is one."""
     named = options.one("--cwd")
     if named is not None:
         return resolve(named)
-    if preset in ("danger-full-access", "external-sandbox"):
-        return here()
     current = here()
-    visible = [folder] if folder is not None and preset == DEFAULT_PRESET else []
-    visible += manifest.get("fs_read_allow", []) + manifest.get("fs_write_allow", [])
-    shown = any(_inside(current, root) or _inside(root, current) for root in visible)
+    if folder is not None and preset is not None:
+        return current if inside(current, folder) else None
+    if preset in _UNSANDBOXED:
+        return current
+    visible = manifest.get("fs_read_allow", []) + manifest.get("fs_write_allow", [])
+    shown = any(inside(current, root) or inside(root, current) for root in visible)
     return current if shown else None
-
-
-def _inside(path: str, root: str) -> bool:
-    if path == root:
-        return True
-    real, real_root = os.path.realpath(path), os.path.realpath(root)
-    return real == real_root or real.startswith(real_root.rstrip(os.sep) + os.sep)
 
 
 def _merged(before: Any, more: Any) -> list[str]:

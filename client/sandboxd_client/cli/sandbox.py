@@ -15,7 +15,7 @@ from sandboxd_client.cli.amounts import count, seconds
 from sandboxd_client.cli.connect import connect, print_json
 from sandboxd_client.cli.ids import refuse_command, sandbox_id
 from sandboxd_client.cli.parse import Options, UsageError
-from sandboxd_client.cli.plain_text import one_line, quoted
+from sandboxd_client.cli.plain_text import one_line, quote
 from sandboxd_client.cli.request import policy
 from sandboxd_client.cli.screen import columns, fail, say
 from sandboxd_client.cli.status import age
@@ -88,7 +88,7 @@ def _forwarded(client: Client, sandbox: str, port: int, options: Options) -> For
 
 def _way_in(endpoint: str) -> str:
     if endpoint.startswith("/"):
-        shown = f"curl --unix-socket {quoted(endpoint)} http://localhost/"
+        shown = f"curl --unix-socket {quote(endpoint)} http://localhost/"
         return f"only you can connect to it: {shown}; for a browser give --tcp"
     return f"http://{endpoint}/ leads there, for every user of this machine"
 

@@ -117,10 +117,10 @@ def _text(error: Exception, options: Options | None) -> str:
         return _lines(error.message, None, error.hint)
     if not hasattr(error, "kind"):
         return _lines(_plain(error), None, None)
-    from sandboxd_client.cli.wrong_input import not_found, worded
+    from sandboxd_client.cli.wrong_input import not_found, reword
 
     message, field = getattr(error, "message", str(error)), getattr(error, "field", None)
-    message, cause, hint = worded(message, field, getattr(error, "remedy", None), options)
+    message, cause, hint = reword(message, field, getattr(error, "remedy", None), options)
     facts = getattr(error, "facts", {})
     if getattr(error, "kind", None) == "BudgetExceeded":
         from sandboxd_client.cli.budget_words import refused
@@ -135,7 +135,7 @@ def _text(error: Exception, options: Options | None) -> str:
 
         cause, hint = f"the approver says: {one_line(str(facts['message']))}", None
     if exit_code(error) == NOT_FOUND and options is not None and options.operands:
-        from sandboxd_client.cli.place import shown_folders
+        from sandboxd_client.cli.workspace import shown_folders
 
         shown = shown_folders(options)
         hint = not_found(options, os.environ.get("PATH", ""), shown) or hint

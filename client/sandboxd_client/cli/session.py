@@ -13,9 +13,9 @@ from sandboxd_client.cli.approver_connection import approver
 from sandboxd_client.cli.budget_words import LIMITS, TIMES
 from sandboxd_client.cli.connect import connect, print_json
 from sandboxd_client.cli.parse import Options, UsageError
-from sandboxd_client.cli.place import workspace
 from sandboxd_client.cli.screen import NOT_EXECUTABLE, NOT_FOUND, say
 from sandboxd_client.cli.status import counted
+from sandboxd_client.cli.workspace import workspace
 from sandboxd_client.client import Client
 from sandboxd_client.errors import ConnectionLost
 from sandboxd_client.session_variable import VARIABLE as SESSION_VARIABLE

@@ -14,18 +14,17 @@ from contextlib import suppress
 assert sys.platform != "win32"
 
 from sandboxd_client import handshake, transport  # noqa: E402 - after the platform is known
-from sandboxd_client.cli.afterwards import report  # noqa: E402
 from sandboxd_client.cli.connect import socket_path  # noqa: E402
 from sandboxd_client.cli.execute import Left, attempt, streaming, wants_pty  # noqa: E402
-from sandboxd_client.cli.live import tell  # noqa: E402
+from sandboxd_client.cli.finish_run import report  # noqa: E402
+from sandboxd_client.cli.live_denials import tell  # noqa: E402
 from sandboxd_client.cli.parse import Options  # noqa: E402
-from sandboxd_client.cli.plain_text import quoted  # noqa: E402
+from sandboxd_client.cli.plain_text import quote  # noqa: E402
 from sandboxd_client.cli.prefix import find_sandbox  # noqa: E402
 from sandboxd_client.cli.request import in_sandbox, policy  # noqa: E402
 from sandboxd_client.cli.run import connection, take_line  # noqa: E402
 from sandboxd_client.cli.screen import say  # noqa: E402
 from sandboxd_client.cli.streams import Streams  # noqa: E402
-from sandboxd_client.cli.terminal import is_terminal  # noqa: E402
 from sandboxd_proto.errors import SandboxdError  # noqa: E402
 from sandboxd_proto.locations import caches_root  # noqa: E402
 
@@ -58,7 +57,7 @@ done
 def main(options: Options) -> int:
     take_line(options)
     streams = Streams(
-        pty=wants_pty(options, is_terminal(0) and is_terminal(1)), input=True, output=False,
+        pty=wants_pty(options, os.isatty(0) and os.isatty(1)), input=True, output=False,
         # A shell prints its prompt to stderr: only a command has it redirected.
         stderr=bool(options.operands),
     )  # fmt: skip
@@ -135,7 +134,7 @@ def _note(sock: socket, sandbox: str, asked: dict[str, Any] | None) -> str:
 def _writable(plan: dict[str, Any]) -> str:
     caches = caches_root()
     writable = plan.get("fs_write_allow") or []
-    paths = [quoted(path) for path in writable if not path.startswith(caches)]
+    paths = [quote(path) for path in writable if not path.startswith(caches)]
     shown = " ".join(paths[:_PATHS_SHOWN]) or "nothing of yours"
     more = len(paths) - _PATHS_SHOWN
     return f"writable: {shown}" + (f" and {more} more" if more > 0 else "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from sandboxd_client import handshake, start_daemon, transport
@@ -11,7 +12,6 @@ from sandboxd_client.cli.connect import print_json, socket_path
 from sandboxd_client.cli.parse import Options
 from sandboxd_client.cli.screen import REFUSED, say
 from sandboxd_client.cli.status import counted
-from sandboxd_client.cli.terminal import is_terminal
 from sandboxd_client.errors import DaemonNotRunning
 from sandboxd_proto.errors import Busy, SandboxdError
 
@@ -76,7 +76,7 @@ def _sessions_in_use(path: str) -> int:
 
 
 def _confirmed(running: str) -> bool:
-    if not (is_terminal(0) and is_terminal(2)):
+    if not (os.isatty(0) and os.isatty(2)):
         raise in_use_error(running)
     try:
         answer = input(f"{running} would end with the daemon (sandboxctl ps). End it? [y/N] ")

@@ -80,7 +80,7 @@ def is_sent() -> bool:
     return bool(_sent)
 
 
-def ended(code: int, number: object) -> int:
+def exit_like(code: int, number: object) -> int:
     """The exit code of sandboxctl, unless the user ended the command with the signal `number`."""
     if isinstance(number, int) and number in _sent:
         raise Interrupted(number, typed=_sent[number])

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from textwrap import wrap
 
 import msgspec
 
 from sandboxd_client.cli.connect import connect, print_json, socket_path
 from sandboxd_client.cli.parse import Options
+from sandboxd_client.client import Client
+from sandboxd_client.ignored_variables import unshared_variables
 from sandboxd_proto.messages.server import StatusResult
 
 _WIDTH = 80
@@ -16,7 +19,7 @@ _WIDTH = 80
 def main(options: Options) -> int:
     heard: list[str] = []
     with connect(options, may_start=True, note=heard.append) as client:
-        status = with_warnings(client.status(), heard)
+        status = with_warnings(client, heard)
     if options.has("--json"):
         print_json(status)
     else:
@@ -24,9 +27,10 @@ def main(options: Options) -> int:
     return 0
 
 
-def with_warnings(status: StatusResult, heard: list[str]) -> StatusResult:
+def with_warnings(client: Client, heard: list[str]) -> StatusResult:
     """`heard`: while connecting; some of it is in the status, too."""
-    texts = [line.removeprefix("warning: ") for line in heard]
+    status, texts = client.status(), [line.removeprefix("warning: ") for line in heard]
+    texts += unshared_variables(os.environ, client.initialize("sandboxctl").environment)
     return msgspec.structs.replace(status, warnings=list(dict.fromkeys(status.warnings + texts)))
 
 

@@ -20,8 +20,6 @@ import sys
 
 assert sys.platform != "win32"
 
-from sandboxd_client.cli.terminal import is_terminal, size  # noqa: E402 - after the platform is known
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -42,8 +40,8 @@ class Streams:
     ) -> None:
         self.printed: bytes | None = b"" if keeps else None
         self.pty = pty
-        self.raw = pty and is_terminal(0)
-        self.stderr_apart = pty and stderr and not is_terminal(2) and not _is_same(1, 2)
+        self.raw = pty and os.isatty(0)
+        self.stderr_apart = pty and stderr and not os.isatty(2) and not _is_same(1, 2)
         self.passed: dict[str, int] = {}  # stream to descriptor
         self.file: FileInput | None = None
         self._merged = False
@@ -91,6 +89,8 @@ class Streams:
         """The `pty` of a request."""
         if not self.pty:
             return None
+        from sandboxd_client.cli.terminal import size
+
         rows, cols = size()
         apart = {"stderr": "pipe"} if self.stderr_apart else {}
         return {"rows": rows, "cols": cols, **apart}

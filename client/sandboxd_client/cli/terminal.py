@@ -1,4 +1,4 @@
-"""Whether a descriptor is a terminal, the terminal's mode, and its size."""
+"""The mode of a terminal, and its size."""
 
 from __future__ import annotations
 
@@ -8,17 +8,10 @@ import sys
 DEFAULT_SIZE = (24, 80)
 
 
-def is_terminal(fd: int) -> bool:
-    try:
-        return os.isatty(fd)
-    except OSError:
-        return False
-
-
 def is_raw(fd: int) -> bool:
     """Whether a line feed only moves the cursor down: this program or another one has set the
     terminal to raw mode."""
-    if sys.platform == "win32" or not is_terminal(fd):
+    if sys.platform == "win32" or not os.isatty(fd):
         return False
     import termios
 

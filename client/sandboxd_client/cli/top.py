@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from typing import Any
@@ -12,7 +13,7 @@ from sandboxd_client.cli.connect import print_json
 from sandboxd_client.cli.parse import Options
 from sandboxd_client.cli.screen import printable
 from sandboxd_client.cli.sessions import tree
-from sandboxd_client.cli.terminal import is_terminal, size
+from sandboxd_client.cli.terminal import size
 
 if sys.platform == "win32":
     from sandboxd_client.cli.raw_mode_windows import SingleKeys
@@ -27,7 +28,7 @@ def main(options: Options) -> int:
         if options.has("--json"):
             print_json(state(link))
             return 0
-        if options.has("--once") or not (is_terminal(0) and is_terminal(1)):
+        if options.has("--once") or not (os.isatty(0) and os.isatty(1)):
             print("\n".join(lines(state(link))))
             return 0
         with SingleKeys() as keys:

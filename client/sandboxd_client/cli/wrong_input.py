@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 
 from sandboxd_client.cli.flags import TOOL_GROUPS
-from sandboxd_client.cli.invocation import fitting, typed
-from sandboxd_client.cli.plain_text import quoted
+from sandboxd_client.cli.hints.invocation import adapt_hint, typed_prefix
+from sandboxd_client.cli.plain_text import quote
 from sandboxd_client.session_variable import VARIABLE as SESSION_VARIABLE
 
 TYPE_CHECKING = False
@@ -76,19 +76,23 @@ _TYPED = (
 _SHELL_SYNTAX = set("|&;<>$*?`~(){}\"'\n")
 _BUILTINS = ("cd", "export", "source", ".", "alias", "set", "unset", "ulimit", "umask", "type",
              "eval", "exec", "read", "if", "for", "while")  # fmt: skip
+_EXECUTIONS = (
+    "sandboxctl ps --all lists them, those that have ended for ten minutes and as long as the "
+    "daemon runs; how others ended is in sandboxctl audit"
+)
 _NO_BACKEND = "leave --backend out"
 _SESSION_ENDED = "the daemon was restarted, or the session was closed: leave it, and open one again"
 _NOWHERE = "no folder of your PATH has it either; aliases of your shell are not known here"
 
 
-def worded(
+def reword(
     message: str, field: str | None, remedy: str | None, options: Options | None
 ) -> tuple[str, str | None, str | None]:
     """(message, cause, hint) for the screen."""
     name = (field or "").partition("[")[0].partition(".")[0]
     flag = _FLAGS.get(name)
     if name == "execution_id" and message.startswith("there is no"):
-        return message.removesuffix(" on this connection"), None, "sandboxctl ps --all lists them"
+        return message.removesuffix(" on this connection"), None, _EXECUTIONS
     if name == "sandbox" and message.startswith("there is no"):
         return message, None, "sandboxctl sandbox list shows those that exist"
     if name == "sandbox" and "is a command, and no sandbox" in message:
@@ -103,9 +107,15 @@ def worded(
         for whole in ("manifest", "request"):
             remedy = (remedy or "").replace(f"leave it out of the {whole}", f"leave {flag} out")
         remedy = remedy or None
+        if (
+            flag in ("--read", "--write", "--deny")
+            and "," in message
+            and "create it" in str(remedy)
+        ):
+            remedy = f"it is one path; write {flag} once for each: {flag} A {flag} B"
     if remedy and options is not None and options.has("--backend"):
         remedy = remedy.replace("set SANDBOXD_BACKEND=auto and restart sandboxd", _NO_BACKEND)
-    remedy = fitting(in_words_of_the_shell(remedy), options) if remedy else None
+    remedy = adapt_hint(in_words_of_the_shell(remedy), options) if remedy else None
     if is_typed:
         if "no group" in message:
             remedy = f"groups of tools: {', '.join(f'group:{name}' for name in TOOL_GROUPS)}"
@@ -133,7 +143,7 @@ def in_words_of_the_shell(remedy: str) -> str:
         before, found, rest = remedy.partition(f'"{field}": ["')
         path, closed, after = rest.partition('"]')
         if found and closed:
-            remedy = f"{before}{flag} {quoted(path)}{after}"
+            remedy = f"{before}{flag} {quote(path)}{after}"
     for words, instead in _TYPED:
         remedy = remedy.replace(words, instead)
     return remedy
@@ -146,8 +156,8 @@ def _is_assignment(word: str) -> bool:
 def _with_variables(argv: list[str]) -> str:
     """`FOO=1 make` is shell; outside of one a flag sets variables."""
     count = next((i for i, word in enumerate(argv) if not _is_assignment(word)), len(argv))
-    given = " ".join(f"-e {quoted(word)}" for word in argv[:count])
-    command = " ".join(map(quoted, argv[count:])) or "COMMAND"
+    given = " ".join(f"-e {quote(word)}" for word in argv[:count])
+    command = " ".join(map(quote, argv[count:])) or "COMMAND"
     return f"variables are set with a flag: {given} {command}"
 
 
@@ -155,22 +165,22 @@ def not_found(options: Options, caller_path: str, shown: list[str]) -> str | Non
     """What to do about a program that is not in the sandbox. `shown`: folders of the request."""
     argv, program = options.operands, options.operands[0]
     if len(argv) == 1 and (" " in program or _SHELL_SYNTAX & set(program)):
-        return f"for a line of shell: {typed(options)} -- sh -c {quoted(program)}"
+        return f"for a line of shell: {typed_prefix(options)} -- sh -c {quote(program)}"
     if _is_assignment(program):
         return _with_variables(argv)
-    from sandboxd_client.cli.root_hints import BECOME, root_hint
+    from sandboxd_client.cli.hints.root import BECOME, root_hint
 
     if program in BECOME:
         return root_hint(program, argv)
     if program in _BUILTINS:
-        line = quoted(" ".join(argv))
-        return f"{program} is a word of the shell: {typed(options)} -- sh -c {line}"
+        line = quote(" ".join(argv))
+        return f"{program} is a word of the shell: {typed_prefix(options)} -- sh -c {line}"
     from shutil import which
 
     found = which(program, path=caller_path)
     if found is None:
         return None if os.sep in program else _NOWHERE
-    from sandboxd_client.cli.hidden_program import where_it_lies
+    from sandboxd_client.cli.hints.hidden_program import where_it_lies
 
     place = where_it_lies(found, shown)
-    return fitting(place, options) if place else None
+    return adapt_hint(place, options) if place else None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import anyio
 
 from sandboxd.backends.interface import Available, Probe, Unavailable
-from sandboxd.platform.windows_paths import internal
+from sandboxd.platform.windows.paths import internal
 from sandboxd.policy.plan import Grant, Identity, Limits, NetworkRule, SandboxSpec
 from sandboxd.types import Command, Stdio
 from sandboxd.windows import ends

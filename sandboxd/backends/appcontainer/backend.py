@@ -23,7 +23,7 @@ from sandboxd.backends.appcontainer.probe import CachedProbe, prepared
 from sandboxd.backends.appcontainer.sandbox import AppContainerSandbox, AppIdentity
 from sandboxd.backends.interface import Capabilities, Enforcement, Probe, Unavailable
 from sandboxd.backends.windows_context import ELEVATED, WindowsSupport
-from sandboxd.platform.windows_paths import internal
+from sandboxd.platform.windows.paths import internal
 from sandboxd.policy.plan import Plan, SandboxSpec
 from sandboxd.types import Sandbox
 from sandboxd.windows.access_lists.acl_plan import INHERITED, WRITE, AclEntry, AclPlan, acl_plan

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+
+import msgspec
 
 from sandboxd.backends.windows_context import WindowsSupport
 from sandboxd.types import Command, Process, Stdio
@@ -26,8 +27,7 @@ assert sys.platform == "win32"
 _NO_CAPABILITIES = 50  # ERROR_NOT_SUPPORTED
 
 
-@dataclass(frozen=True, slots=True)
-class AppIdentity:
+class AppIdentity(msgspec.Struct, frozen=True):
     """What a command in the sandbox is to Windows."""
 
     package: str

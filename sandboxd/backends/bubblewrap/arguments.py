@@ -7,7 +7,8 @@ because a name could lead elsewhere by the time that bwrap looks at it.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+
+import msgspec
 
 from sandboxd.policy.mounts.mount_plan import Mount, MountKind, MountPlan
 from sandboxd.policy.plan import SHM_BYTES, TMP_BYTES, Identity, SandboxSpec, SharedTmp
@@ -18,8 +19,7 @@ KERNEL_FILES = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus")
 _STREAMS = ("stdin", "stdout", "stderr")
 
 
-@dataclass(frozen=True, slots=True)
-class Bind:
+class Bind(msgspec.Struct, frozen=True):
     """One bind mount. With an identity it must be exactly that inode."""
 
     source: str
@@ -31,8 +31,7 @@ class Bind:
 Token = str | Bind
 
 
-@dataclass(frozen=True, slots=True)
-class MountSources:
+class MountSources(msgspec.Struct, frozen=True):
     """Where the daemon keeps what it mounts, and what this bwrap and this host can do.
 
     `template_of`: for a process that sandboxes are cloned from (clones.py), their uid and gid."""

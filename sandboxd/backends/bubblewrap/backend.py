@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    ExitStack,
+    asynccontextmanager,
+    suppress,
+)
 from functools import partial
+from types import TracebackType
 
 import anyio.to_thread
 
@@ -29,11 +36,11 @@ from sandboxd.backends.gated import open_gated
 from sandboxd.backends.interface import Capabilities, Enforcement, Probe
 from sandboxd.backends.linux_context import LinuxSupport
 from sandboxd.backends.shared_probe import SharedProbe
-from sandboxd.busy import exhausted, no_more_processes
 from sandboxd.linux.init_client.launch import READY_TIMEOUT_S, LaunchFailed, launch
 from sandboxd.linux.openat import changed_error
 from sandboxd.linux.setpriv import look_up_groups
 from sandboxd.policy.plan import Plan, SandboxSpec
+from sandboxd.resource_errors import process_limit_error, resource_error
 from sandboxd.types import Sandbox
 from sandboxd_proto.errors import SandboxdError, SandboxUnavailable
 
@@ -95,7 +102,37 @@ class Bubblewrap:
         return self._plans.command_line(plan.sandbox, known())
 
     def open(self, spec: SandboxSpec) -> AbstractAsyncContextManager[Sandbox]:
-        return self._open(spec)
+        return _Opening(partial(self._quick_clone, spec), partial(self._open, spec))
+
+    async def _quick_clone(self, spec: SandboxSpec) -> tuple[launch, Sandbox] | None:
+        """In few calls, from a template that is up. None where that is not to be had, or fails: the
+        long way knows what to try then."""
+        if spec not in self._templates or self._breaker.tripped or not self._may_clone(spec):
+            return None
+        if spec.run_as is not None:
+            with suppress(RuntimeError):  # no thread: the long way finds it too
+                await look_up_groups(spec.run_as)
+        template = self._templates.get(spec)
+        if template is None:
+            return None
+        ruleset = self._plans.ruleset()
+        free, number = (ruleset.close, ruleset.fileno()) if ruleset else (_do_nothing, None)
+        opened = launch(template.launch, free, number)
+        try:
+            sandbox = await opened.__aenter__()
+        except LaunchFailed as failed:
+            self._templates.drop(spec)
+            if failed.hung:
+                raise self._refusal(failed, {}, spec) from None
+            return None
+        finally:
+            free()
+        if template.verify.changed() or not template.settle():
+            self._templates.drop(spec)
+            await opened.close()
+            return None
+        self._clone_failures.worked(spec)
+        return opened, sandbox
 
     @asynccontextmanager
     async def _open(self, spec: SandboxSpec, *, asked: bool = False) -> AsyncIterator[Sandbox]:
@@ -106,7 +143,7 @@ class Bubblewrap:
                 try:
                     sandbox = await self._first_that_works(spec, stack, clone=clone)
                 except RuntimeError as error:  # no thread, perhaps
-                    raise exhausted(error) or error from None
+                    raise resource_error(error) or error from None
                 self._breaker.worked()
             yield sandbox
 
@@ -157,8 +194,9 @@ class Bubblewrap:
                     kept.enter_context(self._plans.hold_etc(spec))
                     plan = self._plans.launch(spec, line, held, verify, self._ready_s)
             if template is not None:
-                plan = self._plans.clone(spec, template, held, self._ready_s)
+                plan = self._plans.clone(template, held, self._ready_s)
             try:
+                opened: AbstractAsyncContextManager[Sandbox]
                 if spec.network.kind == "allow_hosts":
                     egress = self._support.egress
                     opened = open_gated(plan, held.close, spec.network, egress)
@@ -205,7 +243,7 @@ class Bubblewrap:
                 return SandboxUnavailable(reason, remedy="name folders instead of single files")
             return SandboxUnavailable(f"bwrap hangs: {said}", remedy=diagnosis.HANGS)
         if failed.no_more_processes or diagnosis.no_more_processes(said):
-            return no_more_processes(f"no sandbox could be made ({said})")
+            return process_limit_error(f"no sandbox could be made ({said})")
         refusal = unreachable(said, sources, spec.run_as)
         if refusal is not None:
             return refusal
@@ -221,6 +259,40 @@ class Bubblewrap:
         program = known()
         why = diagnosis.explain(said, program.path if program else "bwrap")
         return SandboxUnavailable(why.reason, remedy=why.remedy)
+
+
+class _Opening:
+    """A context manager by hand: those of generators take many calls, and this is the way of each
+    fresh sandbox."""
+
+    __slots__ = ("_hold", "_quick", "_slow")
+
+    def __init__(
+        self, quick: Callable[[], Awaitable[tuple[launch, Sandbox] | None]],
+        slow: Callable[[], AbstractAsyncContextManager[Sandbox]],
+    ) -> None:  # fmt: skip
+        self._quick, self._slow = quick, slow
+        self._hold: AbstractAsyncContextManager[Sandbox] | launch
+
+    async def __aenter__(self) -> Sandbox:
+        found = await self._quick()
+        if found is not None:
+            self._hold, sandbox = found
+            return sandbox
+        self._hold = slow = self._slow()
+        return await slow.__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None,
+        where: TracebackType | None,
+    ) -> bool | None:  # fmt: skip
+        if not isinstance(self._hold, launch):
+            await event_loop.enter_task()
+        return await self._hold.__aexit__(kind, error, where)
+
+
+def _do_nothing() -> None:
+    pass
 
 
 def _is_large(spec: SandboxSpec) -> bool:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
-from dataclasses import dataclass
 
 import anyio
+import msgspec
 
 from sandboxd import event_loop
 from sandboxd.linux.spawn import spawn
@@ -16,8 +16,7 @@ MOST_BYTES = 64 * 1024  # of what it says
 _KNOWN_MAX = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Bwrap:
+class Bwrap(msgspec.Struct, frozen=True):
     path: str
     version: str
     bind_fd: bool

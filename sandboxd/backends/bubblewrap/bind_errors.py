@@ -16,9 +16,11 @@ from collections.abc import Iterator, Mapping
 from sandboxd.backends.bubblewrap.arguments import Bind
 from sandboxd.linux.openat import changed_error
 from sandboxd.policy.plan import RunAs
+from sandboxd_proto.account_names import in_sentence
 from sandboxd_proto.errors import PathDenied, SandboxdError, SandboxUnavailable
 
 _SAID = re.compile(r"^bwrap: Can't (?:find source path|get type of source) (.+): ([^:]+)$", re.M)
+_OPEN = "/srv"  # a folder of the system that every user can pass, for data of the machine
 _FIRST_PERSON = 1000  # smaller ids belong to services
 _DENIED, _GONE = os.strerror(errno.EACCES), os.strerror(errno.ENOENT)
 
@@ -67,7 +69,8 @@ def _closed_to(run_as: RunAs, path: str, *, own: bool) -> SandboxdError:
         f"{path} cannot be reached by {who}, whom the command would run as "
         f"(sandboxd is root and the workspace is theirs){cause}",
         field="manifest",
-        remedy=f"copy it outside to a place that {who} can reach: a home folder stays closed"
+        remedy=f"copy it outside to a place that {who} can reach, for example a new folder in "
+        f"{_OPEN}: a home folder stays closed"
         if is_home
         else f"use a path that {who} can reach, or {opening}",
     )
@@ -82,7 +85,7 @@ def _is_home(folder: str) -> bool:
 
 def _user(uid: int) -> str:
     try:
-        return pwd.getpwuid(uid).pw_name
+        return in_sentence(pwd.getpwuid(uid).pw_name)
     except KeyError:
         return f"uid {uid}"
 

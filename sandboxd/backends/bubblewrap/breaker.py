@@ -1,4 +1,4 @@
-"""After a bwrap that hung: not every request waits for it, and it is tried again soon.
+"""A circuit breaker for bwrap: after it hung, most requests are refused at once and do not wait.
 
 While it is known to hang one request at a time tries it; the others are refused at once. `status`
 and `doctor` always try. No other result of a trial is kept.

@@ -19,11 +19,11 @@ import anyio
 from sandboxd import event_loop
 from sandboxd.backends.bubblewrap.arguments import MountSources, folders_in_tmp
 from sandboxd.linux.host_mounts import MountWatch
-from sandboxd.linux.init_client.messages import Setup
+from sandboxd.linux.init_client.launch import Launch
 from sandboxd.linux.init_client.template import Template
-from sandboxd.linux.openat import unchanged
-from sandboxd.policy.mounts.mount_plan import MountKind, MountPlan, folders_above
-from sandboxd.policy.paths.within import is_below
+from sandboxd.linux.openat import is_unchanged
+from sandboxd.policy.mounts.mount_plan import MountKind, MountPlan
+from sandboxd.policy.paths.within import folders_above, is_below
 from sandboxd.policy.plan import SandboxSpec
 
 log = logging.getLogger(__name__)
@@ -132,10 +132,11 @@ class Verification:
 
 @dataclass(slots=True)
 class SpecTemplate:
-    """A template with what a clone of it needs. `verify`: whether a clone would be as planned."""
+    """A template with how it is cloned: with a ruleset besides. `verify`: whether a clone would be
+    as planned."""
 
     template: Template
-    setup: Setup
+    launch: Launch
     verify: Verification
     made_at: float = field(default_factory=time.monotonic)
     used_at: float = field(default_factory=time.monotonic)
@@ -147,9 +148,12 @@ class SpecTemplate:
         self._settled = self._settled or not self.verify.mounts.stirred()
         return self._settled
 
+    def is_usable(self, now: float) -> bool:
+        """If the host is still the same."""
+        return self.template.is_alive and now - self.made_at < MOST_AGE_S
+
     def is_good(self, now: float) -> bool:
-        young = now - self.made_at < MOST_AGE_S
-        return self.template.is_alive and young and self.verify.mounts.holds()
+        return self.is_usable(now) and self.verify.mounts.holds()
 
 
 class Templates:
@@ -166,7 +170,7 @@ class Templates:
         found, now = self._kept.get(spec), time.monotonic()
         if found is None:
             return None
-        if not (found.is_good(now) and found.verify()):
+        if not (found.is_usable(now) and found.verify()):
             self.drop(spec)
             return None
         found.used_at = now
@@ -191,7 +195,7 @@ class Templates:
         now = time.monotonic()
         for spec, kept in list(self._kept.items()):
             tmp = spec.shared_tmp
-            gone = tmp is not None and not unchanged(tmp.path, tmp.identity)
+            gone = tmp is not None and not is_unchanged(tmp.path, tmp.identity)
             if gone or now - kept.used_at > IDLE_S or not kept.is_good(now):
                 self.drop(spec)
             if time.monotonic() - now > SWEEP_MOST_S:

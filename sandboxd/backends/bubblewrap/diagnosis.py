@@ -8,7 +8,8 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from dataclasses import dataclass
+
+import msgspec
 
 from sandboxd.backends.interface import Unavailable
 
@@ -68,8 +69,7 @@ _NO_MOUNT = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class UsernsFacts:
+class UsernsFacts(msgspec.Struct, frozen=True):
     """A sysctl is None where the kernel does not have it. `filtered`: a filter is around us."""
 
     apparmor_restricts: bool = False

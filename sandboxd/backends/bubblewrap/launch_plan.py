@@ -7,8 +7,10 @@ import pwd
 import shutil
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import dataclass, replace
 from functools import lru_cache, partial
+
+import msgspec
+from msgspec.structs import replace
 
 from sandboxd.backends.bubblewrap.arguments import (
     KERNEL_FILES,
@@ -31,7 +33,7 @@ from sandboxd.linux.init_client.binary import seal
 from sandboxd.linux.init_client.launch import Launch, bounding_processes, start_template
 from sandboxd.linux.init_client.rlimits import ProcessCount
 from sandboxd.linux.init_client.template import Template
-from sandboxd.linux.landlock import confinement, kernel_abi
+from sandboxd.linux.landlock import Ruleset, confinement, kernel_abi
 from sandboxd.linux.openat import changed_error, open_checked
 from sandboxd.linux.rootfs.curated_etc import EtcRequest
 from sandboxd.linux.setpriv import account_stamp
@@ -41,8 +43,7 @@ from sandboxd.policy.plan import RunAs, SandboxSpec
 from sandboxd_proto.errors import PathDenied
 
 
-@dataclass(frozen=True, slots=True)
-class BwrapLine:
+class BwrapLine(msgspec.Struct, frozen=True):
     """How bwrap is started, and what the init must find at its mounts."""
 
     argv: list[str]
@@ -101,12 +102,20 @@ class LaunchPlans:
         ready_s: float,
     ) -> Launch:
         setup = self._setup(spec, self.layout(spec), line.checks)
-        return self._plan(spec, setup, held, verify, ready_s, line=line)
+        plan = self._plan(spec, setup, verify, argv=line.argv, inherit=line.inherit)
+        return replace(plan, ruleset=self._held_ruleset(held), ready_s=ready_s)
 
-    def clone(
-        self, spec: SandboxSpec, kept: SpecTemplate, held: ExitStack, ready_s: float
-    ) -> Launch:
-        return self._plan(spec, kept.setup, held, kept.verify, ready_s, template=kept.template)
+    def clone(self, kept: SpecTemplate, held: ExitStack, ready_s: float) -> Launch:
+        return replace(kept.launch, ruleset=self._held_ruleset(held), ready_s=ready_s)
+
+    def _held_ruleset(self, held: ExitStack) -> int | None:
+        ruleset = self.ruleset()
+        return held.enter_context(ruleset).fileno() if ruleset is not None else None
+
+    def ruleset(self) -> Ruleset | None:
+        """Of its own for each sandbox: one that they share would collect the rules of all."""
+        abi = kernel_abi()
+        return confinement.ruleset(abi) if abi else None
 
     def start_template(
         self, spec: SandboxSpec, line: BwrapLine, verify: Verification
@@ -122,7 +131,7 @@ class LaunchPlans:
             release = mounted.pop_all().close
             template = start_template(line.argv, own, line.inherit, release, counted)
         setup = self._setup(spec, layout, line.checks)
-        return SpecTemplate(template, setup, verify)
+        return SpecTemplate(template, self._plan(spec, setup, verify, template=template), verify)
 
     def line(
         self, spec: SandboxSpec, program: Bwrap, held: ExitStack, sources: dict[str, Bind], *,
@@ -163,24 +172,22 @@ class LaunchPlans:
         )
 
     def _plan(
-        self, spec: SandboxSpec, setup: wire.Setup, held: ExitStack, verify: Verification,
-        ready_s: float, *, line: BwrapLine | None = None, template: Template | None = None,
+        self, spec: SandboxSpec, setup: wire.Setup, verify: Verification, *,
+        argv: list[str] | None = None, inherit: Sequence[int] = (),
+        template: Template | None = None,
     ) -> Launch:  # fmt: skip
-        """A ruleset of its own: one that sandboxes share would collect the rules of all."""
-        abi = kernel_abi()
-        ruleset = held.enter_context(confinement.ruleset(abi)) if abi else None
+        """Without its ruleset."""
         return Launch(
-            argv=line.argv if line else [],
-            inherit=line.inherit if line else (),
+            argv=argv or [],
+            inherit=inherit,
             template=template,
             setup=setup,
-            ruleset=ruleset.fileno() if ruleset else None,
+            ruleset=None,
             filter_for=lambda command: filter_for(spec, command),
             counts=_counts(spec),
             verify=verify,
             changed=verify.changed,
             cgroups=self._support.cgroups,
-            ready_s=ready_s,
         )
 
     def _empty(self, spec: SandboxSpec, places: MountPlan) -> list[str]:

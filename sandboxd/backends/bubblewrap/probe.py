@@ -9,11 +9,11 @@ from sandboxd.backends.bubblewrap.binary import Bwrap, Hung, find, known
 from sandboxd.backends.bubblewrap.breaker import Breaker
 from sandboxd.backends.interface import Available, Probe, Unavailable
 from sandboxd.backends.linux_context import root_warnings
-from sandboxd.busy import no_more_processes
 from sandboxd.linux.landlock import kernel_abi
 from sandboxd.linux.landlock import layers as landlock_layers
-from sandboxd.linux.landlock import missing as landlock_missing
+from sandboxd.linux.landlock import missing_features as landlock_missing
 from sandboxd.policy.plan import NetworkRule, SandboxSpec
+from sandboxd.resource_errors import process_limit_error
 from sandboxd.types import Sandbox
 from sandboxd_proto.errors import Busy, SandboxUnavailable
 
@@ -39,7 +39,7 @@ async def find_program(breaker: Breaker) -> Bwrap:
         breaker.hung("bwrap hung")
         raise SandboxUnavailable(f"bwrap hangs: {hung}", remedy=diagnosis.HANGS) from None
     except BlockingIOError:
-        raise no_more_processes("bwrap could not be started") from None
+        raise process_limit_error("bwrap could not be started") from None
     if program is None:
         missing = diagnosis.NOT_INSTALLED
         raise SandboxUnavailable(missing.reason, remedy=missing.remedy)

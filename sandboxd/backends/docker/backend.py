@@ -11,9 +11,9 @@ import logging
 import os
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import replace
 
 import anyio
+from msgspec.structs import replace
 
 from sandboxd.backends.docker import diagnosis
 from sandboxd.backends.docker.attach.sandbox import ENTRY as ATTACHED_ENTRY
@@ -40,7 +40,7 @@ from sandboxd.backends.docker.with_init.sandbox import Making, WithInit
 from sandboxd.backends.interface import Available, Capabilities, Enforcement, Probe, Unavailable
 from sandboxd.backends.linux_context import LinuxSupport, root_warnings
 from sandboxd.backends.owner_identity import supervisor_identity
-from sandboxd.config import DockerConfig as DockerConfig
+from sandboxd.config.config import DockerConfig
 from sandboxd.linux.init_client.launch import LaunchFailed
 from sandboxd.linux.landlock import kernel_abi
 from sandboxd.linux.mountinfo import mount_points

@@ -20,7 +20,7 @@ def in_words(image: str) -> Iterator[None]:
     try:
         yield
     except EngineError as error:
-        raise explained(error, image) from None
+        raise explain_error(error, image) from None
     except LaunchFailed as failed:
         raise SandboxUnavailable(
             f"the container did not come up: {failed}",
@@ -28,7 +28,7 @@ def in_words(image: str) -> Iterator[None]:
         ) from None
 
 
-def explained(error: EngineError, image: str) -> SandboxdError:
+def explain_error(error: EngineError, image: str) -> SandboxdError:
     said = error.message
     if error.status == 404 and "image" in said.lower():
         return _missing(image)

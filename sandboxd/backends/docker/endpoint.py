@@ -9,15 +9,15 @@ import os
 import ssl
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from sandboxd_proto.locations import DEFAULT_ENGINE, engine_sockets
 
 _SCHEMES = ("unix", "tcp", "http", "https")
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
+class Endpoint(msgspec.Struct, frozen=True):
     """`url` as people write it. `certificates`: the folder for TLS, None without TLS."""
 
     url: str

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 from sandboxd.backends.enforcement import ENFORCED
 from sandboxd.policy.plan import Plan
@@ -22,8 +23,7 @@ _ATTACHED: dict[str, Tier] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Refused:
+class _Refused(msgspec.Struct, frozen=True):
     field: str
     reason: str
     remedy: str

@@ -11,10 +11,10 @@ import logging
 import shutil
 import socket
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import anyio
+import msgspec
 
 from sandboxd.backends.docker.endpoint import Endpoint
 from sandboxd.backends.docker.pulling import PullProgress
@@ -51,8 +51,7 @@ class EngineError(Exception):
         self.message = message
 
 
-@dataclass(frozen=True, slots=True)
-class EngineInfo:
+class EngineInfo(msgspec.Struct, frozen=True):
     """What an engine reports about itself. `identity` differs for another engine.
 
     `podman`: it is Podman behind its compatible API, which takes other options here and there."""

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from sandboxd.policy.mounts.mount_plan import (
     HOST_CONTENT,
@@ -29,8 +31,7 @@ from sandboxd_proto.errors import PathDenied, PolicyNotSupported
 _NOT_FROM_ROOT = frozenset({"/proc", "/dev", "/sys", "/tmp"})
 
 
-@dataclass(frozen=True, slots=True)
-class ContainerBind:
+class ContainerBind(msgspec.Struct, frozen=True):
     """A host path at `dest`. With an identity, it must be exactly that inode.
 
     `checked`: what is at `dest` inside is compared with it.
@@ -43,8 +44,7 @@ class ContainerBind:
     checked: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Tmpfs:
+class Tmpfs(msgspec.Struct, frozen=True):
     dest: str
 
 
@@ -111,8 +111,7 @@ def _below(path: str, whole: MountPlan) -> list[Mount]:
     return [place for place in whole.places if is_below(place.path, path)]
 
 
-@dataclass(frozen=True, slots=True)
-class ContainerMountSources:
+class ContainerMountSources(msgspec.Struct, frozen=True):
     """`submounts`: where the host has file systems mounted. `root`: the names in its root.
     `engine_root`: the engine's own files. `names`: the folder with the files that say which hosts
     exist, where only named ones do."""

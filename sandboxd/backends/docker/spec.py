@@ -7,8 +7,9 @@ profile, no log, no swap beyond the memory limit, and no descriptor, socket or d
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from sandboxd.backends.docker.engine import Body
 from sandboxd.backends.docker.mounts import ContainerBind, ContainerMount, Tmpfs
@@ -18,8 +19,7 @@ from sandboxd.policy.plan import Limits, RunAs, SandboxSpec
 OWN_PROCESSES = 2
 
 
-@dataclass(frozen=True, slots=True)
-class ContainerEntry:
+class ContainerEntry(msgspec.Struct, frozen=True):
     """The program and user that the container starts with."""
 
     argv: tuple[str, ...]
@@ -30,15 +30,13 @@ class ContainerEntry:
     remove_at_end: bool = True  # by the engine itself
 
 
-@dataclass(frozen=True, slots=True)
-class Volume:
+class Volume(msgspec.Struct, frozen=True):
     """An empty volume at `dest`, removed with the container. Files can be copied into it before."""
 
     dest: str
 
 
-@dataclass(frozen=True, slots=True)
-class ContainerContext:
+class ContainerContext(msgspec.Struct, frozen=True):
     """The context of the spec: image, user, properties of the engine, owner of the container.
 
     `rootless`: its root is the engine's user. `podman`: the engine is Podman."""

@@ -24,7 +24,6 @@ from sandboxd.backends.landlock.rules import PathRule, RuleContext, Rules, TooMa
 from sandboxd.backends.landlock.sandbox import LandlockSandbox
 from sandboxd.backends.linux_context import LinuxSupport, paths_hold, root_warnings
 from sandboxd.backends.shared_probe import SharedProbe
-from sandboxd.busy import no_more_processes
 from sandboxd.linux.init_client import messages as wire
 from sandboxd.linux.init_client.launch import Launch, LaunchFailed, launch
 from sandboxd.linux.landlock import (
@@ -34,7 +33,7 @@ from sandboxd.linux.landlock import (
     build_ruleset,
     kernel_abi,
     layers,
-    missing,
+    missing_features,
 )
 from sandboxd.linux.openat import open_checked, open_path
 from sandboxd.linux.pty import Terminal, open_terminal
@@ -43,6 +42,7 @@ from sandboxd.linux.seccomp import FilterSpec
 from sandboxd.linux.setpriv import account_stamp, drop_privileges, look_up_groups
 from sandboxd.policy.mounts.mount_plan import mount_plan
 from sandboxd.policy.plan import NetworkRule, Plan, SandboxSpec
+from sandboxd.resource_errors import process_limit_error
 from sandboxd.types import Command, Sandbox
 from sandboxd_proto.errors import Busy, PolicyNotSupported, SandboxUnavailable
 
@@ -137,7 +137,7 @@ class Landlock:
                     )  # fmt: skip
         except LaunchFailed as failed:
             if failed.no_more_processes:
-                raise no_more_processes(f"no sandbox could be made ({failed})") from None
+                raise process_limit_error(f"no sandbox could be made ({failed})") from None
             why = diagnosis.explain_failure(str(failed))
             raise SandboxUnavailable(why.reason, remedy=why.remedy) from None
         finally:
@@ -214,7 +214,7 @@ class Landlock:
     def _first_time(self, abi: int) -> None:
         if not self._used:
             self._used = True
-            for sentence in missing(abi):
+            for sentence in missing_features(abi):
                 log.warning("Landlock: %s", sentence)
 
 
@@ -264,6 +264,6 @@ def _warnings() -> tuple[str, ...]:
     return (
         "without namespaces: names, sizes and owners of files and the command lines of processes "
         "show; /tmp is the host's and closed (TMPDIR leads to a private folder)",
-        *missing(kernel_abi()),
+        *missing_features(kernel_abi()),
         *root_warnings(),
     )

@@ -1,4 +1,4 @@
-"""Protected files where nothing can be mounted over them: noted before a command, put right after.
+"""Record protected files before a command, and restore them after it, where no mount covers them.
 
 A command that goes on for longer, and what it leaves running, is watched: a change is undone at
 once, and ends what runs if git could run code because of it.
@@ -15,8 +15,8 @@ import anyio
 from sandboxd import event_loop
 from sandboxd.policy.data.git_work_names import RUNS_AT_ONCE
 from sandboxd.policy.plan import Protected
-from sandboxd.workspace_guard.existing_files_watch import ExistingFilesWatch
 from sandboxd.workspace_guard.protected_snapshot import ProtectedSnapshot
+from sandboxd.workspace_guard.watch.existing_files import ExistingFilesWatch
 
 log = logging.getLogger(__name__)
 WATCH_AFTER_S = 0.5  # most commands are over by then, and a watch costs as much as one

@@ -13,6 +13,7 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
 from landlock.plumbing import FSAccess
 
 from sandboxd.linux.landlock import access_read, access_write
@@ -26,8 +27,7 @@ _LIST = int(FSAccess.READ_DIR)
 _ETC = (*COPIED, "passwd", "group", "nsswitch.conf", "hosts", "hostname", "mtab")
 
 
-@dataclass(frozen=True, slots=True)
-class PathRule:
+class PathRule(msgspec.Struct, frozen=True):
     """`access` below `path`. With an identity the path must be there, and be exactly that inode."""
 
     path: str
@@ -70,8 +70,7 @@ def entries(folder: str) -> list[tuple[str, bool]]:
         return []
 
 
-@dataclass(frozen=True, slots=True)
-class RuleContext:
+class RuleContext(msgspec.Struct, frozen=True):
     """`own_code`: protected paths that must really be read-only, because they are the daemon's.
 
     `root`: the command is uid 0, which owns files that no other user may read.

@@ -1,4 +1,4 @@
-"""A sandbox without mounts: what a mount does elsewhere is done here around each command.
+"""A sandbox without mounts: does before and after each command what mounts do elsewhere.
 
 A folder of its own stands for /tmp, a terminal of the daemon's for a private /dev/pts, and what is
 protected in the workspace is noted before a command and put right after it.
@@ -6,7 +6,7 @@ protected in the workspace is noted before a command and put right after it.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from sandboxd.backends.landlock.masked import MaskedFiles
 from sandboxd.backends.landlock.protected_files import ProtectedFiles

@@ -7,16 +7,17 @@ no stdin, no terminal, output by lines, and exit codes without signals.
 from __future__ import annotations
 
 import logging
+import os
 import shlex
 import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import anyio
 from anyio.abc import TaskGroup
+from msgspec.structs import replace
 
 from sandboxd.backends.interface import Available, Capabilities, Enforcement, Probe, Unavailable
 from sandboxd.backends.opensandbox.copies.packing import CopyLimits
@@ -32,8 +33,8 @@ from sandboxd.backends.opensandbox.lifecycle import Lifecycle
 from sandboxd.backends.opensandbox.process import ExecdProcess
 from sandboxd.backends.opensandbox.sandboxes import CLOSE_S, RemoteSandbox, RemoteSandboxes
 from sandboxd.backends.opensandbox.spec import create_body
-from sandboxd.backends.opensandbox.volume_checks import check_volumes, unchanged
-from sandboxd.config import OpenSandboxConfig
+from sandboxd.backends.opensandbox.volume_checks import are_unchanged, check_volumes
+from sandboxd.config.config import OpenSandboxConfig
 from sandboxd.policy.plan import Plan, SandboxSpec
 from sandboxd.types import Command, Process, Sandbox, Stdio
 from sandboxd_proto.errors import PolicyNotSupported, SandboxdError, SandboxUnavailable
@@ -57,7 +58,7 @@ class OpenSandbox:
             stderr_apart=False,
             copies=True, remote=True,
         )  # fmt: skip
-        self._http = HttpClient(config.url.rstrip("/"), config.ca_file)
+        self._http = HttpClient(config.url.rstrip("/"), os.path.expanduser(config.ca_file))
         self._api: Lifecycle | None = None
         self._sandboxes: RemoteSandboxes | None = None
         self._owner = owner
@@ -236,7 +237,7 @@ class OpenSandboxSandbox:
         return self._made.alive and (self._init is None or self._init.alive)
 
     def verify(self) -> bool:
-        return self.alive and unchanged(self._spec)
+        return self.alive and are_unchanged(self._spec)
 
     async def end(self) -> bool:
         return await self._made.end()

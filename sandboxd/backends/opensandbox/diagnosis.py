@@ -16,10 +16,10 @@ def in_words(image: str) -> Iterator[None]:
     try:
         yield
     except ApiError as error:
-        raise explained(error, image) from None
+        raise explain_error(error, image) from None
 
 
-def explained(error: ApiError, image: str) -> SandboxdError:
+def explain_error(error: ApiError, image: str) -> SandboxdError:
     text = error.message.lower()
     if "egress" in text or "networkpolicy" in text or "network_policy" in text:
         return unsupported_error(

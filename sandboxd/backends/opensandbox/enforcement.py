@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from sandboxd.backends.opensandbox.copies.scope import copied_grants, is_of_image
 from sandboxd.backends.opensandbox.spec import is_plain_host
@@ -37,8 +38,7 @@ _TIERS: dict[str, Tier] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class UnsupportedField:
+class UnsupportedField(msgspec.Struct, frozen=True):
     field: str
     reason: str
     remedy: str

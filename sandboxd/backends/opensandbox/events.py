@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+
+import msgspec
 
 EVENT_MAX = 8 << 20
 
@@ -12,8 +13,7 @@ class StreamViolation(Exception):
     """What came is no event stream."""
 
 
-@dataclass(frozen=True, slots=True)
-class ExecdEvent:
+class ExecdEvent(msgspec.Struct, frozen=True):
     """`kind`: init, stdout, stderr, error, execution_complete; others carry nothing of use."""
 
     kind: str
@@ -68,6 +68,6 @@ def _text(said: dict[str, object]) -> str:
     return text if isinstance(text, str) else ""
 
 
-def printed(text: str) -> bytes:
+def output_bytes(text: str) -> bytes:
     """What the command printed: a line without its end, or a lone line end for a blank one."""
     return (text if text == "\n" else f"{text}\n").encode("utf-8", "replace")

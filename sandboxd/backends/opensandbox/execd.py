@@ -7,7 +7,12 @@ from contextlib import aclosing, asynccontextmanager
 
 import anyio
 
-from sandboxd.backends.opensandbox.events import EventParser, ExecdEvent, StreamViolation, printed
+from sandboxd.backends.opensandbox.events import (
+    EventParser,
+    ExecdEvent,
+    StreamViolation,
+    output_bytes,
+)
 from sandboxd.backends.opensandbox.http_client import ApiError, HttpClient, HttpTarget
 from sandboxd_proto.errors import SandboxdError, SandboxUnavailable
 
@@ -123,7 +128,7 @@ class Execd:
             async with self.run(argv, cwd="/", envs={}) as events:
                 async for event in events:
                     if event.kind in printed_by:
-                        printed_by[event.kind] += printed(event.text)
+                        printed_by[event.kind] += output_bytes(event.text)
                         if len(printed_by[event.kind]) > CAPTURE_MAX:
                             break
                     elif event.kind == "execution_complete":

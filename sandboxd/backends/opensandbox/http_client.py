@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import anyio
+import msgspec
 
 from sandboxd_proto.errors import SandboxUnavailable
 from sandboxd_proto.secret import Secret
@@ -49,8 +50,7 @@ class HttpTarget:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Body:
+class Body(msgspec.Struct, frozen=True):
     """What a request carries that is not JSON: its pieces, and how many bytes they are."""
 
     pieces: AsyncIterator[bytes]

@@ -6,7 +6,7 @@ import os
 import stat
 import sys
 
-from sandboxd.config import OpenSandboxConfig
+from sandboxd.config.config import OpenSandboxConfig
 from sandboxd_proto.errors import SandboxUnavailable
 from sandboxd_proto.secret import Secret
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlencode
+
+import msgspec
 
 from sandboxd.backends.opensandbox.http_client import ApiError, HttpClient, HttpTarget, origin
 from sandboxd_proto.secret import Secret
@@ -25,8 +26,7 @@ _HEADER = re.compile(r"[A-Za-z0-9-]{1,100}")
 _HOP_HEADERS = {"host", "content-length", "transfer-encoding", "connection", "content-type"}
 
 
-@dataclass(frozen=True, slots=True)
-class SandboxState:
+class SandboxState(msgspec.Struct, frozen=True):
     """`state`: Pending, Running, Failed, Terminated and others. `why`: the server's words."""
 
     id: str

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Protocol
+
+from msgspec.structs import replace
 
 from sandboxd.backends.opensandbox.copies.workspace_copy import WorkspaceCopy
 from sandboxd.backends.opensandbox.execd import Execd

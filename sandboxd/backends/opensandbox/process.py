@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import logging
 import signal
-from dataclasses import replace
 
 import anyio
+from msgspec.structs import replace
 
-from sandboxd.backends.opensandbox.events import ExecdEvent, printed
+from sandboxd.backends.opensandbox.events import ExecdEvent, output_bytes
 from sandboxd.backends.opensandbox.http_client import ApiError
 from sandboxd.backends.opensandbox.output import OutputPipes
 from sandboxd.backends.opensandbox.place import UNCONFIRMED, RemotePlace, bring_back
@@ -167,7 +167,7 @@ class ExecdProcess:
                 self._begun.set()
             case "stdout" | "stderr":
                 self._begun.set()
-                await self._pipes.write(event.kind, printed(event.text))
+                await self._pipes.write(event.kind, output_bytes(event.text))
             case "execution_complete":
                 self._report = ExitReport(0, None, _NO_USAGE)
             case "error":

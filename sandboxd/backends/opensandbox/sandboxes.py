@@ -1,4 +1,4 @@
-"""A sandbox on the server from its creation to its certain end, and those that a dead daemon left.
+"""Create sandboxes on the server, delete them reliably, and delete those of a dead daemon.
 
 Each carries metadata: the daemon it belongs to, the run of that daemon, and a name that was chosen
 beforehand, so that one whose creation was cancelled or lost its answer can be found and deleted.

@@ -14,7 +14,7 @@ from sandboxd.policy.plan import Identity, SandboxSpec
 from sandboxd_proto.errors import PathDenied, PolicyNotSupported, SandboxUnavailable
 
 
-def unchanged(spec: SandboxSpec) -> bool:
+def are_unchanged(spec: SandboxSpec) -> bool:
     """Whether the granted paths are, on this machine, what they were when they were planned."""
     try:
         return all(Identity.of(os.lstat(one.path)) == one.identity for one in spec.grants)

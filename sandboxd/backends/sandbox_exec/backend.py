@@ -6,10 +6,10 @@ import os
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import replace
 from typing import Any
 
 import anyio
+from msgspec.structs import replace
 
 from sandboxd.backends.gated import GatedSandbox
 from sandboxd.backends.interface import Available, Capabilities, Enforcement, Probe, Unavailable

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from sandboxd.macos.profile import Access, Profile, ProfileRequest, UnsafePath, profile
 from sandboxd.policy.plan import Grant, Protected, SandboxSpec
@@ -15,8 +16,7 @@ from sandboxd_proto.errors import PathDenied, PolicyNotSupported
 MOST_BYTES = 512 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class OwnParts:
+class OwnParts(msgspec.Struct, frozen=True):
     """What a profile needs beside the plan. `folder`: the sandbox's own for temporary files."""
 
     tag: str

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import secrets
 import sys
-from dataclasses import dataclass, replace
 
 import anyio
+import msgspec
+from msgspec.structs import replace
 
 from sandboxd.backends.sandbox_exec import diagnosis, log_reader
 from sandboxd.backends.sandbox_exec.profile_request import OwnParts, profile_for
@@ -29,8 +30,7 @@ assert sys.platform != "win32"
 LOG_LOOKS, LOG_LOOK_S = 10, 0.02
 
 
-@dataclass(frozen=True, slots=True)
-class SharedServices:
+class SharedServices(msgspec.Struct, frozen=True):
     """What all sandboxes share while the daemon serves."""
 
     system: MacSystem

@@ -7,8 +7,10 @@ folder holds little else (fold.py). A secret is never proposed, only named.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
+
+import msgspec
+from msgspec.structs import replace
 
 from sandboxd.denials import remedies
 from sandboxd.denials.contents import HostLooks
@@ -18,9 +20,9 @@ from sandboxd.denials.explain.needs import KINDS, Need
 from sandboxd.denials.explain.secrets import homes_for, secret_reason
 from sandboxd.denials.rules import permission_bits
 from sandboxd.denials.withheld import refusal, withheld
+from sandboxd.policy.display_names import escape_controls, named
 from sandboxd.policy.paths.within import is_below
 from sandboxd.policy.plan import Access
-from sandboxd.policy.shown_names import named, shown
 from sandboxd_proto.denial import Denial
 from sandboxd_proto.messages.explanation import Explanation, NeedAccess, NeedRow, NeedStatus
 
@@ -36,8 +38,7 @@ _MOST_ENTRIES = 20_000  # of folders that are looked at; in a thread of its own
 Appeared = tuple[str, str | None]  # a path, and where it was moved
 
 
-@dataclass(frozen=True, slots=True)
-class ExplainRequest:
+class ExplainRequest(msgspec.Struct, frozen=True):
     """The manifest of the request as it was sent, and what it was put on top of."""
 
     manifest: dict[str, Any]
@@ -45,8 +46,7 @@ class ExplainRequest:
     workspace: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Candidate:
+class _Candidate(msgspec.Struct, frozen=True):
     """A need with the path that would have to be granted for it; None: nothing can be."""
 
     need: Need
@@ -76,7 +76,7 @@ def explanation(
     missing |= _merged_remedies([d for d in others if not d.claimed])
     return Explanation(
         needs=sorted(rows, key=lambda row: _ORDER.index(row.status)),
-        secrets=sorted({shown(c.need.path) for c in candidates if c.secret}),
+        secrets=sorted({escape_controls(c.need.path) for c in candidates if c.secret}),
         missing=missing,
         manifest=_whole(setting, asked, missing),
         preset=asked.preset,
@@ -167,11 +167,11 @@ def _file_row(candidate: _Candidate, grants: dict[tuple[Access, str | None], str
         status = "refused"
     return NeedRow(
         access=need.access,
-        target=shown(need.path),
+        target=escape_controls(need.path),
         operation=need.operation.name,
         status=status,
         grant=grants.get((need.access, candidate.grant)) if status == "needed" else None,
-        note=shown(candidate.note),
+        note=escape_controls(candidate.note),
     )
 
 
@@ -180,7 +180,7 @@ def _appeared_row(one: Appeared) -> NeedRow:
     aside = "; what appeared was moved aside" if moved_to else ""
     return NeedRow(
         access="write",
-        target=shown(path),
+        target=escape_controls(path),
         operation="create",
         status="refused",
         note=_PROTECTED + aside,

@@ -11,8 +11,10 @@ from __future__ import annotations
 import errno
 import posixpath
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
 from typing import Literal
+
+import msgspec
+from msgspec.structs import replace
 
 from sandboxd.denials.context import RunEvidence, Setting
 from sandboxd.denials.rules import filesystem, permission_bits
@@ -48,8 +50,7 @@ _LEFTOVERS = ("/__pycache__", ".pyc")
 Weight = Literal["needed", "optional"]
 
 
-@dataclass(frozen=True, slots=True)
-class Need:
+class Need(msgspec.Struct, frozen=True):
     """One path that was refused. `layer`: what refused it. `barrier`: whose permission bits."""
 
     at: PathStatus
@@ -71,7 +72,7 @@ class Need:
         return "write" if self.operation.direction == "write" else "read"
 
 
-def found(
+def find_needs(
     classifier: LineClassifier, facts: RunEvidence, complaints: Iterable[Denial]
 ) -> list[Need]:
     """What was needed, in order, each path once. `complaints`: what the program's words said."""
@@ -94,7 +95,9 @@ def found(
 
 def denials(setting: Setting, needs: Iterable[Need]) -> list[Denial]:
     minded = [need for need in needs if need.weight == "needed"]
-    told = [filesystem.told(setting, n.at, n.operation, n.layer, n.barrier) for n in minded]
+    told = [
+        filesystem.kernel_denial(setting, n.at, n.operation, n.layer, n.barrier) for n in minded
+    ]
     return told[:MAX_DENIALS]
 
 
@@ -154,7 +157,7 @@ def _hidden(setting: Setting, at: PathStatus, *, creates: bool) -> bool:
         return at.on_host and at.place.is_dir
     if at.hidden:
         return True
-    new = creates and at.parent_on_host and not at.on_host and not at.writable
+    new = creates and at.parent_on_host and not at.on_host  # also in a private /tmp
     return new and not setting.layout.exists(posixpath.dirname(at.path))
 
 

@@ -8,8 +8,8 @@ from functools import lru_cache
 from sandboxd.denials.context import HostView, Setting
 from sandboxd.denials.rules.path_status import PathStatus
 from sandboxd.policy.data import secrets
+from sandboxd.policy.display_names import named
 from sandboxd.policy.paths.within import within, within_any
-from sandboxd.policy.shown_names import named
 
 
 def secret_reason(setting: Setting, at: PathStatus) -> str | None:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import posixpath
 import re
-from dataclasses import dataclass, replace
 
 import msgspec
+from msgspec.structs import replace
 
 from sandboxd.denials import remedies
 from sandboxd.denials.context import Setting
@@ -21,18 +21,18 @@ from sandboxd.denials.rules.path_status import PathStatus, held_in_place, path_s
 from sandboxd.denials.rules.permission_bits import Barrier
 from sandboxd.denials.text import subjects
 from sandboxd.denials.text.command_line import CommandLine
+from sandboxd.denials.text.temporary_names import place_of
 from sandboxd.denials.text.verbs import Operation, operation
+from sandboxd.policy.display_names import named
 from sandboxd.policy.mounts.mount_plan import MountKind
 from sandboxd.policy.paths.within import within
-from sandboxd.policy.shown_names import named
 from sandboxd_proto.denial import Confidence, Denial, DenialKind, Layer
 
 _ENDS = 2  # of a link
 _ENDING = re.compile(r"\w\.\w{1,8}\Z")
 
 
-@dataclass(frozen=True, slots=True)
-class Subject:
+class Subject(msgspec.Struct, frozen=True):
     """One name of a message, as it may be meant."""
 
     reason: str
@@ -128,7 +128,10 @@ def _read_only(setting: Setting, s: Subject) -> Denial | None:
 
 
 def _busy(setting: Setting, s: Subject) -> Denial | None:
-    """EBUSY is a denial for mount points of the sandbox: protected files, pins, grants."""
+    """EBUSY is a denial for mount points of the sandbox: protected files, pins, grants. Their
+    entries were to change, whatever verb the message has: git calls it writing."""
+    if not s.did.in_folder:
+        s = replace(s, did=Operation("rename", "write", in_folder=True))
     one = s.at.protected or held_in_place(setting, s.at.path)
     if one is not None:
         return _protected(s, one.path)
@@ -139,8 +142,7 @@ def _busy(setting: Setting, s: Subject) -> Denial | None:
     }
     if not is_ours or not s.at.on_host:
         return None
-    did = s.did if s.did.in_folder else Operation("rename", "write", in_folder=True)
-    return _write(setting, replace(s, did=did), "mount", "medium")
+    return _write(setting, s, "mount", "medium")
 
 
 def _replaced(setting: Setting, s: Subject, layer: Layer) -> Denial | None:
@@ -155,9 +157,9 @@ def _access(setting: Setting, s: Subject) -> Denial | None:
     at, host = s.at, setting.host
     if at.masked:
         return _masked(setting, s, "high") if setting.masks_refuse and at.on_host else None
-    barrier = permission_bits.barrier(setting, at, s.did, shell=s.shell)
-    if barrier is not None:
-        return permission_bits.denial(setting, at, barrier, "medium")
+    kept_out = permission_bits.judge(setting, at, s.did, shell=s.shell)
+    if kept_out is not None:
+        return kept_out
     if not setting.landlock and setting.platform == "linux":
         return None
     if s.did.parents and not at.plausible and _unmade_parents(setting, at):
@@ -243,7 +245,9 @@ def _behind_private(setting: Setting, s: Subject) -> bool:
 def _unwritable(setting: Setting, s: Subject) -> Denial | None:
     # Programs that make folders on the way name the innermost one.
     likely = s.at.plausible or s.at.grandparent_on_host
-    if s.at.writable or not likely or not setting.host.permits(s.at.path, "write"):
+    if s.at.writable:
+        return permission_bits.judge(setting, s.at, Operation("write", "write"))
+    if not likely or not setting.host.permits(s.at.path, "write"):
         return None
     # Without an errno a bare word is hardly ever a file.
     if s.at.place.kind in {MountKind.PROC, MountKind.DEV} or not ("/" in s.name or s.at.on_host):
@@ -336,7 +340,9 @@ def _why_not(setting: Setting, s: Subject) -> str:
         )  # fmt: skip
     if granted_itself.changes(s.at, s.did):
         return granted_itself.why_not(setting, s.at, s.did)
-    if s.at.place.kind == MountKind.PRIVATE:
+    if not setting.mounts and not s.at.visible and place_of(path) in {"/tmp", "/var/tmp"}:
+        state = "is the host's, and closed: $TMPDIR names a private folder for temporary files"
+    elif s.at.place.kind == MountKind.PRIVATE:
         state = f"is the host's, and the sandbox has a {s.at.place.path} of its own"
     elif not s.at.visible and s.at.place.kind != MountKind.ROOT:
         state = "is not visible in the sandbox"
@@ -370,7 +376,7 @@ def _masked(setting: Setting, s: Subject, confidence: Confidence) -> Denial:
     return masked_denial(setting, kind, s.at.path, s.at.place.path, confidence)
 
 
-def told(
+def kernel_denial(
     setting: Setting, at: PathStatus, did: Operation, layer: Layer, barrier: Barrier | None
 ) -> Denial:
     """The denial for an access whose refusal the kernel itself told."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 from sandboxd.denials.context import Setting
 from sandboxd.denials.rules.path_status import PathStatus
 from sandboxd.denials.text.verbs import Operation
+from sandboxd.policy.display_names import named
 from sandboxd.policy.mounts.mount_plan import MountKind
-from sandboxd.policy.shown_names import named
 
 
 def changes(at: PathStatus, did: Operation) -> bool:

@@ -48,7 +48,7 @@ def value(setting: Setting, limit: LimitHit) -> float | None:
     }[limit]
 
 
-def known(setting: Setting, facts: RunEvidence) -> list[Denial]:
+def reported_denials(setting: Setting, facts: RunEvidence) -> list[Denial]:
     """Reports of the daemon, and signals that only a limit of the plan explains."""
     hit = facts.limit_hit or _OUTCOMES.get(facts.outcome)
     if hit is not None:
@@ -73,7 +73,8 @@ def no_space(setting: Setting, facts: RunEvidence) -> list[Denial]:
         found.append(
             Denial(
                 kind="file_size", operation="write", target=path, layer="limit",
-                evidence="kernel", confidence="high", remedy=remedies.double(field, size),
+                evidence="kernel", confidence="high",
+                remedy=remedies.raise_limit(setting, field, size),
                 message=f"the sandbox's private {path} is full: {field} allows {size} bytes",
             )
         )  # fmt: skip
@@ -101,4 +102,4 @@ def denial(setting: Setting, limit: LimitHit, evidence: Evidence, confidence: Co
 
 
 def _remedy(setting: Setting, limit: LimitHit) -> Remedy | None:
-    return remedies.double(_FIELDS[limit], value(setting, limit))
+    return remedies.raise_limit(setting, _FIELDS[limit], value(setting, limit))

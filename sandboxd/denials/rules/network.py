@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 
 import msgspec
@@ -12,10 +11,10 @@ import msgspec
 from sandboxd.denials import remedies
 from sandboxd.denials.context import Setting
 from sandboxd.denials.text.command_line import CommandLine
+from sandboxd.policy.display_names import named
 from sandboxd.policy.network.embedded_ipv4 import embedded_ipv4
 from sandboxd.policy.network.host_rules import DEFAULT_PORTS, literal, parse_rule
 from sandboxd.policy.plan import NetworkRule
-from sandboxd.policy.shown_names import named
 from sandboxd.traffic import GateRefusal
 from sandboxd_proto.denial import Confidence, Denial, Evidence, Layer
 
@@ -57,8 +56,7 @@ _HOSTS = tuple(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class HostPort:
+class HostPort(msgspec.Struct, frozen=True):
     host: str
     port: int | None = None
 
@@ -66,7 +64,7 @@ class HostPort:
 def judge(setting: Setting, reason: str, line: str) -> Denial | None:
     """The denial that `line` reports, when it names a host that the plan does not let through."""
     end = host_port(line)
-    if end is None or not refused(setting, end):
+    if end is None or not is_refused(setting, end):
         return None
     return denial(setting, end, operation=_operation(reason))
 
@@ -83,7 +81,7 @@ def host_port(line: str) -> HostPort | None:
     return None
 
 
-def refused(setting: Setting, end: HostPort) -> bool:
+def is_refused(setting: Setting, end: HostPort) -> bool:
     """Whether the plan, and not the server, prevents the connection."""
     rule = setting.plan.sandbox.network
     if rule.kind == "inherit":
@@ -106,7 +104,7 @@ def is_loopback(host: str) -> bool:
     return inner.is_loopback or inner.is_unspecified
 
 
-def gated(setting: Setting, host: str | None) -> bool:
+def is_gated(setting: Setting, host: str | None) -> bool:
     """Whether allowing the host would help: ICMP passes no gate."""
     if host is None:
         return True
@@ -160,7 +158,7 @@ def _ends(host: str | None, port: int | None) -> list[tuple[str, int | None]]:
 
 def _why_no_host_helps(setting: Setting, host: str | None) -> str:
     """What to add to the message if allowing the host would not help."""
-    if not gated(setting, host):
+    if not is_gated(setting, host):
         return ". ICMP does not pass to allowed hosts either"
     if not setting.network_namespace and setting.platform == "linux":
         return ". The landlock backend cannot limit the network to named hosts; bubblewrap can"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import posixpath
-from dataclasses import dataclass
+
+import msgspec
 
 from sandboxd.denials.context import Setting
 from sandboxd.policy.mounts.mount_plan import HOST_CONTENT, WRITABLE, Mount, MountKind
@@ -13,8 +14,7 @@ from sandboxd.policy.plan import Protected
 _OWN = frozenset({MountKind.PRIVATE, MountKind.PROC, MountKind.DEV})
 
 
-@dataclass(frozen=True, slots=True)
-class PathStatus:
+class PathStatus(msgspec.Struct, frozen=True):
     """`path` is canonical; `visible`: something is there inside, the host's own or a folder."""
 
     path: str

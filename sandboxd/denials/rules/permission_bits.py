@@ -1,29 +1,30 @@
 """Permission bits and owners that keep a command out of what its plan allows.
 
-For a daemon of root only: outside, root passes them. A sandboxed root has no capabilities, and a
-command in a workspace of another user has that user's rights.
+For a daemon of root: outside, root passes them. A sandboxed root has no capabilities, and a
+command in a workspace of another user has that user's rights. For other daemons only what another
+user owns and the plan makes writable: it could not be written outside either.
 """
 
 from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 from sandboxd.denials.context import Setting
 from sandboxd.denials.rules.path_status import PathStatus
 from sandboxd.denials.text.verbs import Operation
+from sandboxd.policy.display_names import named
 from sandboxd.policy.plan import Access
-from sandboxd.policy.shown_names import named
 from sandboxd_proto.denial import Confidence, Denial
 
 _OF_OWNERS = frozenset({"chmod", "chown", "utime", "change"})
 _DONE = {"read": "read", "write": "written", "own": "changed"}
 
 
-@dataclass(frozen=True, slots=True)
-class Barrier:
+class Barrier(msgspec.Struct, frozen=True):
     """`path`: whose bits refuse, or whose owner alone may do that (`own`)."""
 
     path: str
@@ -33,15 +34,22 @@ class Barrier:
 def barrier(
     setting: Setting, at: PathStatus, did: Operation, *, shell: bool = False
 ) -> Barrier | None:
-    """What answers EACCES to `did`; None: not the permission bits, or they do so outside too."""
-    if not _gives_up_root(setting) or not at.visible:
+    """What answers EACCES to `did`; None: not the permission bits, or this user's own ones."""
+    if not at.visible or not (_gives_up_root(setting) or _is_refused_outside(setting, at)):
         return None
     for wanted in _wanted(setting, at, did, shell=shell):
         target = posixpath.dirname(at.path) if did.in_folder else at.path
         found = setting.host.barrier(target, wanted, at.place.path)
-        if found is not None:
+        if found is not None and (_gives_up_root(setting) or _is_foreign(setting, found, wanted)):
             return Barrier(found, wanted)
     return None
+
+
+def judge(
+    setting: Setting, at: PathStatus, did: Operation, *, shell: bool = False
+) -> Denial | None:
+    found = barrier(setting, at, did, shell=shell)
+    return denial(setting, at, found, "medium") if found is not None else None
 
 
 def foreign_owner(setting: Setting, at: PathStatus, did: Operation) -> Barrier | None:
@@ -71,6 +79,8 @@ def reason(setting: Setting, at: PathStatus, found: Barrier) -> str:
         if found.wanted == "own":
             return f"it belongs to {owner}, and a sandboxed root has no capability to change it"
         return f"{bits} keep root out, and a sandboxed root has no capability to pass them"
+    if not _gives_up_root(setting):
+        return f"{it} belongs to {owner}; this user could not write it outside either"
     whose = "its workspace" if setting.plan.workspace else "what it may write"
     user = f"the owner of {whose} ({name})"
     if found.wanted == "own":
@@ -83,6 +93,14 @@ def reason(setting: Setting, at: PathStatus, found: Barrier) -> str:
 
 def _gives_up_root(setting: Setting) -> bool:
     return setting.host_root or setting.plan.sandbox.run_as is not None
+
+
+def _is_refused_outside(setting: Setting, at: PathStatus) -> bool:
+    return setting.platform == "linux" and not setting.host.permits(at.path, "write")
+
+
+def _is_foreign(setting: Setting, path: str, wanted: Access) -> bool:
+    return wanted == "write" and setting.host.owner(path) != setting.host.user()
 
 
 def _wanted(setting: Setting, at: PathStatus, did: Operation, *, shell: bool) -> Iterator[Access]:

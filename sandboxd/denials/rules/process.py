@@ -9,7 +9,7 @@ from sandboxd.denials import remedies
 from sandboxd.denials.context import Setting
 from sandboxd.denials.rules.path_status import path_statuses
 from sandboxd.denials.text.command_line import CommandLine
-from sandboxd.policy.shown_names import named
+from sandboxd.policy.display_names import named
 from sandboxd_proto.denial import Denial, Layer
 
 # `kill: (12) - …`, `kill 12`, `pid 12`, `ptrace(PTRACE_SEIZE, 12)`, `kill: 12: …`

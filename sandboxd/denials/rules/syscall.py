@@ -7,7 +7,6 @@ calls that would have been allowed.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 import msgspec
 
@@ -16,8 +15,7 @@ from sandboxd.denials.remedies import Remedy
 from sandboxd_proto.denial import Confidence, Denial, Evidence, Layer
 
 
-@dataclass(frozen=True, slots=True)
-class DeniedSyscall:
+class DeniedSyscall(msgspec.Struct, frozen=True):
     """`needs_root`: refused to users everywhere. `lifted`: works without the filter."""
 
     name: str
@@ -99,7 +97,7 @@ def judge(setting: Setting, reason: str, line: str) -> Denial | None:
 
 def _leak_check(setting: Setting) -> Denial:
     """It traces the threads of its own process, and does not say which call was refused."""
-    found = denial(setting, named("ptrace"), "policy", "medium")
+    found = denial(setting, find_syscall("ptrace"), "policy", "medium")
     text = (
         f"{found.message}: LeakSanitizer looks for leaks with it. Without that check the program "
         "runs: give it ASAN_OPTIONS=detect_leaks=0 (sandboxctl run -e ASAN_OPTIONS=detect_leaks=0)"
@@ -134,7 +132,7 @@ def denial(
     )
 
 
-def named(name: str | None) -> DeniedSyscall | None:
+def find_syscall(name: str | None) -> DeniedSyscall | None:
     return next((call for call in CALLS if call.name == name), None)
 
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from posixpath import basename
+
+import msgspec
 
 from sandboxd.denials.text.outputs import outputs
 
@@ -54,8 +55,7 @@ _MOST_MENTIONS = 16  # of one name on one command line
 _MOST_FOLDERS = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Simple:
+class Simple(msgspec.Struct, frozen=True):
     """One program of a command line with its operands; `writes_to`: targets of `>`."""
 
     program: str

@@ -82,7 +82,9 @@ class LineClassifier:
     def examine(self, line: str, before: list[str], stream: StreamName) -> list[Denial]:
         """`before`: the few lines above, for messages that name their subject there."""
         self.steps += len(line)
-        line = subjects.without_cut_path(line)
+        whole, line = line, subjects.without_cut_path(line)
+        if line != whole:  # it names its subject, which the lines above do not
+            before = []
         matches = {match.name: match for match in self._finder.find(line)}
         if not matches or _is_quoted(line):
             return []

@@ -6,12 +6,12 @@ A message such as `tee: p: No such file or directory` does not say whether p was
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from posixpath import dirname
 
+import msgspec
 
-@dataclass(frozen=True, slots=True)
-class WrittenFile:
+
+class WrittenFile(msgspec.Struct, frozen=True):
     """`in_folder`: it is replaced or removed, so its folder has to be writable."""
 
     path: str

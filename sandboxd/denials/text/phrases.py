@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from sandboxd.denials.text.foreign import DARWIN, WINDOWS
 
 
-@dataclass(frozen=True, slots=True)
-class Sign:
+class Sign(msgspec.Struct, frozen=True):
     """`libc`: msgids of the C library, whose translations count as this sign too."""
 
     name: str
@@ -65,6 +65,7 @@ FILE_SIGNS = (
             "can't create", "could not create", "couldn't create", "failed to create",
             "unable to create", "not permitted to write",
             "failure writing", "failed writing", "error writing",
+            "/CMakeFiles/pkgRedirects",  # cmake; the line above says that it could not make it
         ),
     ),
     Sign(
@@ -147,6 +148,7 @@ LIMIT_SIGNS = (
             "cannot allocate", "could not allocate", "failed to allocate", "unable to allocate",
             "memory allocation of", "allocation failed", "process oom", "NoMemoryError",
             "failed to map segment", "not enough memory", "heap exhausted",
+            "(errno=12)",  # Java, on stderr; the rest of its words are on stdout
         ),
         ("ENOMEM",),
     ),
@@ -182,8 +184,7 @@ def signs_for(platform: str, translated: Mapping[str, Iterable[str]] | None = No
     return signs
 
 
-@dataclass(frozen=True, slots=True)
-class PhraseMatch:
+class PhraseMatch(msgspec.Struct, frozen=True):
     name: str
     start: int
     end: int

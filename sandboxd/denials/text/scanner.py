@@ -226,13 +226,13 @@ class StreamScanner:
         found = conclude.conclude(
             self._classifier, facts, self._said.all(), self._stdout_notes.all()
         )
-        return claims.published(self._classifier.setting, found, self._classifier.asked_for)
+        return claims.publish(self._classifier.setting, found, self._classifier.asked_for)
 
     def explain(
         self, facts: RunEvidence, denials: list[Denial], asked: ExplainRequest
     ) -> Explanation:
         """After `finish`, and only with a complete kernel report (`facts.explained`)."""
-        found = needs.found(self._classifier, facts, self._said.denials)
+        found = needs.find_needs(self._classifier, facts, self._said.denials)
         return explanation(
             self._classifier.setting, found, denials, asked,
             failed=facts.failed, appeared=facts.protected,

@@ -20,6 +20,9 @@ _MOST = 16
 _PATH = re.compile(
     r"(?:(?<![\w.~})-])|(?<=\s-\w))/(?:var/tmp|tmp|dev/shm)/[^\s'\"`;,|&<>()$*?\[\]{}:\\]+"
 )
+_PARENT = re.compile(
+    r"(?:(?<![\w.~})/-])|(?<=\s-\w))\.\.(?:/[^\s'\"`;,|&<>()$*?\[\]{}:\\]*|(?=[\s'\"`;,|&<>):]|\Z))"
+)
 _KEY = re.compile(r"(-?[\w-]+)[=\s]\s{0,4}['\"]?\Z")
 _SCRATCH = re.compile(
     r"-T\Z|XDG_|.*(?:te?mp(?:[-_]?(?:dir|file|path|folder))?|home|scratch)\Z|.*cache", re.IGNORECASE
@@ -31,6 +34,13 @@ _LONGEST_KEY = 64
 def place_of(path: str) -> str | None:
     """The folder for temporary files that `path` lies in; None for that folder itself."""
     return next((place for place in PLACES if path.startswith(f"{place}/")), None)
+
+
+def with_absolute_parents(argv: Sequence[str], cwd: str) -> tuple[str, ...]:
+    """With `../x` as an absolute path, where that lies in a folder for temporary files."""
+    if place_of(cwd) is None:
+        return tuple(argv)
+    return tuple(_PARENT.sub(lambda match: normpath(join(cwd, match[0])), word) for word in argv)
 
 
 def left_for_later(command: CommandLine, cwd: str, kept: Sequence[str]) -> tuple[str, ...]:

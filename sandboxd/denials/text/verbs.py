@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 Direction = Literal["read", "write", "unknown"]
 
 
-@dataclass(frozen=True, slots=True)
-class Operation:
+class Operation(msgspec.Struct, frozen=True):
     """`in_folder`: the entry in the folder changes, so the folder has to be writable. `parents`:
     missing folders above are made too."""
 

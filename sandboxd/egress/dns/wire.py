@@ -6,8 +6,9 @@ All input is hostile: lengths are checked, and compression pointers may only poi
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
+
+import msgspec
 
 from sandboxd.policy.network.host_rules import Address
 
@@ -24,8 +25,7 @@ class DnsMalformed(Exception):
     """The message cannot be parsed."""
 
 
-@dataclass(frozen=True, slots=True)
-class DnsQuestion:
+class DnsQuestion(msgspec.Struct, frozen=True):
     """`name` is in lower case, without the final dot; bytes that are not text are escaped."""
 
     number: int
@@ -35,8 +35,7 @@ class DnsQuestion:
     raw: bytes  # name, type and class, to be repeated in the answer
 
 
-@dataclass(frozen=True, slots=True)
-class DnsRecord:
+class DnsRecord(msgspec.Struct, frozen=True):
     kind: int
     data: bytes
     ttl_s: int = 60
@@ -86,8 +85,7 @@ def encode_name(name: str) -> bytes:
     return b"".join(bytes((len(label),)) + label for label in labels) + b"\0"
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(msgspec.Struct, frozen=True):
     code: int
     truncated: bool
     addresses: tuple[Address, ...]

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+
+import msgspec
 
 MAX_HEAD = 64 * 1024
 _REQUEST = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}) ([!-~]{1,65536}) HTTP/1\.([01])\Z")
@@ -29,8 +30,7 @@ class HeadMalformed(Exception):
         self.status = status
 
 
-@dataclass(frozen=True, slots=True)
-class RequestHead:
+class RequestHead(msgspec.Struct, frozen=True):
     """`length`: of the body, None if chunked. `raw`: the bytes as received."""
 
     raw: bytes

@@ -162,12 +162,12 @@ class ProxyServer:
     async def _socks(self, inbound: Inbound) -> None:
         try:
             with anyio.fail_after(self._patience_s):
-                user, secret = await socks5.greeted(inbound)
+                user, secret = await socks5.read_greeting(inbound)
                 traffic = self._rules.owner(user, secret)
                 await socks5.answer_login(inbound, accepted=traffic is not None)
                 if traffic is None:
                     return
-                authority = await socks5.requested(inbound)
+                authority = await socks5.read_request(inbound)
                 target = _target(*authority)
         except (socks5.SocksMalformed, HeadMalformed, TimeoutError):
             return

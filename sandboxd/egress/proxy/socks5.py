@@ -24,7 +24,7 @@ async def _take(inbound: Inbound, size: int) -> bytes:
     return inbound.taken(size)
 
 
-async def greeted(inbound: Inbound) -> tuple[str, str]:
+async def read_greeting(inbound: Inbound) -> tuple[str, str]:
     """The client's name and password; nothing else is offered."""
     _, count = await _take(inbound, 2)
     methods = await _take(inbound, count)
@@ -44,7 +44,7 @@ async def answer_login(inbound: Inbound, *, accepted: bool) -> None:
     await send_all(inbound.sock, bytes((1, 0 if accepted else 1)))
 
 
-async def requested(inbound: Inbound) -> tuple[str, int]:
+async def read_request(inbound: Inbound) -> tuple[str, int]:
     """Host (an IPv6 address in brackets) and port."""
     version, command, _, kind = await _take(inbound, 4)
     if version != VERSION or command != _CONNECT or kind not in (_V4, _NAME, _V6):

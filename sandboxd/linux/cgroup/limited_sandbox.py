@@ -7,8 +7,10 @@ processes. This wraps the sandbox of an init. It is left out where no cgroup can
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
+from functools import lru_cache
 from typing import Protocol
+
+from msgspec.structs import replace
 
 from sandboxd import event_loop
 from sandboxd.linux.cgroup.cgroups import Cgroups
@@ -32,6 +34,7 @@ _FIELDS: dict[LimitName, str] = {
     "processes": "max_processes",
     "timeout": "timeout",
 }
+_NOTHING: frozenset[LimitName] = frozenset()
 _TIERS: dict[bool, Tier] = {True: "enforced", False: "best_effort"}
 
 
@@ -114,15 +117,10 @@ class LimitedSandbox(WrappedSandbox[InitSandbox]):
     def _limited(
         self, process: InitProcess, command: Command, cgroup: CommandCgroup | None, share: Share
     ) -> Process:
-        held = set(cgroup.held if cgroup is not None else ())
-        if share.own is not None or self._counts == "namespace":
-            held.add("processes")
-        asked = set(_asked(command.limits))
-        if command.limits.process_bound is not None and "processes" not in held:
-            asked.add("processes")  # the plan reported it as enforced
-        if cgroup is None and share.own is None and not asked:
+        counted = share.own is not None or self._counts == "namespace"
+        tiers = _tiers(command.limits, cgroup.held if cgroup is not None else _NOTHING, counted)
+        if cgroup is None and share.own is None and not tiers:
             return process
-        tiers = tuple(sorted((_FIELDS[name], _TIERS[name in held]) for name in asked))
         return LimitedProcess(
             process, cgroup, self._cgroups, share, tiers, keeps=command.keep_background
         )
@@ -177,18 +175,13 @@ class LimitedProcess(WrappedProcess):
 
     async def wait(self, *, tree: bool = True) -> ExitReport:
         watched = self._share.explicit or (self._cgroup is not None and self._cgroup.held)
-        waiting = event_loop.Begun(self._inner.wait(tree=tree))
-        if waiting.done:
-            report = waiting.result()
-        else:
-            # The reaper inside counts the tree too; this finds forks that were refused to threads.
-            every = LOOK_EVERY_S if watched else LOOK_SELDOM_S if self._share.own else None
-            self._look_after(every)
-            try:
-                report = await waiting
-            finally:
-                if self._timer is not None:
-                    self._timer.cancel()
+        # The reaper inside counts the tree too; this finds forks that were refused to threads.
+        self._look_after(LOOK_EVERY_S if watched else LOOK_SELDOM_S if self._share.own else None)
+        try:
+            report = await self._inner.wait(tree=tree)
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
         if self._error is not None:
             raise self._error
         if watched or report.exit_code != 0:
@@ -240,13 +233,22 @@ class LimitedProcess(WrappedProcess):
             self._cgroup = None
 
 
-def _asked(limits: Limits) -> frozenset[LimitName]:
+@lru_cache(maxsize=64)
+def _tiers(
+    limits: Limits, held: frozenset[LimitName], counted: bool
+) -> tuple[tuple[str, Tier], ...]:
+    """Of the limits that were asked for. `counted`: something else holds `processes`."""
     values: dict[LimitName, float | None] = {
         "memory": limits.memory_bytes,
         "cpu": limits.cpu_s,
         "processes": limits.processes,
     }
-    return frozenset(name for name, value in values.items() if value is not None)
+    if counted:
+        held |= {"processes"}
+    asked = {name for name, value in values.items() if value is not None}
+    if limits.process_bound is not None and "processes" not in held:
+        asked.add("processes")  # the plan reported it as enforced
+    return tuple(sorted((_FIELDS[name], _TIERS[name in held]) for name in asked))
 
 
 def _without(limits: Limits, held: frozenset[LimitName]) -> Limits:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+import msgspec
 
 from sandboxd.linux.mountinfo import MountEntry, read_mountinfo
 from sandboxd.policy.paths.within import within
@@ -55,8 +56,7 @@ class CgroupFolder:
         return True
 
 
-@dataclass(frozen=True, slots=True)
-class NotDelegated:
+class NotDelegated(msgspec.Struct, frozen=True):
     """Why limits are best effort."""
 
     reason: str

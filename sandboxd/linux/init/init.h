@@ -3,7 +3,7 @@
  *
  * Three kinds of processes run this program. The init holds the control socket and outlives every
  * command. It forks a reaper for each command: the subreaper of that command's tree. The reaper
- * forks the child that becomes the command; in a pid namespace the init does it itself for a command
+ * starts the child that becomes the command; in a pid namespace the init does it itself for a command
  * that is alone. None of them is dumpable, so the command (same uid) can take neither their memory nor
  * their descriptors.
  */
@@ -95,7 +95,6 @@ struct setup_request {
     struct inode_check *sockets;
     uint32_t socket_count;
     int ruleset;
-    int filter;
     int cgroup;
 };
 
@@ -158,6 +157,8 @@ int attach_bridge_open(int argc, char **argv);
 
 /* Returns in each clone, with its control socket; in the template it ends with the daemon's end. */
 int template_serve(int argc, char **argv);
+/* In a clone, last: nothing has happened in its network namespace (template_networks.c). */
+void networks_return(void);
 
 /* fds.c */
 
@@ -186,8 +187,31 @@ uint64_t mounts_id(const char *point);
 /* NULL while the mounts are those of the snapshot; else the mount point that was lost or added. */
 const char *mounts_changed(int mountinfo);
 
+/* Of a template. Reads its table; false without one, or where it is not like the one before. */
+bool mounts_keep(int mountinfo, bool same_as_before);
+size_t mounts_kept(void);
+/* Its mounts at this path and below are hidden in clones, without those that are moved: these and what is
+ * in them. */
+void mounts_hide(const char *folder, char *const *moved, int moved_count);
+bool mounts_hidden(size_t number);
+const char *mounts_point(size_t number);
+
+/* mount_copies.c */
+
+enum { LISTED_MAX = 4096 };
+
+/* In a clone, before it mounts anything. */
+void copies_begin(void);
+/* Whether the mounts with these ids are the template's in their order, and then those of the clone. */
+bool copies_known(const uint64_t *listed, long count);
+/* As mounts_changed, by what is listed `now`. */
+const char *copies_changed(const uint64_t *listed, long count, const uint64_t *now, long now_count);
+
 /* mount_check.c */
 
+/* The ids of all mounts, which are never used twice; -1 where the kernel has no listmount, or there are as many
+ * as there is room for. */
+long list_mounts(uint64_t *ids, size_t most);
 /* Begins to watch; `on_lost` is called in the init when a report finds a hole. `count` paths are to be
  * added. `private`: mounts of the host do not get in, so the snapshot can be taken later. */
 bool mount_check_begin(int mountinfo, uint32_t count, bool private, void (*on_lost)(const char *what));
@@ -196,6 +220,8 @@ bool mount_check_begin(int mountinfo, uint32_t count, bool private, void (*on_lo
 bool mount_check_add(const struct inode_check *check);
 /* The path at which a planned mount is missing or replaced, or a new one appeared; else NULL. */
 const char *mount_check_hole(void);
+/* The same after an event of the descriptor. */
+const char *mount_check_event(int mountinfo);
 /* The same for what the table of mounts shows, right after each path was added. */
 const char *mount_check_table(void);
 /* Takes the snapshot, unless it was: right after READY. Does not return with a hole. */
@@ -208,6 +234,8 @@ void mount_check_demand(void);
 
 /* In a pid namespace, exiting kills all processes; otherwise they are killed before this returns. */
 void kill_everything(void);
+/* Of its descriptors, session and name; a clone has let go of them in its template. */
+void let_go_of_caller(int control);
 
 enum init_exit { INIT_DONE = 0, INIT_SETUP_FAILED = 1, INIT_PROTOCOL_ERROR = 2, INIT_LOST = 3 };
 

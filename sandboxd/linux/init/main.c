@@ -33,6 +33,7 @@ struct init {
     int mountinfo;
     int listener;
     bool is_clone;
+    bool in_container;
     bool ready;
     pid_t parent;
     uint64_t next_check_ms;
@@ -44,7 +45,10 @@ static struct init self;
 void kill_everything(void)
 {
     if (getpid() == 1) {
-        kill(-1, SIGKILL);
+        /* Where nobody is left it is spared: it looks at every process of the machine. */
+        siginfo_t info;
+        if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT | __WALL) == 0 || errno != ECHILD)
+            kill(-1, SIGKILL);
         return;
     }
     for (;;) {
@@ -117,7 +121,7 @@ static void listen_for_calls(struct init *init, const struct setup_request *requ
     bool evidence = request->flags & SETUP_NOTIFY, peers = request->flags & SETUP_UNIX_PEERS;
     bool shared = request->flags & SETUP_SHARED_NETWORK, set_gid = request->flags & SETUP_SET_GID;
     struct notify_wish wish = {evidence, peers, set_gid, request->flags & SETUP_NO_INET,
-                               request->flags & SETUP_NO_UNIX};
+                               request->flags & SETUP_NO_UNIX, evidence && init->is_clone};
     if (!evidence && !peers && !set_gid && !wish.no_inet && !wish.no_unix)
         return;
     if (unix_peers_set_up(request->sockets, request->socket_count, shared) &&
@@ -168,9 +172,7 @@ static void on_setup(struct init *init, struct message *message)
         close(request.ruleset);
     listen_for_calls(init, &request);
     if (request.flags & SETUP_PREFORK)
-        prefork_permit(request.filter);
-    else if (request.filter >= 0)
-        close(request.filter);
+        prefork_permit();
     free_setup(&request);
     init->ready = true;
     send_ready(init);
@@ -204,6 +206,8 @@ static void on_control(struct init *init)
     case RECEIPT_NOTHING:
         return;
     case RECEIPT_END:
+        if (notify_saw_no_network())
+            networks_return();
         kill_everything();
         _exit(INIT_DONE);
     case RECEIPT_MALFORMED:
@@ -220,15 +224,17 @@ static void on_control(struct init *init)
     wire_release(&message);
 }
 
-/* SIGTERM ends the sandbox, but not when a command sent it: from outside the pid namespace the
- * sender shows as 0. */
+/* SIGTERM ends the sandbox if the engine of a container sent it, or the kernel when the watchdog died. From
+ * outside the pid namespace the sender shows as 0. So it does where a command has filled the queue of signals,
+ * and the kernel has no room for the sender: elsewhere nobody outside sends it, and it is ignored. */
 static void on_signals(struct init *init)
 {
     struct signalfd_siginfo infos[8];
     ssize_t size = read(init->signals, infos, sizeof infos);
     for (ssize_t i = 0; i < size / (ssize_t)sizeof infos[0]; i++) {
         pid_t sender = (pid_t)infos[i].ssi_pid;
-        bool is_told = infos[i].ssi_code == SI_USER && (sender == 0 || sender == init->parent);
+        bool is_ours = sender == 0 ? init->in_container : sender == init->parent;
+        bool is_told = infos[i].ssi_code == SI_USER && is_ours;
         if (infos[i].ssi_signo == SIGTERM && is_told) {
             kill_everything();
             _exit(INIT_DONE);
@@ -246,7 +252,7 @@ static void on_signals(struct init *init)
 
 static void on_mounts(const struct init *init)
 {
-    const char *what = mounts_changed(init->mountinfo);
+    const char *what = mount_check_event(init->mountinfo);
     if (what != NULL)
         isolation_lost(what);
 }
@@ -287,14 +293,15 @@ static void serve(struct init *init)
 {
     nfds_t count = 4, room = 4;
     for (struct command *command = commands_first(); command != NULL; command = command->next)
-        room += 2;
+        room++;
     struct pollfd fds[room];
     fds[0] = (struct pollfd){.fd = init->control, .events = POLLIN};
     fds[1] = (struct pollfd){.fd = init->signals, .events = POLLIN};
     fds[2] = (struct pollfd){.fd = init->mountinfo, .events = POLLPRI};
     fds[3] = (struct pollfd){.fd = init->listener, .events = POLLIN};
     for (struct command *command = commands_first(); command != NULL; command = command->next)
-        count += lone_polled(command, fds + count);
+        if (lone_polled(command))
+            fds[count++] = (struct pollfd){.fd = command->channel, .events = POLLIN};
     int timeout = sooner(lone_timeout_ms(), prefork_timeout_ms());
     timeout = init->unreaped ? 0 : sooner(timeout, mount_check_timeout_ms(init));
     if (poll(fds, count, timeout) < 0) {
@@ -350,6 +357,15 @@ static bool is_control_socket(int fd)
            type == SOCK_SEQPACKET;
 }
 
+void let_go_of_caller(int control)
+{
+    setsid();
+    int keep[] = {control};
+    close_all_but(keep, 1);
+    stdio_to_null();
+    prctl(PR_SET_NAME, "sandboxd-init", 0, 0, 0);
+}
+
 int main(int argc, char **argv)
 {
     /* First: from now on no process of this uid can take the socket or read the memory. */
@@ -359,15 +375,14 @@ int main(int argc, char **argv)
     default_dispositions();
     bool is_template = argc > 2 && strcmp(argv[1], "--template") == 0;
     int control = is_template ? template_serve(argc, argv) : control_open(argc, argv);
-    self = (struct init){
-        .control = control, .mountinfo = -1, .listener = -1, .is_clone = is_template};
+    /* What bwrap or the daemon starts gets its socket as a descriptor. */
+    bool in_container = !is_template && argc > 2;
+    self = (struct init){.control = control, .mountinfo = -1, .listener = -1,
+                         .is_clone = is_template, .in_container = in_container};
     if (!is_control_socket(self.control))
         return INIT_SETUP_FAILED;
-    int keep[] = {self.control};
-    close_all_but(keep, 1);
-    stdio_to_null();
-    setsid();
-    prctl(PR_SET_NAME, "sandboxd-init", 0, 0, 0);
+    if (!is_template)
+        let_go_of_caller(self.control);
     self.parent = getppid();
     self.signals = open_signals();
     if (self.signals < 0)

@@ -70,7 +70,7 @@ const char *decode_setup(struct message *message, struct setup_request *request)
 {
     struct cursor cursor = cursor_over(message);
     memset(request, 0, sizeof *request);
-    request->ruleset = request->filter = request->cgroup = -1;
+    request->ruleset = request->cgroup = -1;
     request->flags = take_u32(&cursor);
     request->checks = take_checks(&cursor, &request->check_count);
     take_rules(&cursor, request);
@@ -79,17 +79,14 @@ const char *decode_setup(struct message *message, struct setup_request *request)
     if (!cursor_done(&cursor))
         return "malformed SETUP";
     if (request->flags & ~(uint32_t)(SETUP_WATCH_MOUNTS | SETUP_HAS_RULESET | SETUP_REQUIRE_PID1 |
-                                     SETUP_GUARD | SETUP_NOTIFY | SETUP_HAS_FILTER |
-                                     SETUP_PREFORK | SETUP_HAS_CGROUP | SETUP_UNIX_PEERS |
-                                     SETUP_SHARED_NETWORK | SETUP_SET_GID | SETUP_NO_INET |
-                                     SETUP_NO_UNIX))
+                                     SETUP_GUARD | SETUP_NOTIFY | SETUP_PREFORK |
+                                     SETUP_HAS_CGROUP | SETUP_UNIX_PEERS | SETUP_SHARED_NETWORK |
+                                     SETUP_SET_GID | SETUP_NO_INET | SETUP_NO_UNIX))
         return "unknown flag in SETUP";
     if ((request->flags & SETUP_HAS_RULESET) == 0 && request->rule_count > 0)
         return "rules without a ruleset in SETUP";
     if ((request->flags & SETUP_HAS_RULESET) && (request->ruleset = take_descriptor(message)) < 0)
         return "no ruleset with SETUP";
-    if ((request->flags & SETUP_HAS_FILTER) && (request->filter = take_descriptor(message)) < 0)
-        return "no filter with SETUP";
     if ((request->flags & SETUP_HAS_CGROUP) && (request->cgroup = take_descriptor(message)) < 0)
         return "no cgroup with SETUP";
     return NULL;
@@ -186,8 +183,7 @@ const char *decode_exec(struct message *message, struct exec_request *request)
         return "malformed EXEC";
     if (request->flags & ~(uint32_t)(EXEC_PTY | EXEC_HAS_FILTER | EXEC_KEEP_BACKGROUND |
                                      EXEC_HAS_CGROUP | EXEC_HAS_TERMINAL | EXEC_EXPLAIN |
-                                     EXEC_FILTER_AHEAD | EXEC_FILES | EXEC_NO_ECHO |
-                                     EXEC_HAS_STDERR))
+                                     EXEC_FILES | EXEC_NO_ECHO | EXEC_HAS_STDERR))
         return "unknown flag in EXEC";
     if ((request->flags & (EXEC_HAS_TERMINAL | EXEC_HAS_STDERR)) &&
         (request->flags & EXEC_PTY) == 0)

@@ -8,8 +8,8 @@
  * This is done before READY, before each command and before each exit is reported.
  *
  * To read the table of mounts takes the kernel longer than all of this. A clone, which gets no mounts of the
- * host, reads it after READY, while the daemon prepares the command. If a mount changed meanwhile, all is
- * verified again as for READY: no command has run yet.
+ * host, knows it from its template (mount_copies.c). Else it reads it after READY, while the daemon prepares the
+ * command. If a mount changed meanwhile, all is verified again as for READY: no command has run yet.
  */
 #include "init.h"
 #include "command/command.h"
@@ -40,7 +40,6 @@ enum {
     CALL_LISTMOUNT = 458,
     FIELD_INODE = 0x100,
     FIELD_MOUNT_ID = 0x1000,
-    LISTED_MAX = 4096,
 };
 
 struct extended_stat {
@@ -71,6 +70,7 @@ static size_t place_count, room;
 static uint64_t listed[2 * LISTED_MAX];
 static long listed_count = -1;
 static int unread = -1; /* the mountinfo that the snapshot is still to be read from */
+static bool copies;     /* it need not be read */
 static pid_t init_pid;
 static void (*lost)(const char *what);
 
@@ -86,10 +86,12 @@ static uint64_t device_of(const struct extended_stat *status)
     return makedev(status->dev_major, status->dev_minor);
 }
 
+/* One that is not kept up is read each time. */
 static bool read_snapshot(void)
 {
     int mountinfo = unread;
-    unread = -1;
+    if (!copies)
+        unread = -1;
     return mountinfo < 0 || mounts_snapshot(mountinfo);
 }
 
@@ -118,22 +120,22 @@ static bool is_expected(const struct extended_stat *status, const struct place *
     return place->any || (device_of(status) == place->device && status->inode == place->inode);
 }
 
-/* The ids of all mounts, which are never used twice; -1 where the kernel has no listmount. */
-static long list(uint64_t *ids)
+long list_mounts(uint64_t *ids, size_t most)
 {
     struct {
         uint32_t size, spare;
         uint64_t mount_id, last_id;
     } request = {sizeof request, 0, UINT64_MAX, 0};
-    long count = syscall(CALL_LISTMOUNT, &request, ids, (size_t)LISTED_MAX, 0);
-    return count > 0 && count < LISTED_MAX ? count : -1;
+    long count = syscall(CALL_LISTMOUNT, &request, ids, most, 0);
+    return count > 0 && (size_t)count < most ? count : -1;
 }
 
 bool mount_check_begin(int mountinfo, uint32_t count, bool private, void (*on_lost)(const char *what))
 {
     init_pid = getpid();
     lost = on_lost;
-    listed_count = list(listed);
+    listed_count = list_mounts(listed, LISTED_MAX);
+    copies = private && copies_known(listed, listed_count);
     places = calloc((size_t)count + 1, sizeof *places);
     room = count;
     unread = mountinfo;
@@ -180,12 +182,16 @@ bool mount_check_add(const struct inode_check *check)
     return add(place);
 }
 
-static bool same_list(void)
+/* Those of now, behind the others; more would be different ones. */
+static long list_now(void)
 {
-    const uint64_t *now = listed + listed_count;
-    long count = listed_count > 0 ? list(listed + listed_count) : -1;
+    return listed_count > 0 ? list_mounts(listed + listed_count, (size_t)listed_count + 1) : -1;
+}
+
+static bool same_list(long count)
+{
     return count > 0 && count == listed_count &&
-           memcmp(now, listed, (size_t)count * sizeof now[0]) == 0;
+           memcmp(listed + count, listed, (size_t)count * sizeof listed[0]) == 0;
 }
 
 /* What the mount table says that differs from the snapshot; covered mounts may come and go. */
@@ -194,7 +200,7 @@ static const char *compare_table(void)
     int mountinfo = mounts_open();
     if (mountinfo < 0)
         return "/proc/self/mountinfo";
-    long count = listed_count > 0 ? list(listed) : -1;
+    long count = listed_count > 0 ? list_mounts(listed, LISTED_MAX) : -1;
     const char *what = mounts_changed(mountinfo);
     listed_count = count;
     close(mountinfo);
@@ -221,32 +227,40 @@ const char *mount_check_hole(void)
 {
     if (init_pid == 0)
         return NULL;
-    bool doubt = !same_list();
+    long count = list_now();
+    bool same = same_list(count), doubt = false;
     for (size_t i = 0; i < place_count; i++)
         if (!holds(&places[i], &doubt))
             return places[i].path;
-    return doubt ? compare_table() : NULL;
+    if (copies)
+        return same ? NULL : copies_changed(listed, listed_count, listed + listed_count, count);
+    return doubt || !same ? compare_table() : NULL;
+}
+
+const char *mount_check_event(int mountinfo)
+{
+    return copies ? mount_check_hole() : mounts_changed(mountinfo);
 }
 
 /* As if the watch began now. */
 static const char *verify_again(void)
 {
-    listed_count = list(listed);
+    listed_count = list_mounts(listed, LISTED_MAX);
     return read_snapshot() ? mount_check_hole() : "/proc/self/mountinfo";
 }
 
 const char *mount_check_table(void)
 {
-    if (same_list())
+    if (same_list(list_now()))
         return NULL;
-    return unread >= 0 ? verify_again() : mount_check_hole();
+    return unread >= 0 && !copies ? verify_again() : mount_check_hole();
 }
 
 void mount_check_settle(void)
 {
     struct pollfd changes = {.fd = unread, .events = POLLPRI};
     const char *what = NULL;
-    if (unread < 0)
+    if (unread < 0 || copies)
         return;
     if (!read_snapshot())
         what = "/proc/self/mountinfo";

@@ -25,6 +25,7 @@ struct mount {
     const char *root;
     const char *point;
     const char *options;
+    bool hidden; /* no path leads to it */
 };
 
 /* `text`: what the mounts point to. */
@@ -41,6 +42,7 @@ struct raw_table {
 };
 
 static struct mount_table snapshot;
+static struct mount_table kept; /* the template's */
 
 int mounts_open(void)
 {
@@ -144,7 +146,7 @@ static bool fill(struct mount_table *table, char *rest, size_t lines)
     for (struct mount *mount = table->mounts; mount < table->mounts + table->count; mount++)
         *mount = (struct mount){copied(&end, mount->id), copied(&end, mount->parent),
                                 copied(&end, mount->root), copied(&end, mount->point),
-                                copied(&end, mount->options)};
+                                copied(&end, mount->options), false};
     return true;
 }
 
@@ -185,16 +187,22 @@ static bool is_below(const char *point, const char *folder)
 }
 
 /* On the same parent, a mount hides everything further down; and so what is mounted on that. */
-static bool covered(const struct mount_table *table, const struct mount *mount)
+static bool covered_by(const struct mount_table *above, const struct mount_table *table,
+                       const struct mount *mount)
 {
     for (size_t depth = 0; mount != NULL && depth <= table->count; depth++) {
-        for (size_t i = 0; i < snapshot.count; i++)
-            if (strcmp(snapshot.mounts[i].parent, mount->parent) == 0 &&
-                is_below(mount->point, snapshot.mounts[i].point))
+        for (size_t i = 0; i < above->count; i++)
+            if (strcmp(above->mounts[i].parent, mount->parent) == 0 &&
+                is_below(mount->point, above->mounts[i].point))
                 return true;
         mount = find(table, mount->parent);
     }
     return false;
+}
+
+static bool covered(const struct mount_table *table, const struct mount *mount)
+{
+    return covered_by(&snapshot, table, mount);
 }
 
 /* mountinfo writes space, tab, newline and backslash as a backslash and three octal digits. */
@@ -257,4 +265,60 @@ const char *mounts_changed(int mountinfo)
             what = readable(now.mounts[i].point);
     free_table(&now);
     return what;
+}
+
+/* Their ids aside. */
+static bool alike(const struct mount_table *a, const struct mount_table *b)
+{
+    for (size_t i = 0; i < a->count && a->count == b->count; i++)
+        if (strcmp(a->mounts[i].root, b->mounts[i].root) != 0 ||
+            strcmp(a->mounts[i].point, b->mounts[i].point) != 0 ||
+            strcmp(a->mounts[i].options, b->mounts[i].options) != 0)
+            return false;
+    return a->count == b->count;
+}
+
+bool mounts_keep(int mountinfo, bool same_as_before)
+{
+    struct mount_table now;
+    if (!read_table(mountinfo, &now))
+        return false;
+    bool good = !same_as_before || alike(&kept, &now);
+    free_table(&kept);
+    kept = now;
+    for (size_t i = 0; i < kept.count; i++)
+        kept.mounts[i].hidden = covered_by(&kept, &kept, &kept.mounts[i]);
+    return good;
+}
+
+size_t mounts_kept(void)
+{
+    return kept.count;
+}
+
+static bool is_within(const char *point, const char *folder)
+{
+    return strcmp(point, folder) == 0 || is_below(point, folder);
+}
+
+void mounts_hide(const char *folder, char *const *moved, int moved_count)
+{
+    for (size_t i = 0; i < kept.count; i++) {
+        const char *point = readable(kept.mounts[i].point);
+        bool stays = is_within(point, folder);
+        for (int j = 0; j < moved_count && stays; j++)
+            stays = !is_within(point, moved[j]);
+        if (stays)
+            kept.mounts[i].hidden = true;
+    }
+}
+
+bool mounts_hidden(size_t number)
+{
+    return kept.mounts[number].hidden;
+}
+
+const char *mounts_point(size_t number)
+{
+    return readable(kept.mounts[number].point);
 }

@@ -5,9 +5,9 @@
  * namespace, runs no command and reads nothing but CLONE and ENTER, messages without content, from
  * the daemon alone. ENTER names the cgroup that the next clone starts in: to enter one takes the
  * kernel ten milliseconds, so it is done ahead. A clone gets its own mount, pid, ipc, uts and cgroup
- * namespace, and a network namespace unless the plan shares the host's. To make a network namespace
- * takes half a millisecond, so a template that has nothing to do enters new ones, which its next clone
- * gets alone: after that clone it enters others, or the clone after it is made with its own. What sandboxes of one plan must not share is mounted
+ * namespace, and unless the plan shares the host's a network namespace that no other clone has
+ * (template_networks.c). A template that has nothing to do enters those of its next clone ahead. What
+ * sandboxes of one plan must not share is mounted
  * afresh: /proc, /dev/pts and the private file systems. Then the clone enters a user namespace of its
  * own (keyrings and counts are for each user namespace), forbids further ones, drops every capability
  * and is the init, without an exec: that would take half a millisecond. Its memory is a copy of the
@@ -24,14 +24,12 @@
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <linux/sched.h>
-#include <net/if.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -50,7 +48,9 @@
 enum {
     CLONE_INTO_PIDFD = 0x1000,
     CLONE_OWN_CGROUP = 0x02000000,
+    OWN_NAMESPACES = CLONE_NEWIPC | CLONE_NEWUTS, /* those that can be made ahead */
     AHEAD_MS = 5, /* a short command has ended by then */
+    FORGET_MS = 1000,
 };
 
 /* As clone(2) has it since Linux 5.5. */
@@ -85,7 +85,6 @@ static bool parse(int argc, char **argv, struct template *template)
     while (end < argc && strcmp(argv[end], "--") != 0)
         end++;
     template->fresh_count = end - 4;
-    template->namespaces = CLONE_NEWIPC | CLONE_NEWUTS | (template->own_network ? CLONE_NEWNET : 0);
     template->moved = argv + end + 1;
     template->moved_count = argc > end ? argc - end - 1 : 0;
     return template->fresh_count % 3 == 0 && template->moved_count <= MOVED_MAX;
@@ -108,27 +107,21 @@ static bool hide_arguments(int argc, char **argv)
     return true;
 }
 
-static bool loopback_up(void)
+static void idle(struct template *template)
 {
-    struct ifreq request = {.ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING};
-    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    if (fd < 0)
-        return false;
-    bool is_up = ioctl(fd, SIOCSIFFLAGS, &request) == 0;
-    close(fd);
-    return is_up;
+    bool for_long = template->ahead;
+    template->idle_due_ms = for_long ? 0 : now_ms() + FORGET_MS;
+    if (for_long) {
+        networks_forget_ended();
+        return;
+    }
+    template->ahead = unshare(OWN_NAMESPACES) == 0 && (!template->own_network || networks_enter());
+    copies_renew(template);
 }
 
-static void make_ahead(struct template *template)
+static int idle_timeout_ms(const struct template *template)
 {
-    template->ahead_due_ms = 0;
-    template->ahead = unshare((int)template->namespaces) == 0 &&
-                      (!template->own_network || loopback_up());
-}
-
-static int ahead_timeout_ms(const struct template *template)
-{
-    uint64_t now = now_ms(), due = template->ahead_due_ms;
+    uint64_t now = now_ms(), due = template->idle_due_ms;
     return due == 0 ? -1 : due > now ? (int)(due - now) : 0;
 }
 
@@ -140,8 +133,8 @@ static int next_request(struct template *template, uint8_t *type)
     enum receipt receipt;
     do {
         struct pollfd readable = {.fd = template->control, .events = POLLIN};
-        if (poll(&readable, 1, ahead_timeout_ms(template)) == 0)
-            make_ahead(template);
+        if (poll(&readable, 1, idle_timeout_ms(template)) == 0)
+            idle(template);
         receipt = wire_receive(template->control, &message);
     } while (receipt == RECEIPT_NOTHING);
     if (receipt != RECEIPT_MESSAGE)
@@ -193,8 +186,8 @@ static void enter_user_namespace(int proc, int socket)
         template_fail(socket, "user namespace");
     /* A process that is not dumpable cannot write its own maps. Nothing else runs in here yet. */
     prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
-    if (!write_text(proc, "self/setgroups", "deny") || !write_text(proc, "self/uid_map", users) ||
-        !write_text(proc, "self/gid_map", groups))
+    if (!write_text(proc, "1/setgroups", "deny") || !write_text(proc, "1/uid_map", users) ||
+        !write_text(proc, "1/gid_map", groups))
         template_fail(socket, "user namespace's maps");
     if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0)
         template_fail(socket, "dumpable");
@@ -222,14 +215,31 @@ static void become_init(const struct template *template, int socket)
 {
     int keep[] = {socket};
     close_all_but(keep, 1);
+    copies_begin();
     signal(SIGCHLD, SIG_DFL);
     int proc = template_mount(template, socket);
-    if (template->own_network && !template->ahead && !loopback_up())
-        template_fail(socket, "loopback");
     enter_user_namespace(proc, socket);
     drop_capabilities(socket);
     if (chdir("/") != 0)
         template_fail(socket, "/");
+}
+
+/* True in the clone; else its pidfd, or an error. */
+static bool clone_self(const struct template *template, int *pidfd, int *error)
+{
+    struct clone_request request = {
+        .flags = CLONE_NEWNS | CLONE_NEWPID | CLONE_OWN_CGROUP | CLONE_INTO_PIDFD |
+                 (template->ahead ? 0 : OWN_NAMESPACES),
+        .pidfd = (uint64_t)(uintptr_t)pidfd,
+        .exit_signal = SIGCHLD,
+    };
+    long pid = -1;
+    if (template->ahead || !template->own_network || networks_enter()) {
+        networks_lend();
+        pid = syscall(SYS_clone3, &request, sizeof request);
+    }
+    *error = pid < 0 ? errno : 0;
+    return pid == 0;
 }
 
 /* Mounts that appear on the host later do not get in here, and so into no clone. */
@@ -243,14 +253,14 @@ static bool prepare(void)
 int template_serve(int argc, char **argv)
 {
     struct template template;
-    if (!hide_arguments(argc, argv) || !parse(argc, argv, &template) || !prepare()) {
+    if (!hide_arguments(argc, argv) || !parse(argc, argv, &template) || !prepare() || !networks_prepare()) {
         fprintf(stderr, "sandboxd-init: the template could not be set up: %s\n", strerror(errno));
         _exit(INIT_SETUP_FAILED);
     }
     notify_look_ahead();
-    int keep[] = {template.control};
-    close_all_but(keep, 1);
-    prctl(PR_SET_NAME, "sandboxd-init", 0, 0, 0);
+    shm_look_ahead();
+    copies_prepare(&template);
+    let_go_of_caller(template.control);
     int passed, not_entered = 0;
     uint8_t type;
     for (; (passed = next_request(&template, &type)) >= 0; close(passed)) {
@@ -258,24 +268,15 @@ int template_serve(int argc, char **argv)
             not_entered = write(passed, "0", 1) == 1 ? 0 : errno;
             continue;
         }
-        int pidfd = -1;
-        struct clone_request request = {
-            .flags = CLONE_NEWNS | CLONE_NEWPID | CLONE_OWN_CGROUP | CLONE_INTO_PIDFD |
-                     (template.ahead ? 0 : template.namespaces),
-            .pidfd = (uint64_t)(uintptr_t)&pidfd,
-            .exit_signal = SIGCHLD,
-        };
-        errno = not_entered;
-        long pid = not_entered == 0 ? syscall(SYS_clone3, &request, sizeof request) : -1;
-        if (pid == 0) {
+        int pidfd = -1, error = not_entered;
+        if (error == 0 && clone_self(&template, &pidfd, &error)) {
             become_init(&template, passed);
             return passed;
         }
-        int error = pid < 0 ? errno : 0;
         template.ahead = false;
-        template.ahead_due_ms = now_ms() + AHEAD_MS;
+        template.idle_due_ms = now_ms() + AHEAD_MS;
         bool is_answered = answer(template.control, error, pidfd);
-        if (pid > 0)
+        if (pidfd >= 0 && !networks_lent(pidfd))
             close(pidfd);
         if (!is_answered)
             break;

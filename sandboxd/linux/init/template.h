@@ -18,9 +18,8 @@ struct template {
     int fresh_count;
     char **moved;
     int moved_count;
-    uint64_t namespaces;   /* those that can be made ahead */
-    bool ahead;            /* the template is in new ones, for the next clone */
-    uint64_t ahead_due_ms; /* when it makes them; 0: not now */
+    bool ahead;            /* it is in the namespaces of the next clone */
+    uint64_t idle_due_ms;  /* when it has been idle for long enough; 0: never */
 };
 
 /* Tells the daemon at the other end of a clone's socket. */
@@ -32,5 +31,21 @@ int template_mount(const struct template *template, int socket);
 bool template_protect_devices(void);
 /* bwrap's covers in /proc would forbid to mount another one. */
 void template_uncover(void);
+
+/* template_networks.c */
+
+bool networks_prepare(void);
+/* The network namespace of the next clone, with a loopback that is up. False with errno. */
+bool networks_enter(void);
+/* Those of clones that have ended, when the next one has its own. */
+void networks_forget_ended(void);
+/* Before a clone is made, and after; whether the pidfd is kept. */
+void networks_lend(void);
+bool networks_lent(int pidfd);
+
+/* mount_copies.c: once all that clones share is mounted. It enters another mount namespace. */
+void copies_prepare(const struct template *template);
+/* Mounts of the host that no path leads to may have gone since. */
+void copies_renew(const struct template *template);
 
 #endif

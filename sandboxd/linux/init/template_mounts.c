@@ -14,13 +14,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#ifndef SYS_open_tree
-#define SYS_open_tree 428
+#ifndef SYS_move_mount
 #define SYS_move_mount 429
 #endif
 
 /* By number: the headers of a distribution are often older than its kernel. */
-enum { TREE_CLONE = 1, TREE_RECURSIVE = 0x8000, MOVE_FROM_DESCRIPTOR = 4 };
+enum { MOVE_FROM_DESCRIPTOR = 4 };
 
 /* As root these are writable in spite of the user namespace: they are checked against the host's 0. */
 static const char *const KERNEL_FILES[] = {"/proc/sys", "/proc/sysrq-trigger", "/proc/irq",
@@ -72,15 +71,17 @@ static bool make_mount_point(int tree, int folder, const char *name)
     return fd >= 0;
 }
 
-static bool mount_tree(int tree, char *path)
+/* `folder`: the parent of the path before it, at `before`, which is often the same. */
+static bool move_tree(int tree, char *path, int *folder, const char *before)
 {
-    char *name;
-    int folder = open_parent(path, &name);
-    bool mounted =
-        make_mount_point(tree, folder, name) &&
-        syscall(SYS_move_mount, tree, "", folder, name, MOVE_FROM_DESCRIPTOR) == 0;
-    close_quietly(folder);
-    return mounted;
+    char *name = strrchr(path, '/') + 1;
+    size_t length = (size_t)(name - path);
+    if (*folder < 0 || strncmp(path, before, length) != 0 || strchr(before + length, '/') != NULL) {
+        close_quietly(*folder);
+        *folder = open_parent(path, &name);
+    }
+    return make_mount_point(tree, *folder, name) &&
+           syscall(SYS_move_mount, tree, "", *folder, name, MOVE_FROM_DESCRIPTOR) == 0;
 }
 
 static bool mount_tmpfs(char *path, const char *options)
@@ -96,10 +97,9 @@ static bool mount_tmpfs(char *path, const char *options)
 
 static void mount_private(const struct template *template, int socket)
 {
-    int trees[MOVED_MAX];
+    int trees[MOVED_MAX], folder = -1;
     for (int i = 0; i < template->moved_count; i++) {
-        trees[i] = (int)syscall(SYS_open_tree, AT_FDCWD, template->moved[i],
-                                TREE_CLONE | TREE_RECURSIVE | O_CLOEXEC | AT_SYMLINK_NOFOLLOW);
+        trees[i] = open(template->moved[i], O_PATH | O_NOFOLLOW | O_CLOEXEC);
         if (trees[i] < 0)
             template_fail(socket, template->moved[i]);
     }
@@ -111,40 +111,42 @@ static void mount_private(const struct template *template, int socket)
             template_fail(socket, template->fresh[i + 2]);
     }
     for (int i = 0; i < template->moved_count; i++) {
-        if (!mount_tree(trees[i], template->moved[i]))
+        if (!move_tree(trees[i], template->moved[i], &folder, i > 0 ? template->moved[i - 1] : ""))
             template_fail(socket, template->moved[i]);
         close(trees[i]);
     }
+    close_quietly(folder);
 }
 
 static bool cover(const char *path)
 {
     unsigned long flags = MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC;
-    if (access(path, F_OK) != 0)
-        return true;
-    return mount(path, path, NULL, MS_BIND, NULL) == 0 && mount(NULL, path, NULL, flags, NULL) == 0;
+    if (mount(path, path, NULL, MS_BIND, NULL) != 0)
+        return errno == ENOENT;
+    return mount(NULL, path, NULL, flags, NULL) == 0;
 }
 
-/* A mount of its own, which stays writable and is in no mount namespace. */
-static int open_writable(const char *path)
+
+/* As root, a second mount on top of the first is made read-only: root could change the modes of its files,
+ * which are those of every /proc of the machine. The first one stays writable, and no path leads to it. A
+ * mount outside the namespace would do, but to let go of it takes a grace period of the kernel. */
+static bool cover_proc(void)
 {
-    return (int)syscall(SYS_open_tree, AT_FDCWD, path, TREE_CLONE | O_CLOEXEC);
+    unsigned long flags = MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC;
+    if (mount("/proc", "/proc", NULL, MS_BIND, NULL) != 0)
+        return false;
+    for (size_t i = 0; i < KERNEL_FILE_COUNT; i++)
+        if (!cover(KERNEL_FILES[i]))
+            return false;
+    return mount(NULL, "/proc", NULL, flags, NULL) == 0;
 }
 
 static int mount_proc(const struct template *template, int socket)
 {
-    unsigned long flags = MS_NOSUID | MS_NODEV | MS_NOEXEC;
-    if (mount("proc", "/proc", "proc", flags, NULL) != 0)
-        template_fail(socket, "/proc");
-    int proc = open_writable("/proc");
-    if (proc < 0)
-        template_fail(socket, "/proc");
-    for (size_t i = 0; template->cover_kernel_files && i < KERNEL_FILE_COUNT; i++)
-        if (!cover(KERNEL_FILES[i]))
-            template_fail(socket, KERNEL_FILES[i]);
-    /* Root could change the modes of its files, which are those of every /proc of the machine. */
-    flags |= MS_BIND | MS_REMOUNT | MS_RDONLY;
-    if (template->cover_kernel_files && mount(NULL, "/proc", NULL, flags, NULL) != 0)
+    int proc = -1;
+    if (mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) == 0)
+        proc = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (proc < 0 || (template->cover_kernel_files && !cover_proc()))
         template_fail(socket, "/proc");
     return proc;
 }

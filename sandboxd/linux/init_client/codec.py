@@ -10,13 +10,13 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from enum import IntEnum, IntFlag
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address
 from typing import TypeVar
 
 from sandboxd.linux.init_client import messages as wire
+from sandboxd.linux.init_client.messages import Encoded
 
 WIRE_VERSION = 1
 HEADER_BYTES = 8
@@ -25,11 +25,14 @@ PAYLOAD_MAX = 8388608
 FDS_MAX = 8
 FILTER_MAX = 4096
 TEXT_MAX = 4000
+LONG_LINE = 4096  # words and characters of a command line that is not kept
+LARGE_ENVIRONMENT = 64 * 1024  # characters of the values of one that is not kept
 
 RLIMITS = 16
 """Linux numbers its resource limits from 0 to 15."""
 
 SIGNALS = 64
+PID_MAX = 2**22
 
 # Linux's numbers, wherever this is decoded.
 _AF_INET, _AF_INET6 = 2, 10
@@ -72,32 +75,23 @@ class MessageType(IntEnum):
     REFUSED_SOCKET = 91
 
 
-@dataclass(frozen=True, slots=True)
-class Encoded:
-    """``message`` goes over the socket; ``payload``, if not None, in a memfd that is the first
-    descriptor."""
-
-    message: bytes
-    payload: bytes | None = field(default=None, repr=False)
-
-
 def encode(request: wire.Request) -> Encoded:
     """Raises ValueError for messages that the init would refuse."""
     match request:
         case wire.Setup():
             if not request.encoded:
-                request.encoded.append(_setup(request))
-            return _framed(MessageType.SETUP, request.encoded[0])
+                request.encoded.append(_framed(MessageType.SETUP, _setup(request)))
+            return request.encoded[0]
         case wire.Exec():
-            return _framed(MessageType.EXEC, _exec(request))
+            return _exec(request)
         case wire.Signal():
             return _framed(MessageType.SIGNAL, _signal(request))
         case wire.Kill():
             return _framed(MessageType.KILL, b"")
         case wire.CloneRequest():
-            return _framed(MessageType.CLONE, b"")
+            return _CLONE
         case wire.EnterRequest():
-            return _framed(MessageType.ENTER, b"")
+            return _ENTER
 
 
 def _framed(kind: MessageType, payload: bytes) -> Encoded:
@@ -109,11 +103,17 @@ def _framed(kind: MessageType, payload: bytes) -> Encoded:
     return Encoded(header, payload)
 
 
+_CLONE, _ENTER = _framed(MessageType.CLONE, b""), _framed(MessageType.ENTER, b"")
+
+
+_length = struct.Struct("<I").pack
+
+
 def _string(value: str) -> bytes:
     data = value.encode("utf-8", "surrogateescape")
     if b"\0" in data:
         raise ValueError("a string for the init contains NUL")
-    return struct.pack("<I", len(data)) + data
+    return _length(len(data)) + data
 
 
 def _array(items: Iterable[bytes]) -> bytes:
@@ -152,10 +152,16 @@ def _variable(name: str, value: str) -> bytes:
     return _string(f"{name}={value}")
 
 
-@lru_cache(maxsize=48)
-def _environment(env: tuple[tuple[str, str], ...]) -> bytes:
-    """Cached: the next command of the same plan has the same."""
+def _encode_environment(env: tuple[tuple[str, str], ...]) -> bytes:
     return _array(_variable(name, value) for name, value in env)
+
+
+# The next command of the same plan has the same.
+_known_environment = lru_cache(maxsize=48)(_encode_environment)
+
+
+def _is_large(env: Sequence[tuple[str, str]]) -> bool:
+    return sum([len(value) for _, value in env]) > LARGE_ENVIRONMENT
 
 
 def _rlimit(limit: wire.Rlimit) -> bytes:
@@ -164,29 +170,38 @@ def _rlimit(limit: wire.Rlimit) -> bytes:
     return _unsigned("IQQ", limit.resource, limit.soft, limit.hard)
 
 
-def _exec(request: wire.Exec) -> bytes:
+def _exec(request: wire.Exec) -> Encoded:
     if not request.argv:
         raise ValueError("an empty argv")
-    return b"".join(
-        (
-            _unsigned("IHH", request.flags, request.rows, request.columns),
-            _string(request.cwd),
-            _array(_string(argument) for argument in request.argv),
-            _environment(tuple(request.env)),
-            _limits(
-                tuple(request.rlimits), request.tree_memory_bytes, request.tree_cpu_us,
-                request.tree_processes, request.wall_ms,
-            ),
-        )
+    fields = (
+        request.flags, request.rows, request.columns, request.cwd, tuple(request.argv),
+        tuple(request.env), tuple(request.rlimits), request.tree_memory_bytes,
+        request.tree_cpu_us, request.tree_processes, request.wall_ms,
     )  # fmt: skip
+    is_long = len(request.argv) + sum(map(len, request.argv)) > LONG_LINE
+    if is_long or _is_large(request.env):
+        return _encode_exec(*fields)
+    return _known_exec(*fields)
 
 
-@lru_cache(maxsize=48)
-def _limits(
-    rlimits: tuple[wire.Rlimit, ...], memory_bytes: int, cpu_us: int, processes: int, wall_ms: int
-) -> bytes:
-    tree = _unsigned("QQIQ", memory_bytes, cpu_us, processes, wall_ms)
-    return _array(_rlimit(limit) for limit in rlimits) + tree
+def _encode_exec(
+    flags: int, rows: int, columns: int, cwd: str, argv: tuple[str, ...],
+    env: tuple[tuple[str, str], ...], rlimits: tuple[wire.Rlimit, ...], memory_bytes: int,
+    cpu_us: int, processes: int, wall_ms: int,
+) -> Encoded:  # fmt: skip
+    payload = (
+        _unsigned("IHH", flags, rows, columns),
+        _string(cwd),
+        _array(_string(argument) for argument in argv),
+        (_encode_environment if _is_large(env) else _known_environment)(env),
+        _array(_rlimit(limit) for limit in rlimits),
+        _unsigned("QQIQ", memory_bytes, cpu_us, processes, wall_ms),
+    )
+    return _framed(MessageType.EXEC, b"".join(payload))
+
+
+# The next command of the same plan often has the same command line.
+_known_exec = lru_cache(maxsize=48)(_encode_exec)
 
 
 def _signal(signal: wire.Signal) -> bytes:
@@ -222,20 +237,17 @@ def decode_control(data: bytes) -> wire.Control:
 
 def decode_channel(data: bytes) -> wire.Channel:
     """Decode a message of a command's reaper on its channel. Raises InitProtocolViolation."""
+    layout = _EVERY_COMMAND.get(data[0]) if data else None
+    if layout is not None:
+        return _decode_usual(data, layout)
     reader = _MessageReader(data)
     message: wire.Channel
     match reader.kind:
-        case MessageType.STARTED:
-            message = wire.StartedMessage(reader.pid())
         case MessageType.EXEC_FAILED:
             failed = reader.member(wire.ExecStage)
             message = wire.ExecFailedMessage(failed, reader.number(1, 4095), reader.text())
-        case MessageType.EXITED:
-            message = _exited(reader.u32(), reader.usage())
         case MessageType.LIMIT:
             message = wire.Limit(reader.member(wire.LimitKind))
-        case MessageType.GONE:
-            message = wire.Gone(reader.usage())
         case MessageType.NOTIFIED:
             message = wire.Notified(*reader.endpoint())
         case MessageType.LOOKED_UP:
@@ -256,6 +268,31 @@ def decode_channel(data: bytes) -> wire.Channel:
             raise InitProtocolViolation(f"message {kind} on a channel")
     reader.end()
     return message
+
+
+# The messages of every command, each read by one call.
+_EVERY_COMMAND = {
+    MessageType.STARTED.value: struct.Struct("<BBHII"),
+    MessageType.EXITED.value: struct.Struct("<BBHIIQQQ"),
+    MessageType.GONE.value: struct.Struct("<BBHIQQQ"),
+}
+_STARTED, _GONE = MessageType.STARTED.value, MessageType.GONE.value
+
+
+def _decode_usual(data: bytes, layout: struct.Struct) -> wire.Channel:
+    if len(data) != layout.size:
+        raise InitProtocolViolation(f"a message of {len(data)} bytes")
+    kind, flags, zero, length, *numbers = layout.unpack(data)
+    if flags or zero or length != len(data) - HEADER_BYTES:
+        raise InitProtocolViolation("a malformed header")
+    if kind == _STARTED:
+        if not 1 <= numbers[0] <= PID_MAX:
+            raise InitProtocolViolation(f"a number out of range: {numbers[0]}")
+        return wire.StartedMessage(numbers[0])
+    if max(numbers[-3:]) >= 2**63:
+        raise InitProtocolViolation(f"an amount out of range: {max(numbers[-3:])}")
+    usage = wire.TreeRusage(*numbers[-3:])
+    return wire.Gone(usage) if kind == _GONE else _exited(numbers[0], usage)
 
 
 def _exited(status: int, usage: wire.TreeRusage) -> wire.ExitedMessage:
@@ -296,13 +333,7 @@ class _MessageReader:
         return value
 
     def pid(self) -> int:
-        return self.number(1, 2**22)
-
-    def usage(self) -> wire.TreeRusage:
-        amounts = struct.unpack("<QQQ", self._take(24))
-        if max(amounts) >= 2**63:
-            raise InitProtocolViolation(f"an amount out of range: {max(amounts)}")
-        return wire.TreeRusage(*amounts)
+        return self.number(1, PID_MAX)
 
     def text(self) -> str:
         data = self._take(self.number(0, TEXT_MAX))

@@ -12,6 +12,7 @@ import os
 
 from sandboxd.linux.init_client import messages as wire
 from sandboxd.linux.seccomp.names import call_name, kills
+from sandboxd.policy.paths.hanging_mounts import HANGING
 from sandboxd.types import ConnectAttempt, Evidence, RefusedAccess, SocketKind, Wanted
 
 MAX_CONNECTIONS = 64
@@ -41,8 +42,8 @@ _WANTED: dict[wire.Wanted, Wanted] = {
 
 
 class EvidenceLog:
-    def __init__(self) -> None:
-        self.explained = False
+    def __init__(self, *, explained: bool) -> None:
+        self.explained = explained
         self._connections: dict[ConnectAttempt, None] = {}
         self._lookups: dict[str, None] = {}
         self._refused: dict[RefusedAccess, None] = {}
@@ -109,13 +110,16 @@ class EvidenceLog:
 def _could_be_ours(refusal: wire.RefusedPath) -> bool:
     """A missing path is hidden only if the host has it, or (to create it) the folder above.
 
-    A name that is not UTF-8 can be in no manifest.
+    A name that is not UTF-8 can be in no manifest. The command chooses the path: one on a mount
+    that may hang is not looked at.
     """
     if not refusal.path.isprintable() and _is_not_text(refusal.path):
         return False
     if refusal.errno != errno.ENOENT:
         return True
     path = refusal.path
+    if HANGING.reached((path,)):
+        return False
     creates = refusal.wanted in (wire.Wanted.CREATE, wire.Wanted.RENAME)
     return os.path.lexists(path) or (creates and os.path.lexists(os.path.dirname(path)))
 

@@ -9,13 +9,14 @@ import stat
 import struct
 from functools import partial
 
-from sandboxd.busy import no_more_processes
+from sandboxd.concurrency.bounded_thread import run_within
 from sandboxd.linux.init_client.messages import ExecStage
-from sandboxd.patient_thread import run_within
+from sandboxd.platform.regular_file import open_regular, read_most
 from sandboxd.policy.data.system_dirs import PROGRAMS
 from sandboxd.policy.paths.within import within_any
-from sandboxd.regular_file import open_regular, read_most
+from sandboxd.resource_errors import process_limit_error
 from sandboxd.types import Command
+from sandboxd_proto.account_names import in_sentence
 from sandboxd_proto.errors import ExecFailed, PathDenied, PolicyNotSupported, SandboxdError
 
 LOOK_S = 1.0  # how long the host's files may be read to improve the message
@@ -69,7 +70,7 @@ def _not_permitted(command: Command, path: str, error: SandboxdError) -> Sandbox
 
 def _account(uid: int) -> str:
     try:
-        return pwd.getpwuid(uid).pw_name
+        return in_sentence(pwd.getpwuid(uid).pw_name)
     except KeyError:
         return f"user {uid}"
 
@@ -77,7 +78,7 @@ def _account(uid: int) -> str:
 def _exec_error(command: Command, stage: ExecStage, number: int) -> SandboxdError:
     reason = os.strerror(number)
     if stage is ExecStage.FORK and number == errno.EAGAIN:
-        return no_more_processes("the command could not be started")
+        return process_limit_error("the command could not be started")
     if stage is ExecStage.PTY and number == errno.EINTR:
         return ExecFailed(
             "the command lost its terminal: the process that holds it was killed before it was "

@@ -10,10 +10,10 @@ import os
 import socket
 import struct
 from contextlib import suppress
-from dataclasses import dataclass
 from enum import IntEnum
 
 import anyio
+import msgspec
 
 from sandboxd import event_loop
 from sandboxd.types import Command, Process, Sandbox, Stdio
@@ -57,8 +57,7 @@ class NotSent(ServerEnded):
     """It ended before the request was sent: the request can be sent to another one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Status:
+class Status(msgspec.Struct, frozen=True):
     """`kind` is the file type of st_mode, shifted down by 12 bits."""
 
     kind: int

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum, IntFlag
 
+import msgspec
+
 
 class SetupFlag(IntFlag):
     WATCH_MOUNTS = 1
@@ -17,7 +19,6 @@ class SetupFlag(IntFlag):
     REQUIRE_PID1 = 4
     GUARD = 8
     NOTIFY = 16
-    HAS_FILTER = 32
     PREFORK = 64
     HAS_CGROUP = 128
     UNIX_PEERS = 256
@@ -34,7 +35,6 @@ class ExecFlag(IntFlag):
     HAS_CGROUP = 8
     HAS_TERMINAL = 16
     EXPLAIN = 32
-    FILTER_AHEAD = 64
     FILES = 128
     NO_ECHO = 256
     HAS_STDERR = 512
@@ -107,8 +107,7 @@ class ExecStage(IntEnum):
     TRACE = 12
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Check:
+class Check(msgspec.Struct, frozen=True, kw_only=True):
     """The identity that a path inside must have; another one means a wrong bind."""
 
     path: str
@@ -116,25 +115,32 @@ class Check:
     inode: int
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LandlockRule:
+class LandlockRule(msgspec.Struct, frozen=True, kw_only=True):
     """A Landlock rule for a mount that exists only inside; skipped if the path is missing."""
 
     path: str
     access: int
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Rlimit:
+class Rlimit(msgspec.Struct, frozen=True, kw_only=True):
     resource: int
     soft: int
     hard: int
 
 
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """``message`` goes over the socket; ``payload``, if not None, in a memfd that is the first
+    descriptor."""
+
+    message: bytes
+    payload: bytes | None = field(default=None, repr=False)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Setup:
-    """Descriptors to send with it: the ruleset, if HAS_RULESET; the filter that the next command
-    will most likely have, if HAS_FILTER; cgroup.procs of the sandbox's cgroup, if HAS_CGROUP.
+    """Descriptors to send with it: the ruleset, if HAS_RULESET; cgroup.procs of the sandbox's
+    cgroup, if HAS_CGROUP.
 
     `scratch`: the file systems in memory that are the sandbox's own.
     `sockets`: with UNIX_PEERS, the socket files of the host that commands may connect to.
@@ -145,7 +151,7 @@ class Setup:
     rules: Sequence[LandlockRule] = ()
     scratch: Sequence[str] = ()
     sockets: Sequence[Check] = ()
-    encoded: list[bytes] = field(default_factory=list, init=False, repr=False, compare=False)
+    encoded: list[Encoded] = field(default_factory=list, init=False, repr=False, compare=False)
     _flagged: dict[SetupFlag, Setup] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -157,8 +163,7 @@ class Setup:
         return self._flagged[flags]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Exec:
+class Exec(msgspec.Struct, frozen=True, kw_only=True):
     """Descriptors to send with it, in this order: the payload if it is in one, the channel, the
     filter if HAS_FILTER, cgroup.procs of the command's cgroup if HAS_CGROUP, the terminal if
     HAS_TERMINAL (a PTY is otherwise opened inside), then stdin, stdout and stderr unless PTY, and
@@ -177,64 +182,58 @@ class Exec:
     wall_ms: int = 0  # to the kill, if the daemon has not ended the command by then
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Signal:
+class Signal(msgspec.Struct, frozen=True, kw_only=True):
     number: int
     scope: SignalScope = SignalScope.MAIN
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Kill:
+class Kill(msgspec.Struct, frozen=True, kw_only=True):
     pass
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CloneRequest:
+class CloneRequest(msgspec.Struct, frozen=True, kw_only=True):
     """To a template, with the control socket of the new init."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class EnterRequest:
+class EnterRequest(msgspec.Struct, frozen=True, kw_only=True):
     """To a template, with cgroup.procs of the cgroup that its next clones start in."""
 
 
 Request = Setup | Exec | Signal | Kill | CloneRequest | EnterRequest
 
 
-@dataclass(frozen=True, slots=True)
-class Ready:
+class Ready(msgspec.Struct, frozen=True):
     pid: int
 
 
-@dataclass(frozen=True, slots=True)
-class SetupFailed:
+class SetupFailed(msgspec.Struct, frozen=True):
     stage: SetupStage
     errno: int
     detail: str
 
 
-@dataclass(frozen=True, slots=True)
-class IsolationLost:
+class IsolationLost(msgspec.Struct, frozen=True):
     """``what`` is the mount point that was lost or appeared."""
 
     what: str
 
+    @property
+    def reason(self) -> str:
+        return f"{self.what} was replaced, or something was mounted there, while the command ran"
 
-@dataclass(frozen=True, slots=True)
-class ProtocolError:
+
+class ProtocolError(msgspec.Struct, frozen=True):
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class StartedMessage:
+class StartedMessage(msgspec.Struct, frozen=True):
     """Carries the pty's master as a descriptor if a PTY was asked for. ``pid`` is the init's
     view of it."""
 
     pid: int
 
 
-@dataclass(frozen=True, slots=True)
-class ExecFailedMessage:
+class ExecFailedMessage(msgspec.Struct, frozen=True):
     """The last message of a command that never ran. ``path`` is what the error is about."""
 
     stage: ExecStage
@@ -242,15 +241,13 @@ class ExecFailedMessage:
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class TreeRusage:
+class TreeRusage(msgspec.Struct, frozen=True):
     user_us: int
     system_us: int
     maxrss_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class ExitedMessage:
+class ExitedMessage(msgspec.Struct, frozen=True):
     """How the main process ended: exactly one of ``code`` and ``signal`` is not None."""
 
     code: int | None
@@ -258,49 +255,42 @@ class ExitedMessage:
     usage: TreeRusage
 
 
-@dataclass(frozen=True, slots=True)
-class Limit:
+class Limit(msgspec.Struct, frozen=True):
     kind: LimitKind
 
 
-@dataclass(frozen=True, slots=True)
-class Gone:
+class Gone(msgspec.Struct, frozen=True):
     """The last message of a command that ran: no process of its tree is left."""
 
     usage: TreeRusage
 
 
-@dataclass(frozen=True, slots=True)
-class Notified:
+class Notified(msgspec.Struct, frozen=True):
     """A connection that was attempted where the network is closed (NOTIFY in the setup)."""
 
     address: str
     port: int
 
 
-@dataclass(frozen=True, slots=True)
-class LookedUp:
+class LookedUp(msgspec.Struct, frozen=True):
     """A DNS name that was queried where the network is closed."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class RefusedPeer:
+class RefusedPeer(msgspec.Struct, frozen=True):
     """A socket file that the command was not let connect to (UNIX_PEERS in the setup)."""
 
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class RefusedSocket:
+class RefusedSocket(msgspec.Struct, frozen=True):
     """A socket that could not be made (NO_INET, NO_UNIX in the setup)."""
 
     kind: RefusedKind
 
 
-@dataclass(frozen=True, slots=True)
-class RefusedPath:
+class RefusedPath(msgspec.Struct, frozen=True):
     """``errno`` 0: nothing failed, but what was opened is a mount of its own (a mask is one)."""
 
     errno: int
@@ -308,29 +298,25 @@ class RefusedPath:
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class RefusedPathsMessage:
+class RefusedPathsMessage(msgspec.Struct, frozen=True):
     """Accesses that failed, in the order in which they were made (EXPLAIN)."""
 
     refusals: tuple[RefusedPath, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class NoSpace:
+class NoSpace(msgspec.Struct, frozen=True):
     """The command failed, and this private file system is full."""
 
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class KilledCall:
+class KilledCall(msgspec.Struct, frozen=True):
     """The system call during which a process died of SIGSYS (EXPLAIN)."""
 
     number: int
 
 
-@dataclass(frozen=True, slots=True)
-class Cloned:
+class Cloned(msgspec.Struct, frozen=True):
     """Of a template, in order. Carries the pidfd of the new init if `errno` is 0."""
 
     errno: int

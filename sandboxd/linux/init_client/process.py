@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 import signal
 import socket
-from dataclasses import replace
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
 import anyio
+from msgspec.structs import replace
 
 from sandboxd import event_loop
 from sandboxd.linux.init_client import codec, seqpacket
@@ -21,7 +21,14 @@ from sandboxd.linux.init_client import messages as wire
 from sandboxd.linux.init_client.evidence import EvidenceLog
 from sandboxd.linux.init_client.exec_errors import exec_failed
 from sandboxd.linux.pty import Terminal
-from sandboxd.types import Command, ExitReport, LimitName, TreeUsage
+from sandboxd.types import (
+    NO_EVIDENCE,
+    Command,
+    Evidence,
+    ExitReport,
+    LimitName,
+    TreeUsage,
+)
 from sandboxd_proto.errors import SandboxUnavailable
 
 if TYPE_CHECKING:
@@ -33,6 +40,7 @@ _LIMITS: dict[wire.LimitKind, LimitName] = {
     wire.LimitKind.PROCESSES: "processes",
     wire.LimitKind.TIMEOUT: "timeout",
 }
+ALL_EXPLAINED = Evidence(explained=True)  # and nothing was refused
 _NO_USAGE = wire.TreeRusage(0, 0, 0)
 MOST_EARLY = 63
 # The init ends a tree in milliseconds. Where a command keeps it from that, the sandbox is killed.
@@ -69,9 +77,8 @@ class InitProcess:
         self._limit: LimitName | None = None
         self._exited: wire.ExitedMessage | None = None
         self._gone: wire.TreeRusage | None = None
-        self._evidence = EvidenceLog()
-        self._evidence.explained = command.explain
-        self._waiter: event_loop.Future[None] | None = None
+        self._evidence: EvidenceLog | None = None  # made for the first message that is one
+        self._waiter: event_loop.WakeUp | None = None
         self._waits_for = Stage.OVER
         self._early_signals: list[wire.Signal] = []
         self._last_resort: event_loop.Timer | None = None
@@ -82,12 +89,16 @@ class InitProcess:
     # incoming messages
 
     def _read(self) -> None:
-        before = self._stage
-        if before is Stage.OVER:  # here, so that the waiting task is woken first
+        self._read_messages()
+        if self._waiter is not None and self._stage >= self._waits_for:
+            self._waiter.set()
+        if self._stage is Stage.OVER:  # after the answer was sent
             self._stop_reading()
-            return
+
+    def _read_messages(self) -> None:
+        before = self._stage
         try:
-            if self._stage is Stage.SENT:
+            if before is Stage.SENT:
                 message = seqpacket.take_with_descriptor(self._channel)
             else:
                 message = self._channel.recv(codec.MESSAGE_MAX), None
@@ -101,14 +112,14 @@ class InitProcess:
         except Exception as error:
             self._distrust(error)
         if before < self._stage < Stage.OVER:
-            self._read()  # start, exit and end of a short command are reported together
+            self._read_messages()  # start, exit and end of a short command are reported together
 
     def _take(self, data: bytes, descriptor: int | None) -> None:
         if descriptor is not None:
             wanted = self._command.pty is not None and self._terminal is None
             self._take_master(descriptor, wanted=wanted)
         if not data:
-            if self._stage is Stage.SENT:
+            if self._stage is Stage.SENT and not self._sandbox_killed:
                 self._refused = self._vanished()
             self._reach(Stage.OVER)
             return
@@ -128,7 +139,7 @@ class InitProcess:
             case wire.Limit(kind):
                 self._limit = _LIMITS[kind]
             case other:
-                self._evidence.take(other)
+                self._take_evidence(other)
 
     def _take_first(self, message: wire.Channel) -> None:
         match message:
@@ -143,8 +154,19 @@ class InitProcess:
                 self._reach(Stage.OVER)
             case other:
                 # STARTED comes from the reaper; evidence from the init may arrive first.
-                if not self._evidence.take(other):
+                if not self._take_evidence(other):
                     raise codec.InitProtocolViolation(f"{other} instead of started")
+
+    def _take_evidence(self, message: wire.Channel) -> bool:
+        """False if it is none."""
+        if self._evidence is None:
+            self._evidence = EvidenceLog(explained=self._command.explain)
+        return self._evidence.take(message)
+
+    def _evidence_so_far(self) -> Evidence:
+        if self._evidence is not None:
+            return self._evidence.so_far()
+        return ALL_EXPLAINED if self._command.explain else NO_EVIDENCE
 
     def _take_master(self, master: int, *, wanted: bool) -> None:
         """Only a terminal is accepted from inside: other descriptors could block the daemon."""
@@ -162,8 +184,10 @@ class InitProcess:
 
     def _vanished(self) -> SandboxUnavailable:
         reason = self._sandbox.last_words() or "its init is gone"
+        # STARTED is sent some milliseconds after the exec.
         return SandboxUnavailable(
-            f"the sandbox ended before the command ran: {reason}", remedy="send the request again"
+            f"the sandbox ended while the command was started: {reason}",
+            remedy="see whether the command has done something, and send the request again",
         )
 
     # waiting
@@ -172,14 +196,12 @@ class InitProcess:
         self._stage = stage
         while self._early_signals:
             seqpacket.send_now(self._channel, self._early_signals.pop(0))
-        if self._waiter is not None and stage >= self._waits_for and not self._waiter.done():
-            self._waiter.set_result(None)
 
     async def _until(self, stage: Stage) -> None:
         """One task at a time."""
         while self._stage < stage:
             self._waits_for = stage
-            self._waiter = event_loop.create_future()
+            self._waiter = event_loop.WakeUp()
             try:
                 await self._waiter
             finally:
@@ -192,7 +214,8 @@ class InitProcess:
     async def wait(self, *, tree: bool = True) -> ExitReport:
         """Can be cancelled and called again: nothing that was received is lost."""
         await self._until(Stage.OVER if tree else Stage.EXITED)
-        await self._raise_refusal()
+        if self._failed is not None or self._refused is not None:
+            await self._raise_refusal()
         if self._gone is not None:
             return self._report(self._gone)
         if self._stage is Stage.EXITED and self._exited is not None:
@@ -244,7 +267,7 @@ class InitProcess:
             usage=TreeUsage((used.user_us + used.system_us) / 1000, used.maxrss_bytes),
             limit=self._limit,
             lost=why,
-            evidence=self._evidence.so_far(),
+            evidence=self._evidence_so_far(),
             whole=self._gone is not None,
         )
 

@@ -14,7 +14,7 @@ from sandboxd import event_loop
 from sandboxd.linux.init_client import codec
 from sandboxd.linux.init_client import messages as wire
 from sandboxd.linux.init_client.binary import seal
-from sandboxd.stock import Stock
+from sandboxd.preallocated import Preallocated
 
 
 def _make_pair() -> tuple[socket.socket, socket.socket]:
@@ -23,7 +23,9 @@ def _make_pair() -> tuple[socket.socket, socket.socket]:
     return ours, theirs
 
 
-_pairs = Stock(_make_pair)
+_pairs = Preallocated(_make_pair)
+_ROOM = socket.CMSG_LEN(codec.FDS_MAX * array.array("i").itemsize)
+_TRUNCATED = int(socket.MSG_CTRUNC)  # a plain number: the arithmetic of enums is slow
 
 
 def pair() -> tuple[socket.socket, socket.socket]:
@@ -88,10 +90,16 @@ async def receive(sock: socket.socket) -> bytes:
 def take_with_descriptor(sock: socket.socket) -> tuple[bytes, int | None]:
     """One message that is ready, and at most one descriptor received with it: None where there is
     none, or no room for it in this process."""
-    data, fds, flags, _ = socket.recv_fds(sock, codec.MESSAGE_MAX, codec.FDS_MAX)
+    data, control, flags, _ = sock.recvmsg(codec.MESSAGE_MAX, _ROOM)
+    if not control:
+        return data, None
+    fds = array.array("i")
+    for level, kind, packed in control:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            fds.frombytes(packed[: len(packed) - len(packed) % fds.itemsize])
     for fd in fds:
         os.set_inheritable(fd, False)
-    whole = not flags & socket.MSG_CTRUNC
+    whole = not flags & _TRUNCATED
     for surplus in fds[whole:]:
         os.close(surplus)
     return data, fds[0] if fds and whole else None

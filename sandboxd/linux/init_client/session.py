@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable
-from dataclasses import replace
+from functools import cache
 from itertools import compress
 from typing import Protocol
 
@@ -21,34 +21,25 @@ from sandboxd.linux.init_client.rlimits import ProcessCount, rlimits
 from sandboxd.linux.pty import Terminal
 from sandboxd.linux.seccomp import FilterSpec
 from sandboxd.linux.seccomp.filters import filter_descriptor
-from sandboxd.policy.plan import Limits
 from sandboxd.types import TERM_GRACE_S, Command, PtyRequest, Stdio
 from sandboxd_proto.errors import ExecFailed, SandboxUnavailable
-from sandboxd_proto.manifest import SyscallPolicy
 
 _FLAGS = tuple(
     flag.value  # plain numbers: the arithmetic of enums is slow, and this is every command's path
     for flag in (
         wire.ExecFlag.PTY, wire.ExecFlag.HAS_FILTER, wire.ExecFlag.KEEP_BACKGROUND,
         wire.ExecFlag.HAS_CGROUP, wire.ExecFlag.HAS_TERMINAL, wire.ExecFlag.EXPLAIN,
-        wire.ExecFlag.FILTER_AHEAD, wire.ExecFlag.FILES,
-        wire.ExecFlag.NO_ECHO, wire.ExecFlag.HAS_STDERR,
+        wire.ExecFlag.FILES, wire.ExecFlag.NO_ECHO, wire.ExecFlag.HAS_STDERR,
     )
 )  # fmt: skip
 MOST_LAST_WORDS = 64
 FilterFor = Callable[[Command], FilterSpec]
 
 
-_USUAL = Command(argv=("/",), env=(), cwd="/", limits=Limits(), syscall_policy="baseline")
-
-
-# The syscall policy of the last command, by the sandbox's baseline filter.
-_last_policy: dict[FilterSpec, SyscallPolicy] = {}
-
-
-def _loads_ahead(command: Command) -> bool:
-    """A preforked child must reach its exec under the filter; an allowlist would kill it."""
-    return command.syscall_policy != "strict"
+@cache
+def _setup_flags(prefork: bool, has_cgroup: bool) -> wire.SetupFlag:
+    flag = wire.SetupFlag
+    return (flag.PREFORK if prefork else flag(0)) | (flag.HAS_CGROUP if has_cgroup else flag(0))
 
 
 class SetupRefused(Exception):
@@ -81,7 +72,6 @@ class InitSandbox:
         self._filter_for = filter_for
         self._counts = counts
         self._verify = verify
-        self._kind = filter_for(_USUAL)
         self.lost: str | None = None
 
     async def set_up(
@@ -90,18 +80,11 @@ class InitSandbox:
     ) -> None:  # fmt: skip
         """Set the sandbox up. SetupRefused says what the init could not do.
 
-        `prefork`: whether processes for the next command may wait; not where processes are counted.
+        `prefork`: whether a process for the next command may wait; not where processes are counted.
         `cgroup`: where to write in order to enter the sandbox's cgroup.
         """
-        descriptors = [] if ruleset is None else [ruleset]
-        flags = wire.SetupFlag.PREFORK if prefork else wire.SetupFlag(0)
-        expected = self._expected_filter() if prefork else None
-        if expected is not None:
-            flags |= wire.SetupFlag.HAS_FILTER
-            descriptors.append(expected)
-        if cgroup is not None:
-            flags |= wire.SetupFlag.HAS_CGROUP
-            descriptors.append(cgroup)
+        flags = _setup_flags(prefork, cgroup is not None)
+        descriptors = [fd for fd in (ruleset, cgroup) if fd is not None]
         await seqpacket.send(self._control, setup.with_flags(flags), descriptors)
         data = await seqpacket.receive(self._control)
         if not data:
@@ -116,13 +99,6 @@ class InitSandbox:
                 raise SetupRefused(said, moved, number)
             case other:
                 raise codec.InitProtocolViolation(f"{other} instead of ready")
-
-    def _expected_filter(self) -> int | None:
-        """The policy of the last command in such a sandbox."""
-        policy, usual = _last_policy.get(self._kind, "baseline"), _USUAL
-        if policy != usual.syscall_policy:
-            usual = replace(usual, syscall_policy=policy)
-        return filter_descriptor(self._filter_for(usual)) if _loads_ahead(usual) else None
 
     @property
     def alive(self) -> bool:
@@ -148,8 +124,8 @@ class InitSandbox:
                 if not data:
                     break
                 match codec.decode_control(data):
-                    case wire.IsolationLost(what):
-                        self.lost = f"the mount at {what} changed while the command ran"
+                    case wire.IsolationLost() as lost:
+                        self.lost = lost.reason
                     case wire.ProtocolError(reason):
                         self.lost = f"the init refused a message: {reason}"
             except codec.InitProtocolViolation as error:
@@ -178,7 +154,6 @@ class InitSandbox:
 
         `cgroup`: where to write in order to enter the command's cgroup.
         """
-        _last_policy[self._kind] = command.syscall_policy
         spec = self._filter_for(command)
         program = filter_descriptor(spec)
         ours, theirs = seqpacket.pair()
@@ -209,6 +184,9 @@ class InitSandbox:
                 f"the sandbox ended before the command ran: {reason}",
                 remedy="send the request again",
             ) from None
+        except ValueError as error:  # the init would refuse the message
+            ours.close()
+            raise ExecFailed(str(error)) from None
         except BaseException:
             ours.close()
             raise
@@ -222,10 +200,12 @@ class InitSandbox:
 # The daemon sends SIGTERM at the timeout and kills the tree TERM_GRACE_S later; the reaper inside
 # does it by itself when the daemon has not done so by then.
 LATE_S = 1.5
+MOST_S = 1e12
 
 
 def _wall_ms(timeout_s: float | None) -> int:
-    return 0 if timeout_s is None else int((timeout_s + TERM_GRACE_S + LATE_S) * 1000)
+    """0 is no limit. A session's budget may be longer than the message can say."""
+    return 0 if timeout_s is None else int(min(timeout_s + TERM_GRACE_S + LATE_S, MOST_S) * 1000)
 
 
 def exec_request(
@@ -234,21 +214,18 @@ def exec_request(
 ) -> wire.Exec:  # fmt: skip
     said = (
         command.pty is not None, has_filter, command.keep_background, has_cgroup, has_terminal,
-        command.explain, _loads_ahead(command), command.files,
+        command.explain, command.files,
         command.pty is not None and not command.pty.echo,
         command.pty is not None and command.pty.stderr_apart,
     )  # fmt: skip
     flags = sum(compress(_FLAGS, said))
     limits, pty = command.limits, command.pty or PtyRequest(0, 0)
-    try:
-        return wire.Exec(
-            argv=command.argv, env=command.env, cwd=command.cwd, flags=flags,
-            rows=pty.rows, columns=pty.cols,
-            rlimits=rlimits(limits, counts, shared=command.keep_background),
-            tree_memory_bytes=limits.memory_bytes or 0,
-            tree_cpu_us=int((limits.cpu_s or 0) * 1e6),
-            tree_processes=limits.process_bound or 0,
-            wall_ms=_wall_ms(command.timeout_s),
-        )  # fmt: skip
-    except ValueError as error:
-        raise ExecFailed(str(error)) from None
+    return wire.Exec(
+        argv=command.argv, env=command.env, cwd=command.cwd, flags=flags,
+        rows=pty.rows, columns=pty.cols,
+        rlimits=rlimits(limits, counts, shared=command.keep_background),
+        tree_memory_bytes=limits.memory_bytes or 0,
+        tree_cpu_us=int((limits.cpu_s or 0) * 1e6),
+        tree_processes=limits.process_bound or 0,
+        wall_ms=_wall_ms(command.timeout_s),
+    )  # fmt: skip

@@ -40,42 +40,55 @@ class Clone:
         self.cgroup = cgroup
         self.error = 0
         self._pidfd: int | None = None
-        self._answered = anyio.Event()
+        self._is_answered = False
+        self._waiting: anyio.Event | None = None
         self._given_up = False
 
     def answer(self, error: int, pidfd: int | None) -> None:
         self.error = error
         self._pidfd = pidfd
-        self._answered.set()
+        self._answered()
         if self._given_up:
             self.kill()
             self._close()
 
+    def _answered(self) -> None:
+        self._is_answered = True
+        if self._waiting is not None:
+            self._waiting.set()
+
+    async def _answer(self) -> None:
+        if not self._is_answered:
+            self._template.take_answers()
+        if not self._is_answered:
+            self._template.listen()
+            self._waiting = self._waiting or anyio.Event()
+            await self._waiting.wait()
+
     async def came_up(self) -> int:
         """0, or the error. Without its pidfd the init could not be ended for certain."""
-        self._template.take_answers()
-        if not self._answered.is_set():
-            await self._answered.wait()
+        await self._answer()
         return self.error if self._pidfd is not None else self.error or errno.ESRCH
 
     async def ended(self) -> int:
-        if not self._answered.is_set():
-            await self._answered.wait()
+        await self._answer()
         while self.poll() is None and self._pidfd is not None:
             await event_loop.wait_readable(self._pidfd)
             self._close()
         return 0
 
     def poll(self) -> int | None:
-        over = self._given_up or (self._answered.is_set() and self._pidfd is None)
+        over = self._given_up or (self._is_answered and self._pidfd is None)
         return 0 if over else None
 
     def kill(self) -> None:
         """Before there was an answer: the template, which does not answer. An init that comes up
         all the same finds its socket closed, and is killed."""
-        if not self._answered.is_set():
+        if not self._is_answered:
+            self._template.take_answers()
+        if not self._is_answered:
             self._given_up = True
-            self._answered.set()
+            self._answered()
             self._template.give_up()
         if self._pidfd is not None:
             with suppress(ProcessLookupError):
@@ -109,7 +122,20 @@ class Template:
         self._errors = errors
         self._said = ""
         self.is_alive = True
-        event_loop.add_reader(control, self._receive)
+        self._is_heard = False
+        event_loop.add_end_reader(control.fileno(), self._receive)
+
+    def listen(self) -> None:
+        """Until all is answered. Most answers are there when their init is ready, which is waited
+        for: they need not wake the event loop."""
+        if not self._is_heard and self._control.fileno() >= 0:
+            self._is_heard = True
+            event_loop.add_reader(self._control, self._receive)
+
+    def _listen_no_more(self) -> None:
+        if self._is_heard:
+            self._is_heard = False
+            event_loop.add_end_reader(self._control.fileno(), self._receive)
 
     def clone(self, theirs: socket.socket) -> Clone:
         """BlockingIOError where the template does not read, NoCgroup where a clone would be in
@@ -117,16 +143,18 @@ class Template:
         self._enter_cgroup()
         if self._cgroups is not None and self._next_cgroup is None and self.is_alive:
             raise NoCgroup
-        clone = Clone(self, self._next_cgroup)
+        # The clone's alone from here on: closing a template that has ended lets go of the next one.
+        cgroup, self._next_cgroup = self._next_cgroup, None
+        clone = Clone(self, cgroup)
         self._waiting.append(clone)
         try:
             seqpacket.send_at_once(self._control, wire.CloneRequest(), [theirs.fileno()])
         except BlockingIOError:
             self._waiting.pop()
+            self._next_cgroup = cgroup
             raise
         except OSError:
             self.close()
-        self._next_cgroup = None
         event_loop.call_soon(self._enter_cgroup)
         return clone
 
@@ -166,8 +194,8 @@ class Template:
                 self._has_answered = True
                 error = answer.errno or (errno.EMFILE if pidfd is None else 0)
                 self._waiting.popleft().answer(error, pidfd)
-                if not (self._waiting or self.is_alive):
-                    self._finish()
+                if not self._waiting:
+                    (self._listen_no_more if self.is_alive else self._finish)()
                 return True
         if pidfd is not None:
             os.close(pidfd)
@@ -187,6 +215,8 @@ class Template:
             self._helper.reap_later(self._end)
         if not self._waiting:
             self._finish()
+        else:
+            self.listen()
 
     def _finish(self) -> None:
         if self._control.fileno() >= 0:
@@ -216,6 +246,7 @@ class Template:
     def _end(self) -> None:
         if self._cgroups is not None and self._next_cgroup is not None:
             self._cgroups.let_go(self._next_cgroup)
+            self._next_cgroup = None
         self._release()
         self._ended.set()
 

@@ -10,7 +10,7 @@ from sandboxd.linux.landlock.abi import (
     Feature,
     kernel_abi,
     layers,
-    missing,
+    missing_features,
 )
 from sandboxd.linux.landlock.access import (
     access_dev,
@@ -24,5 +24,5 @@ from sandboxd.linux.landlock.ruleset import Ruleset, RulesetSpec, add_path, buil
 __all__ = [
     "FEATURES", "NEWEST_KNOWN_ABI", "Feature", "Ruleset", "RulesetSpec", "access_dev",
     "access_handled", "access_read", "access_write", "add_path", "build_ruleset", "kernel_abi",
-    "layers", "missing", "on_file",
+    "layers", "missing_features", "on_file",
 ]  # fmt: skip

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from errno import ENOSYS, EOPNOTSUPP, EPERM
+
+import msgspec
 
 from sandboxd.linux.landlock import syscalls
 
@@ -17,8 +18,7 @@ ABI_IOCTL_DEV = 5
 ABI_SCOPE = 6
 
 
-@dataclass(frozen=True, slots=True)
-class Feature:
+class Feature(msgspec.Struct, frozen=True):
     """One thing that Landlock confines, from `abi` on (`kernel` is the first release with it)."""
 
     name: str
@@ -85,7 +85,7 @@ def layers(abi: int) -> tuple[str, ...]:
     return tuple(feature.layer for feature in FEATURES if feature.abi <= abi)
 
 
-def missing(abi: int, *, names: frozenset[str] | None = None) -> tuple[str, ...]:
+def missing_features(abi: int, *, names: frozenset[str] | None = None) -> tuple[str, ...]:
     """One sentence for each feature (of `names`, or all) that this ABI lacks."""
     if abi <= 0:
         return ("Landlock is not available in this kernel (5.13 or newer, lsm=landlock)",)

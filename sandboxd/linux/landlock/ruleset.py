@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from dataclasses import dataclass
 from errno import ENOSYS
 from functools import lru_cache
 from typing import Self
+
+import msgspec
 
 from sandboxd.linux.landlock import abi as features
 from sandboxd.linux.landlock import access, syscalls
@@ -21,8 +22,7 @@ from sandboxd.linux.landlock import access, syscalls
 _SIZE_FS, _SIZE_NET, _SIZE_SCOPE = 8, 16, 24
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RulesetSpec:
+class RulesetSpec(msgspec.Struct, frozen=True, kw_only=True):
     """What a domain allows. A path is a string or an open descriptor (O_PATH serves).
 
     read: files and folders that can be read, listed and executed.
@@ -106,7 +106,7 @@ def build_ruleset(spec: RulesetSpec, abi: int) -> Ruleset:
     """
     known = min(abi, features.NEWEST_KNOWN_ABI)
     if known <= 0:
-        raise OSError(ENOSYS, features.missing(0)[0])
+        raise OSError(ENOSYS, features.missing_features(0)[0])
     attr, size, missing = _attr(spec, abi)
     ruleset = Ruleset(
         syscalls.create_ruleset(attr, size), handled_fs=attr.handled_access_fs, missing=missing
@@ -134,7 +134,7 @@ def _attr(spec: RulesetSpec, abi: int) -> tuple[syscalls.RulesetAttr, int, tuple
         spec.handled_net if known >= features.ABI_NET else 0,
         spec.scoped if known >= features.ABI_SCOPE else 0,
     )
-    return attr, _attr_size(known), features.missing(abi, names=spec.wanted)
+    return attr, _attr_size(known), features.missing_features(abi, names=spec.wanted)
 
 
 def _attr_size(abi: int) -> int:

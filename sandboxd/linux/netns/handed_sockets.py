@@ -12,10 +12,10 @@ import socket
 import struct
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
 import anyio
+import msgspec
 
 from sandboxd_proto.errors import SandboxUnavailable
 
@@ -28,8 +28,7 @@ _WISH = struct.Struct("=BBHI16s")
 _SO_NETNS_COOKIE = 71  # Linux 5.14
 
 
-@dataclass(frozen=True, slots=True)
-class SocketRequest:
+class SocketRequest(msgspec.Struct, frozen=True):
     """A listening TCP socket or a bound UDP socket. `add_address`: put it on the loopback first.
 
     `raw`: a raw socket for TCP instead, whose port is the protocol's number.
@@ -69,7 +68,7 @@ def ask(channel: socket.socket, socket_requests: Sequence[SocketRequest]) -> Non
         raise netns_error(f"the helper cannot be asked ({os.strerror(error.errno or 0)})") from None
 
 
-async def received(
+async def receive_sockets(
     channel: socket.socket, socket_requests: Sequence[SocketRequest]
 ) -> list[socket.socket]:
     """One socket for each request, in order. All, or SandboxUnavailable.

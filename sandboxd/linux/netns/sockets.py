@@ -10,19 +10,24 @@ import fcntl
 import os
 import socket
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import anyio
+import msgspec
 
-from sandboxd.linux.netns.handed_sockets import PATH, SocketRequest, ask, netns_error, received
+from sandboxd.linux.netns.handed_sockets import (
+    PATH,
+    SocketRequest,
+    ask,
+    netns_error,
+    receive_sockets,
+)
 from sandboxd.linux.spawn import Helper, spawn
 from sandboxd_proto.errors import SandboxUnavailable
 
 _NS_GET_USERNS = 0xB701
 
 
-@dataclass(frozen=True, slots=True)
-class Namespaces:
+class Namespaces(msgspec.Struct, frozen=True):
     """Descriptors of the network namespace and of the user namespace that owns it."""
 
     user: int
@@ -48,7 +53,7 @@ async def sockets_below(
         ask(ours, socket_requests)
         helper = _started(where, theirs)
         try:
-            return await received(ours, socket_requests)
+            return await receive_sockets(ours, socket_requests)
         finally:
             await _ended(helper)
     finally:

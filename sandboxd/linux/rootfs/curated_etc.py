@@ -19,13 +19,13 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from ipaddress import IPv4Address
 
 import anyio.to_thread
+import msgspec
 
 from sandboxd import event_loop
-from sandboxd.kept_fact import KeptFact
+from sandboxd.concurrency.cached_fact import CachedFact
 from sandboxd.linux.file_stamp import FileStamp, file_stamp
 from sandboxd.linux.removal import remove_tree
 from sandboxd.linux.rootfs.etc_data import COPIED, NSSWITCH
@@ -39,8 +39,7 @@ _EDITED = ("", "passwd", "group", "hosts", "resolv.conf", "ld.so.cache", "ssl/ce
 _WATCHED = ("passwd", "group", "hosts", "resolv.conf", *COPIED)
 
 
-@dataclass(frozen=True, slots=True)
-class EtcRequest:
+class EtcRequest(msgspec.Struct, frozen=True):
     """`mount_points`: (path below /etc, is a folder) that grants will be mounted on."""
 
     uid: int
@@ -49,8 +48,7 @@ class EtcRequest:
     mount_points: tuple[tuple[str, bool], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
+class _Known(msgspec.Struct, frozen=True):
     path: str
     stamp: Stamp
 
@@ -60,7 +58,7 @@ class CuratedEtc:
         self._state = state
         self._source = source
         self._known: dict[EtcRequest, _Known] = {}
-        self._signature = KeptFact(self.signature)
+        self._signature = CachedFact(self.signature)
         self._nested: Seen = ()
         self._nested_until = float("-inf")
         self._uses: Counter[str] = Counter()  # folders; in the order in which they came into use

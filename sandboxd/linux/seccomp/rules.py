@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+import msgspec
+
 INT_MASK = 0xFFFF_FFFF
 
 # Answers: an errno (positive), or one of these two.
@@ -18,8 +20,7 @@ ALLOW = 0
 KILL = -1
 
 
-@dataclass(frozen=True, slots=True)
-class ArgumentMatch:
+class ArgumentMatch(msgspec.Struct, frozen=True):
     """True for a call whose argument number `arg`, under `mask`, is `value`."""
 
     arg: int
@@ -27,8 +28,7 @@ class ArgumentMatch:
     value: int
 
 
-@dataclass(frozen=True, slots=True)
-class SyscallRule:
+class SyscallRule(msgspec.Struct, frozen=True):
     """`call` gets `answer` when every one of `matches` holds; without matches, always."""
 
     call: str | int
@@ -36,8 +36,7 @@ class SyscallRule:
     matches: tuple[ArgumentMatch, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class RuleGroup:
+class RuleGroup(msgspec.Struct, frozen=True):
     """Calls that share one answer, and the reason for it."""
 
     name: str

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 Level = Literal["inherit", "baseline", "strict"]
 
 
-@dataclass(frozen=True, slots=True)
-class FilterSpec:
+class FilterSpec(msgspec.Struct, frozen=True):
     """One filter. Equal specs share one compiled program.
 
     level: the manifest's `syscall_policy`.

@@ -7,11 +7,10 @@ what the host has there. Tools open several of these files unasked (.netrc, .npm
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 
-@dataclass(frozen=True, slots=True)
-class SecretGroup:
+class SecretGroup(msgspec.Struct, frozen=True):
     """`links_in_folders`: symlinks lead from folders in these folders to secrets, too."""
 
     why: str

@@ -11,7 +11,7 @@ import posixpath
 import time
 
 from sandboxd.platform.current import files
-from sandboxd.regular_file import read_regular
+from sandboxd.platform.regular_file import read_regular
 
 NOTES = ".workspaces"
 ABSENT_S = 30 * 86400.0

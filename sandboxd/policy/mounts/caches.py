@@ -11,7 +11,8 @@ import os
 import posixpath
 import sys
 from contextlib import suppress
-from dataclasses import dataclass
+
+import msgspec
 
 from sandboxd.platform.current import files
 from sandboxd.policy.environment import Pairs
@@ -68,8 +69,7 @@ if sys.platform == "darwin":
     _FOLDERS.update(MACOS_FOLDERS)
 
 
-@dataclass(frozen=True, slots=True)
-class Caches:
+class Caches(msgspec.Struct, frozen=True):
     grants: tuple[Grant, ...]
     env: Pairs
 

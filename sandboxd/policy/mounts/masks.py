@@ -16,18 +16,19 @@ from collections.abc import Iterable, Iterator
 from shlex import quote
 from typing import TYPE_CHECKING, NamedTuple
 
+from sandboxd.config.setting_words import setting_words
 from sandboxd.platform.current import files
 from sandboxd.policy.data.system_dirs import PROGRAMS
+from sandboxd.policy.display_names import named
 from sandboxd.policy.mounts import secret_paths
 from sandboxd.policy.mounts.mount_plan import HOST_CONTENT, MountPlan, mount_plan
 from sandboxd.policy.paths import recording_fs
 from sandboxd.policy.paths.canonical import Resolved
-from sandboxd.policy.paths.closed_folders import closed_folder
-from sandboxd.policy.paths.homes import home_of, homes
+from sandboxd.policy.paths.closed_folders import closed_folder, closed_to
+from sandboxd.policy.paths.homes import expand, home_of, homes
 from sandboxd.policy.paths.recording import list_entries
 from sandboxd.policy.paths.within import is_below, within, within_any
 from sandboxd.policy.plan import Grant, Mask, SandboxSpec
-from sandboxd.policy.shown_names import named
 from sandboxd_proto.errors import CeilingExceeded, PathDenied
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def masks_for(
     _refuse_configured(asked, configured)
     places = mount_plan(spec, machine.host)
     wanted = {d.path: d.identity.is_dir for d in denied}
-    strong = [*configured.values(), *machine.own.hidden, recording_fs.realpath(machine.caches_root)]
+    strong = [*configured, *machine.own.hidden, recording_fs.realpath(machine.caches_root)]
     _add(wanted, strong, places)
     lifted = {grant.path for grant in asked if grant.by_name}
     links = _LinkSearch()
@@ -76,7 +77,7 @@ def absent_secrets(spec: SandboxSpec, machine: Machine) -> tuple[str, ...]:
     lifted = {grant.path for grant in spec.grants if grant.origin == "caller" and grant.by_name}
     people = _own_homes(spec, machine)
     shown = [home for home in sorted(people) if spec.grants and _shows_some(home, places)]
-    paths = [*config_masks(machine).values()]
+    paths = [*config_masks(machine)]
     paths += [f"{home}/{name}" for home in shown for name in secret_paths.HOME]
     return tuple(
         path for path in paths
@@ -102,24 +103,23 @@ def _shows_some(home: str, places: MountPlan) -> bool:
 
 
 def config_masks(machine: Machine) -> dict[str, str]:
-    """`[masks] add`: as it is written → canonical. A relative path is meant in the home folder."""
-    found: dict[str, str] = {}
-    for written in machine.config.masks.add:
-        below = written[2:] if written.startswith("~/") else "" if written == "~" else written
-        found[written] = recording_fs.realpath(posixpath.join(machine.home, below))
-    return found
+    """`[masks] add`: canonical → as it is written."""
+    return {
+        recording_fs.realpath(path): written
+        for written in machine.config.masks.add
+        for path in expand(written, machine.own_homes)
+    }
 
 
 def _refuse_configured(asked: Iterable[Grant], configured: dict[str, str]) -> None:
     for grant in asked:
-        for written, path in configured.items():
+        for path, written in configured.items():
             if within(grant.path, path):
-                line = f'[masks] add = ["{written}"]'
+                line, says, change = setting_words("masks.add", [written])
                 raise CeilingExceeded(
                     f"{grant.path} is hidden by this daemon's config",
                     field="fs_write_allow" if grant.access == "write" else "fs_read_allow",
-                    remedy=f"the config says: {line}. Leave the path out, or change that line "
-                    "and restart sandboxd",
+                    remedy=f"{says}. Leave the path out, or {change}",
                     config_line=line,
                 )
 
@@ -268,17 +268,8 @@ def _mountable(path: str, spec: SandboxSpec, machine: Machine) -> str:
     nothing can be mounted in there, so that folder is masked whole."""
     if machine.uid != 0:
         return path
-    uid = spec.run_as.uid if spec.run_as else 0
-    parts = path.split("/")
-    for count in range(2, len(parts)):
-        folder = "/".join(parts[:count])
-        try:
-            status = recording_fs.lstat(folder)
-        except OSError:
-            return path
-        if status.st_uid != uid and not status.st_mode & stat.S_IXOTH:
-            return folder
-    return path
+    uid, gid = (spec.run_as.uid, spec.run_as.gid) if spec.run_as else (0, 0)
+    return closed_to(path, uid, gid) or path
 
 
 def _names_in(home: str, places: MountPlan, *, all_of_them: bool) -> Iterable[str]:

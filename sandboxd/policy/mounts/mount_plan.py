@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import posixpath
 import sys
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable
 from enum import IntEnum
 from functools import lru_cache
+
+import msgspec
 
 from sandboxd.policy.data import system_dirs_macos
 from sandboxd.policy.data.system_dirs import CONTAINER_ENGINES, HOMES, PROGRAMS
 from sandboxd.policy.paths import recording_fs
-from sandboxd.policy.paths.within import is_below, within
+from sandboxd.policy.paths.within import folders_above, is_below, within
 from sandboxd.policy.plan import Grant, SandboxSpec
 
 
@@ -38,8 +39,7 @@ class MountKind(IntEnum):
     DEV = 11
 
 
-@dataclass(frozen=True, slots=True)
-class Mount:
+class Mount(msgspec.Struct, frozen=True):
     path: str
     kind: MountKind
     is_dir: bool = True
@@ -51,8 +51,7 @@ HOST_CONTENT = frozenset({MountKind.SYSTEM, MountKind.WRITE, MountKind.READ, Mou
 WRITABLE = frozenset({MountKind.PRIVATE, MountKind.WRITE, MountKind.DEV})
 
 
-@dataclass(frozen=True, slots=True)
-class Host:
+class Host(msgspec.Struct, frozen=True):
     """The facts of this machine that a layout depends on."""
 
     system: tuple[tuple[str, str | None], ...]  # (folder, its link target if it is a symlink)
@@ -131,12 +130,6 @@ class MountPlan:
     def has_below(self, path: str) -> bool:
         """Whether something is mounted below `path`."""
         return path in self._above
-
-
-def folders_above(path: str) -> Iterator[str]:
-    while path != "/":
-        path = path[: path.rfind("/")] or "/"
-        yield path
 
 
 @lru_cache(maxsize=48)

@@ -11,7 +11,8 @@ import posixpath
 import sys
 import sysconfig
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+import msgspec
 
 import sandboxd
 import sandboxd_proto
@@ -21,8 +22,7 @@ from sandboxd.policy.paths.symlink_walk import Walk
 from sandboxd.policy.paths.within import within
 
 
-@dataclass(frozen=True, slots=True)
-class OwnPaths:
+class OwnPaths(msgspec.Struct, frozen=True):
     """`read_only`: code. `hidden`: socket, state and config. Canonical paths.
 
     What does not exist cannot be masked. Code that does not exist is left out; a hidden path stays:

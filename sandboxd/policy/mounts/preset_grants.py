@@ -12,6 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from sandboxd.policy.environment import Pairs
 from sandboxd.policy.mounts import caches, git_settings, toolchains
 from sandboxd.policy.mounts.masks import config_masks
@@ -41,8 +43,7 @@ class PresetGrants:
     nested: Repositories = field(default_factory=Repositories)
 
 
-@dataclass(frozen=True, slots=True)
-class PresetInputs:
+class PresetInputs(msgspec.Struct, frozen=True):
     """The parts of the request that decide what is added."""
 
     base: Preset
@@ -58,22 +59,25 @@ def preset_grants(asked: PresetInputs, machine: Machine) -> PresetGrants:
     found = PresetGrants()
     if not asked.base.named or asked.base.unsandboxed:
         return found
-    hidden = [*(d.path for d in asked.denied), *config_masks(machine).values()]
+    hidden = [*(d.path for d in asked.denied), *config_masks(machine)]
     hidden += machine.own.hidden
-    home = machine.home if asked.run_as is None else home_of(asked.run_as.uid)
-    if home is not None:
+    own, uid = machine.own_homes, machine.uid
+    if asked.run_as is not None:
+        home, uid = home_of(asked.run_as.uid), asked.run_as.uid
+        own = (home,) if home is not None else ()
+    if own:
         writable = [grant.path for grant in asked.grants if grant.access == "write"]
-        tools = toolchains.toolchains(asked.env, home, writable)
+        tools = toolchains.toolchains(asked.env, own, writable)
         found.grants += tools.grants
         found.links += tools.links
-        uid = machine.uid if asked.run_as is None else asked.run_as.uid
-        _add_git_settings(found, home, uid, [*writable, *hidden])
+        for home in own:
+            _add_git_settings(found, home, uid, [*writable, *hidden])
         # A virtual environment in the workspace is on PATH too, and must stay writable.
         given = [grant.path for grant in asked.grants]
         found.grants = [g for g in found.grants if not within_any(g.path, given)]
-    people = homes(*machine.own_homes, home or machine.home)
+    people = homes(*machine.own_homes, *own)
     if asked.workspace is not None:
-        _add_repository(found, asked, home, machine)
+        _add_repository(found, asked, own, machine)
     if asked.workspace is None or not asked.base.workspace_writable:
         writable = [grant.path for grant in asked.grants if grant.access == "write"]
         found.protected = tuple(protected_paths.home_files(people, writable))
@@ -88,7 +92,7 @@ def preset_grants(asked: PresetInputs, machine: Machine) -> PresetGrants:
 
 
 def _add_repository(
-    found: PresetGrants, asked: PresetInputs, home: str | None, machine: Machine
+    found: PresetGrants, asked: PresetInputs, own: tuple[str, ...], machine: Machine
 ) -> None:
     assert asked.workspace is not None
     workspace = asked.workspace.path
@@ -96,11 +100,17 @@ def _add_repository(
     if not asked.base.workspace_writable:
         found.grants += protected_paths.linked_grants(workspace, "read", roots)[0]
         return
-    people = (*([home] if home else []), *homes(*machine.own_homes))
+    people = (*own, *homes(*machine.own_homes))
     more = machine.config.protect.add
     writable = [g.path for g in asked.grants if g.access == "write" and g.path != workspace]
+    # Programs follow the variable HOME, and root's git is run in workspaces of others, too.
     kept = protected_paths.for_workspace(
-        workspace, more, homes=people, roots=roots, writable=writable
+        workspace,
+        more,
+        homes=people,
+        own_homes=(*own, *machine.own_homes),
+        roots=roots,
+        writable=writable,
     )
     found.grants += kept.grants
     found.protected = tuple(kept.protected)
@@ -110,7 +120,7 @@ def _add_repository(
 def _add_caches(found: PresetGrants, asked: PresetInputs, machine: Machine) -> None:
     assert asked.workspace is not None
     root = recording_fs.realpath(machine.caches_root)
-    hidden = [*(d.path for d in asked.denied), *config_masks(machine).values()]
+    hidden = [*(d.path for d in asked.denied), *config_masks(machine)]
     if _usable(root, hidden, asked.run_as):
         cache = caches.for_workspace(asked.workspace.path, root, asked.run_as, make=not asked.dry)
         found.grants += cache.grants

@@ -13,6 +13,7 @@ import posixpath
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import product
 
 from sandboxd.platform.current import files
 from sandboxd.policy.data.system_dirs import HOMES, RUNTIME
@@ -64,9 +65,9 @@ _INSTALLATION = ("lib", "lib64", "libexec", "share", "include", "pyvenv.cfg", "c
 
 @dataclass(slots=True)
 class Toolchains:
-    """`home` is canonical. `writable`: what the command may write."""
+    """`homes` of the user are canonical. `writable`: what the command may write."""
 
-    home: str
+    homes: tuple[str, ...]
     writable: tuple[str, ...] = ()
     grants: list[Grant] = field(default_factory=list)
     links: list[Link] = field(default_factory=list)
@@ -83,7 +84,7 @@ class Toolchains:
         if not all(map(self._is_users_own, ways)) and not self._holds_tools(found.path):
             return
         self.links += [link for link in found.links if link not in self.links]
-        if _hidden(found.path, self.home) and not self.covers(found.path):
+        if _hidden(found.path, self.homes) and not self.covers(found.path):
             self.grants.append(Grant(found.path, "read", found.identity, "toolchain"))
 
     def covers(self, path: str) -> bool:
@@ -92,55 +93,54 @@ class Toolchains:
     def _is_users_own(self, path: str) -> bool:
         """Whether no command in a workspace could have written it."""
         folder = posixpath.dirname(path)
-        if folder != self.home and not self._holds_tools(folder):
+        if folder not in self.homes and not self._holds_tools(folder):
             return False  # by its spelling: where it leads could change from look to look
         return not within_any(recording_fs.realpath(folder), self.writable)
 
     def _holds_tools(self, path: str) -> bool:
         names = (*(name for needed in ROOTS.values() for name in needed), *_MORE)
-        spelled = [posixpath.join(self.home, name) for name in names]
+        spelled = [posixpath.join(home, name) for name in names for home in self.homes]
         return within_any(path, spelled) or within_any(path, map(recording_fs.realpath, spelled))
 
 
-def toolchains(env: Pairs, home: str, writable: Iterable[str] = ()) -> Toolchains:
-    home = recording_fs.realpath(home)
-    found = Toolchains(home, tuple(writable))
-    entries = _entries(dict(env).get("PATH", ""), home)
+def toolchains(env: Pairs, homes: Iterable[str], writable: Iterable[str] = ()) -> Toolchains:
+    homes = tuple(map(recording_fs.realpath, homes))
+    found = Toolchains(homes, tuple(writable))
+    entries = _entries(dict(env).get("PATH", ""), homes)
     # Known roots first: what they cover is not looked at again.
     for entry in entries:
-        for root in _known(entry, home):
+        for root in _known(entry, homes):
             found.add(root)
     for entry in entries:
-        found.add(_installation(entry, home))
-        for link, target in _programs(entry, home, found):
-            found.add(_installation_of(target, home), named_in=link)
+        found.add(_installation(entry, homes))
+        for link, target in _programs(entry, homes, found):
+            found.add(_installation_of(target, homes), named_in=link)
     for grant in list(found.grants):
         base = _python_of(grant.path)
         if base is not None and not found.covers(base):
-            found.add(_installation(base, home), named_in=f"{grant.path}/pyvenv.cfg")
+            found.add(_installation(base, homes), named_in=f"{grant.path}/pyvenv.cfg")
     return found
 
 
-def _entries(path: str, home: str) -> list[str]:
+def _entries(path: str, homes: tuple[str, ...]) -> list[str]:
     """The folders on PATH that are there and would be hidden, each once."""
     spelled = map(files.internal, path.split(files.PATH_SEPARATOR))
     absolute = dict.fromkeys(posixpath.normpath(e) for e in spelled if posixpath.isabs(e))
     return [
         e for e in absolute
-        if (_hidden(e, home) or _hidden(recording_fs.realpath(e), home)) and recording_fs.isdir(e)
+        if (_hidden(e, homes) or _hidden(recording_fs.realpath(e), homes)) and recording_fs.isdir(e)
     ]  # fmt: skip
 
 
-def _known(entry: str, home: str) -> Iterator[str]:
-    for lead, needed in ROOTS.items():
-        start = posixpath.join(home, lead)
-        if within(entry, start):
+def _known(entry: str, homes: tuple[str, ...]) -> Iterator[str]:
+    for home, (lead, needed) in product(homes, ROOTS.items()):
+        if within(entry, posixpath.join(home, lead)):
             yield from (posixpath.join(home, path) for path in needed)
 
 
-def _hidden(path: str, home: str) -> bool:
-    """Whether `base: host` hides it. The home folder itself is never a toolchain."""
-    return any(is_below(path, folder) for folder in (home, *HOMES, *RUNTIME))
+def _hidden(path: str, homes: tuple[str, ...]) -> bool:
+    """Whether `base: host` hides it. A home folder itself is never a toolchain."""
+    return any(is_below(path, folder) for folder in (*homes, *HOMES, *RUNTIME))
 
 
 def _resolved(path: str) -> Resolved | None:
@@ -150,23 +150,23 @@ def _resolved(path: str) -> Resolved | None:
         return None
 
 
-def _installation(folder: str, home: str) -> str:
+def _installation(folder: str, homes: tuple[str, ...]) -> str:
     """The prefix that a folder of programs belongs to, else the folder."""
     prefix = posixpath.dirname(folder.rstrip("/"))
-    too_wide = (home, posixpath.join(home, ".local"), *HOMES, *RUNTIME)
+    too_wide = (*homes, *(f"{home}/.local" for home in homes), *HOMES, *RUNTIME)
     if posixpath.basename(folder.rstrip("/")) not in ("bin", "sbin") or prefix in too_wide:
         return folder
     is_one = any(recording_fs.exists(posixpath.join(prefix, name)) for name in _INSTALLATION)
     return prefix if is_one else folder
 
 
-def _installation_of(program: str, home: str) -> str:
+def _installation_of(program: str, homes: tuple[str, ...]) -> str:
     folder = posixpath.dirname(program)
-    prefix = _installation(folder, home)
+    prefix = _installation(folder, homes)
     return program if prefix == folder else prefix
 
 
-def _programs(entry: str, home: str, found: Toolchains) -> Iterator[tuple[str, str]]:
+def _programs(entry: str, homes: tuple[str, ...], found: Toolchains) -> Iterator[tuple[str, str]]:
     """The symlinks in a folder of programs and where they lead, if that is hidden."""
     try:
         programs = recording_fs.entries(entry)[:_MOST_PROGRAMS]
@@ -181,7 +181,7 @@ def _programs(entry: str, home: str, found: Toolchains) -> Iterator[tuple[str, s
         # Most lead to a neighbour; resolving each would cost more than the rest of the plan.
         if not found.covers(target):
             real = recording_fs.realpath(target)
-            if _hidden(real, home) and not found.covers(real) and recording_fs.isfile(real):
+            if _hidden(real, homes) and not found.covers(real) and recording_fs.isfile(real):
                 yield targets[target], real
 
 

@@ -9,7 +9,7 @@ import logging
 
 import msgspec
 
-from sandboxd.config import Config
+from sandboxd.config.config import Config
 
 log = logging.getLogger(__name__)
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from dataclasses import dataclass
 
 import idna
+import msgspec
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 PortRange = tuple[int, int]
@@ -28,8 +28,7 @@ class HostInvalid(ValueError):
     """An entry or a name that cannot be a host; the text says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class HostRule:
+class HostRule(msgspec.Struct, frozen=True):
     """One entry. `name` is in normal form; of a wildcard it is what follows the `*.`."""
 
     name: str

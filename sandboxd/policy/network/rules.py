@@ -10,7 +10,7 @@ import ipaddress
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from sandboxd.config import Config, ConfigError, Egress
+from sandboxd.config.config import Config, ConfigError, Egress
 from sandboxd.policy.data import shared_platforms
 from sandboxd.policy.network.host_rules import HostInvalid, HostRule, parse_rule
 from sandboxd.policy.plan import NetworkRule
@@ -54,7 +54,7 @@ def _hosts(given: Network, egress: Egress) -> tuple[str, ...]:
     rules: list[HostRule] = []
     for index, entry in enumerate(given.hosts):
         rules += _entry(entry, egress, partial(_invalid, f"network.hosts[{index}]"))
-    rules += configured(egress.allow, egress)
+    rules += configured_rules(egress.allow, egress)
     hosts = tuple(dict.fromkeys(rule.text for rule in rules))
     if len(hosts) > MAX_HOSTS:
         raise _too_many(len(hosts))
@@ -74,7 +74,7 @@ def _entry(entry: str, egress: Egress, fail: Callable[[str], Exception]) -> list
         if name not in egress.groups:
             known = ", ".join(sorted(egress.groups)) or "none"
             raise fail(f"the config has no group {name!r} ([egress.groups] has: {known})")
-        return configured(egress.groups[name], egress)
+        return configured_rules(egress.groups[name], egress)
     try:
         rule = parse_rule(entry)
     except HostInvalid as error:
@@ -99,7 +99,7 @@ def _invalid(field: str, why: str) -> ManifestInvalid:
     return ManifestInvalid(why, field=field, remedy=f"name the host exactly, {_EXAMPLES}")
 
 
-def configured(entries: Iterable[str], egress: Egress) -> list[HostRule]:
+def configured_rules(entries: Iterable[str], egress: Egress) -> list[HostRule]:
     """Entries of the config, which were checked when the daemon started."""
     return [rule for entry in entries for rule in _entry(entry, egress, ConfigError)]
 

@@ -14,7 +14,8 @@ import os
 import posixpath
 import re
 import stat
-from dataclasses import dataclass
+
+import msgspec
 
 from sandboxd.platform.current import files
 from sandboxd.policy.paths import recording_fs
@@ -26,8 +27,7 @@ from sandboxd_proto.errors import PathDenied
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
-@dataclass(frozen=True, slots=True)
-class Resolved:
+class Resolved(msgspec.Struct, frozen=True):
     path: str
     identity: Identity
     links: tuple[Link, ...]
@@ -95,8 +95,7 @@ def _cannot_resolve(path: str, field: str, error: OSError) -> PathDenied:
     return PathDenied(f"{path} cannot be used: {reason}", field=field)
 
 
-@dataclass(frozen=True, slots=True)
-class _Way:
+class _Way(msgspec.Struct, frozen=True):
     """`links`: those that the spelling itself names. `all_links`: also those behind them."""
 
     end: str

@@ -2,14 +2,18 @@
 
 What lies in there cannot be found, so it cannot be masked or protected by itself: the folder is, as
 a whole. A folder of another user stays closed to a command, too.
+
+A daemon of root looks into every folder, but bwrap and the command have the rights of one user.
 """
 
 from __future__ import annotations
 
 import os
 import posixpath
+import stat
 import sys
 
+from sandboxd.platform.current import system
 from sandboxd.policy.paths import recording_fs
 
 
@@ -45,3 +49,25 @@ def can_be_opened(folder: str) -> bool:
         return False
     recording_fs.access(folder, os.X_OK)  # so that a plan ends when the folder is opened
     return os.geteuid() in (0, owner)
+
+
+def closed_to(path: str, uid: int, gid: int, below: str = "/") -> str | None:
+    """The highest folder above `path`, and below `below`, that this user may neither enter nor
+    open: nothing can be mounted in there for the user's commands. Access lists are not read."""
+    at = below.rstrip("/")
+    for name in path[len(at) + 1 :].split("/")[:-1]:
+        at = f"{at}/{name}"
+        try:
+            status = recording_fs.lstat(at)
+        except OSError:
+            return None
+        if status.st_uid != uid and not _lets_through(status, uid, gid):
+            return at
+    return None
+
+
+def _lets_through(status: os.stat_result, uid: int, gid: int) -> bool:
+    group, others = (bool(status.st_mode & bit) for bit in (stat.S_IXGRP, stat.S_IXOTH))
+    if group == others:
+        return others
+    return group if status.st_gid in system.groups_of(uid, gid) else others

@@ -85,39 +85,59 @@ class HangingMounts:
         points = self.points()
         if not points:
             return frozenset()
+        ways = _Ways(points)
         found: set[str] = set()
         for path in paths:
-            found.update(_touched(path, points, below=below))
+            found.update(ways.touched(path, below=below))
         return frozenset(found)
 
 
-def _touched(path: str, points: tuple[str, ...], *, below: bool) -> list[str]:
-    point, end = _follow(path, points)
-    if point is not None:
-        return [point]
-    folder = end.rstrip("/") + "/"
-    return [one for one in points if one.startswith(folder)] if below else []
+class _Ways:
+    """Where paths lead. What several paths share is looked at once: desktops have a FUSE mount for
+    as long as somebody is logged in, and each request asks about dozens of paths."""
 
+    def __init__(self, points: tuple[str, ...]) -> None:
+        self._points = points
+        self._known: dict[str, tuple[str | None, str]] = {"": (None, "/")}
 
-def _follow(path: str, points: tuple[str, ...]) -> tuple[str | None, str]:
-    """(the first mount that the kernel would have to ask, the path without links)."""
+    def touched(self, path: str, *, below: bool) -> list[str]:
+        point, end = self._follow(path)
+        if point is not None:
+            return [point]
+        folder = end.rstrip("/") + "/"
+        return [one for one in self._points if one.startswith(folder)] if below else []
 
-    def read_link(step: str) -> str | None:
-        point = _point_of(step, points)
+    def _follow(self, path: str) -> tuple[str | None, str]:
+        """(the first mount that the kernel would have to ask, the path without links)."""
+        names, head = [], path
+        while head not in self._known:
+            head, _, name = head.rpartition("/")
+            names.append(name)
+        point, end = self._known[head]
+        for name in reversed(names):
+            if point is None:
+                point, end = self._walk(name, end)
+            head = f"{head}/{name}"
+            self._known[head] = point, end
+        return point, end
+
+    def _walk(self, name: str, folder: str) -> tuple[str | None, str]:
+        way = Walk(name, self._read_link, start=folder)
+        try:
+            for _ in way:
+                pass
+        except _OnMountError as met:
+            return met.point, met.path
+        return None, way.at
+
+    def _read_link(self, step: str) -> str | None:
+        point = next((point for point in self._points if within(step, point)), None)
         if point is not None:
             raise _OnMountError(point, step)
         try:
             return os.readlink(step)
         except (OSError, ValueError):  # no link, or nothing is there
             return None
-
-    way = Walk(path, read_link)
-    try:
-        for _ in way:
-            pass
-    except _OnMountError as met:
-        return met.point, met.path
-    return None, way.at
 
 
 class _OnMountError(Exception):
@@ -127,10 +147,6 @@ class _OnMountError(Exception):
         super().__init__(point)
         self.point = point
         self.path = path
-
-
-def _point_of(path: str, points: tuple[str, ...]) -> str | None:
-    return next((point for point in points if within(path, point)), None)
 
 
 HANGING = HangingMounts()

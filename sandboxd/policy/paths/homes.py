@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+from collections.abc import Iterable
 
 from sandboxd.platform.current import system
 from sandboxd.policy.data.system_dirs import HOMES_FOLDER, ROOT_HOME
@@ -24,6 +25,15 @@ def homes(*own: str) -> tuple[str, ...]:
         pass
     found.discard("/")
     return tuple(sorted(found))
+
+
+def expand(path: str, people: Iterable[str]) -> list[str]:
+    """`~` and `~/…` in the home of each of these: the variable HOME and the user database can
+    differ, and so can the daemon's user and the command's. What is hidden or protected has to be so
+    in all of them. `~user/…` and any other path: the one that it is."""
+    if path == "~" or path.startswith("~/"):
+        return [home.rstrip("/") + path[1:] or "/" for home in people]
+    return [recording_fs.expanduser(path)]
 
 
 def home_of(uid: int) -> str | None:

@@ -15,6 +15,7 @@ import stat as modes
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 from sandboxd.platform.current import files
@@ -23,6 +24,7 @@ from sandboxd.policy.paths.symlink_walk import Walk
 _COARSE_NS = 50_000_000
 _WHOLE_NS = 2_100_000_000  # file systems that count in seconds, or in two
 
+T = TypeVar("T")
 Name = tuple[int, ...] | None
 Stamp = tuple[int, int, int]
 Listing = frozenset[tuple[str, bool, bool]]
@@ -62,9 +64,10 @@ def stamp_from(found: os.stat_result) -> Stamp:
 
 def stamp_of(path: str) -> Stamp | None:
     try:
-        return stamp_from(files.lstat(path))
+        found = files.lstat(path)
     except OSError:
         return None
+    return found.st_dev, found.st_ino, found.st_ctime_ns
 
 
 MOST_LISTED = 100_000  # entries of one folder that a plan rests on
@@ -97,18 +100,18 @@ def _bounded(path: str, found: Iterable[files.DirEntry], most: int) -> Iterator[
 
 
 def listing_of(listed: list[files.DirEntry]) -> Listing:
-    return _shared(
+    return shared(
         frozenset((e.name, e.is_dir(follow_symlinks=False), e.is_symlink()) for e in listed)
     )
 
 
-_listings: WeakValueDictionary[int, Listing] = WeakValueDictionary()
+_known: WeakValueDictionary[int, frozenset[Any]] = WeakValueDictionary()
 
 
-def _shared(listing: Listing) -> Listing:
-    """One for all plans that saw the same: each lists people's home folders."""
-    known = _listings.setdefault(hash(listing), listing)
-    return known if known == listing else listing
+def shared(seen: frozenset[T]) -> frozenset[T]:
+    """One for all plans that saw the same: each looks for secrets in people's home folders."""
+    known = _known.setdefault(hash(seen), seen)
+    return known if known == seen else seen
 
 
 class Fact:

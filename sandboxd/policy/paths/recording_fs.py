@@ -17,6 +17,8 @@ from contextvars import ContextVar
 from typing import TypeVar
 
 from sandboxd.platform.current import files
+from sandboxd.platform.path_case import on_disk
+from sandboxd.platform.regular_file import read_most
 from sandboxd.policy.paths.recording import (
     Fact,
     Filter,
@@ -25,8 +27,6 @@ from sandboxd.policy.paths.recording import (
     listing_of,
     select_entries,
 )
-from sandboxd.regular_file import read_most
-from sandboxd.spelling import on_disk
 
 _T = TypeVar("_T", bound=Hashable)
 _notes: ContextVar[Recording | None] = ContextVar("looks at the host's files", default=None)

@@ -6,7 +6,7 @@ comparison is by text. A folder may end with a slash.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 
 def within(path: str, folder: str) -> bool:
@@ -21,3 +21,9 @@ def is_below(path: str, folder: str) -> bool:
 
 def within_any(path: str, folders: Iterable[str]) -> bool:
     return any(within(path, folder) for folder in folders)
+
+
+def folders_above(path: str) -> Iterator[str]:
+    while path != "/":
+        path = path[: path.rfind("/")] or "/"
+        yield path

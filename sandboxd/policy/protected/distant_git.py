@@ -2,7 +2,7 @@
 
 The folders are searched again after a while only: to compare thousands of them for each request
 would take longer than most commands. What a command makes there meanwhile is found when it ends
-(`workspace_guard/new_repositories`).
+(`workspace_guard/repositories/new_repositories`).
 """
 
 from __future__ import annotations
@@ -13,15 +13,18 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import NamedTuple
+
+import msgspec
+from msgspec.structs import replace
 
 from sandboxd.platform.current import files
 from sandboxd.policy.data.protected_names import OTHER_REPOSITORIES
 from sandboxd.policy.paths import recording, recording_fs
 from sandboxd.policy.paths.closed_folders import closing
 from sandboxd.policy.paths.recording import Fact, Filter
-from sandboxd.policy.protected import bounded_work
+from sandboxd.policy.protected import scan_limits
 
 MOST_FOLDERS = 65_536
 DEEPEST = 64
@@ -53,8 +56,7 @@ class DistantFolders:
     last: Searched | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Distant:
+class Distant(msgspec.Struct, frozen=True):
     """`candidates` look like repositories; valid `until`. `unsearched`: folders that are not known,
     with all that is below them; more than MOST_UNSEARCHED if there are too many to name."""
 
@@ -63,8 +65,8 @@ class Distant:
     until: float
     unsearched: tuple[str, ...] = ()
     closed: tuple[str | None, ...] = ()
-    folders: DistantFolders = field(default_factory=DistantFolders)
-    fact: Fact = field(default_factory=Fact)
+    folders: DistantFolders = msgspec.field(default_factory=DistantFolders)
+    fact: Fact = msgspec.field(default_factory=Fact)
 
 
 _known: OrderedDict[str, Distant] = OrderedDict()
@@ -98,7 +100,7 @@ def _is_valid(found: Distant, starts: frozenset[str]) -> bool:
     return starts == found.starts if found.unsearched else starts <= found.starts
 
 
-def appeared(workspace: str, repositories: Iterable[str]) -> None:
+def add_repositories(workspace: str, repositories: Iterable[str]) -> None:
     """These were found at the end of a command: the next plan knows them."""
     with _lock:
         found = _known.get(workspace)
@@ -143,7 +145,7 @@ class _Search:
 
     def run(self) -> Distant:
         began, began_ns = time.monotonic(), time.time_ns()
-        until, until_cpu = bounded_work.search_deadlines()
+        until, until_cpu = scan_limits.search_deadlines()
         left: list[str] = sorted(self._starts)
         for _ in range(DEEPEST):
             level, left = left, []

@@ -13,20 +13,30 @@ import posixpath
 import re
 import shlex
 import stat
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import msgspec
+from msgspec.structs import replace
 
 from sandboxd.platform.current import files
 from sandboxd.policy.data import git_work_names
 from sandboxd.policy.data.protected_names import GIT_DIR, HOOKS
+from sandboxd.policy.display_names import named
 from sandboxd.policy.paths import recording_fs
+from sandboxd.policy.paths.homes import expand
 from sandboxd.policy.paths.recording import MOST_LISTED, Filter
 from sandboxd.policy.paths.within import within
 from sandboxd.policy.plan import Access, Grant, Identity, Protected, Rule
-from sandboxd.policy.protected import bounded_work, git_config, git_programs
-from sandboxd.policy.protected.kept import LEVELS, followed, kept, kept_in, links_to
+from sandboxd.policy.protected import git_config, git_programs, scan_limits
 from sandboxd.policy.protected.nested_git import Repositories
-from sandboxd.policy.shown_names import named
+from sandboxd.policy.protected.protect import (
+    LEVELS,
+    links_to,
+    protect,
+    protect_names,
+    protect_target,
+)
 
 _MOST_MODULES = 256
 _DEEPEST_MODULE = 8
@@ -89,21 +99,20 @@ def is_head_content(data: bytes) -> bool:
     return _HEAD.match(data) is not None
 
 
-@dataclass(frozen=True, slots=True)
-class GitDirContext:
+class GitDirContext(msgspec.Struct, frozen=True):
     """Where a git dir is: in the writable `root`, for files in the writable `workspace`."""
 
     root: str
     workspace: str
     work_tree: str | None
-    user_configs: tuple[str, ...] = ()
+    git_homes: tuple[str, ...] = ()  # homes whose settings git follows
     rule: Rule = "git_dir"
 
 
 def exec_paths(git_dir: str, around: GitDirContext) -> ExecPaths:
     """What in `git_dir`, and in all git dirs that it contains, stays as it is."""
     if recording_fs.isdir(git_dir) and not is_readable(git_dir):
-        raise bounded_work.Unprotectable(
+        raise scan_limits.Unprotectable(
             f"the git dir {git_dir} cannot be read, so it cannot be protected",
             field="workspace", remedy=f"give yourself access: chmod u+rwx {shlex.quote(git_dir)}",
         )  # fmt: skip
@@ -111,9 +120,9 @@ def exec_paths(git_dir: str, around: GitDirContext) -> ExecPaths:
     found.protected.append(
         Protected(git_dir, around.root, present=False, is_dir=True, rule=around.rule)
     )
-    found.protected += kept_in(git_dir, _kept_names(git_dir, around.rule), around.root)
+    found.protected += protect_names(git_dir, _kept_names(git_dir, around.rule), around.root)
     found.protected += _info(git_dir, around.root)
-    found.protected += configured(git_dir, around)
+    found.protected += configured_paths(git_dir, around)
     found.extend(_modules(git_dir, around))
     found.extend(_worktrees(git_dir, around))
     return found
@@ -126,7 +135,7 @@ def is_readable(git_dir: str) -> bool:
         recording_fs.select(git_dir, git_work_names.is_kept)
     except OSError as error:
         if error.errno == errno.E2BIG:
-            bounded_work.check_foreign_names(git_dir, MOST_LISTED)
+            scan_limits.check_foreign_names(git_dir, MOST_LISTED)
         return False
     return recording_fs.lstat(git_dir).st_mode & needed == needed
 
@@ -141,7 +150,7 @@ def _kept_names(git_dir: str, rule: Rule) -> list[str]:
 
 def _foreign_names(git_dir: str) -> list[str]:
     names = [entry.name for entry in _selected(git_dir, git_work_names.is_kept)]
-    bounded_work.check_foreign_names(git_dir, len({*names}.difference(GIT_DIR)))
+    scan_limits.check_foreign_names(git_dir, len({*names}.difference(GIT_DIR)))
     return names
 
 
@@ -156,13 +165,13 @@ def _info(git_dir: str, root: str) -> list[Protected]:
     """`info` itself stays writable: git gc writes `info/refs`."""
     folder = posixpath.join(git_dir, "info")
     if recording_fs.islink(folder):
-        return kept(folder, root)
+        return protect(folder, root)
     found = [Protected(folder, root, present=False, is_dir=True, rule="git_info")]
     names = ["attributes", *(e.name for e in _selected(folder, git_work_names.is_kept_info))]
-    return found + kept_in(folder, sorted(set(names)), root)
+    return found + protect_names(folder, sorted(set(names)), root)
 
 
-def configured(git_dir: str, around: GitDirContext) -> list[Protected]:
+def configured_paths(git_dir: str, around: GitDirContext) -> list[Protected]:
     """What config names: included files, hook folders, and programs that git runs."""
     own = [posixpath.join(git_dir, name) for name in ("config", "config.worktree")]
     common = read_text(posixpath.join(git_dir, "commondir")).strip()
@@ -172,23 +181,30 @@ def configured(git_dir: str, around: GitDirContext) -> list[Protected]:
     paths: list[str] = []
     hooks = [posixpath.join(posixpath.dirname(file), "hooks") for file in own[1:]]
     remotes: list[str] = []
-    programs = 0
-    for file, entries in _with_includes(git_dir, [*own, *around.user_configs]):
+    programs, homes = 0, around.git_homes
+    for file, entries in _with_includes(git_dir, [*own, *_user_configs(homes)], homes):
         paths.append(file)
-        remotes += map(recording_fs.expanduser, git_config.local_remotes(entries))
+        remotes += [p for one in git_config.local_remotes(entries) for p in expand(one, homes)]
         for key, value in entries:
             if key in ("core.hookspath", "init.templatedir"):
-                hooks += _hook_folders(posixpath.join(base, recording_fs.expanduser(value)))
+                for path in expand(value, homes):
+                    hooks += _hook_folders(posixpath.join(base, path))
             elif git_programs.is_command(key, value):
                 programs += 1
-                bounded_work.check_programs(git_dir, programs, value)
-                paths += git_programs.paths(key, value, base, around.workspace)
+                scan_limits.check_programs(git_dir, programs, value)
+                paths += git_programs.paths(key, value, base, around.workspace, homes)
     found: list[Protected] = []
     for root in sorted({around.root, around.workspace}):
-        found += [p for path in paths for p in followed(path, root, LEVELS)]
+        found += [p for path in paths for p in protect_target(path, root, LEVELS)]
         found += [p for path in hooks for p in _hooks(path, root)]
         found += [p for path in remotes for p in links_to(posixpath.join(base, path), root)]
     return found
+
+
+def configured_paths_elsewhere(git_dir: str, around: GitDirContext) -> list[Protected]:
+    """The same without the config and the hooks of the git dir itself."""
+    own = [posixpath.join(git_dir, name) for name in GIT_DIR]
+    return [one for one in configured_paths(git_dir, around) if one.path not in own]
 
 
 def _hook_folders(path: str) -> list[str]:
@@ -199,12 +215,19 @@ def _hook_folders(path: str) -> list[str]:
 
 def _hooks(path: str, root: str) -> list[Protected]:
     if not within(root, recording_fs.realpath(path)):
-        return followed(path, root, LEVELS)
+        return protect_target(path, root, LEVELS)
     # The folder holds the whole workspace: only the hooks in it are kept.
-    return [p for name in HOOKS for p in followed(posixpath.join(path, name), root, LEVELS)]
+    return [p for name in HOOKS for p in protect_target(posixpath.join(path, name), root, LEVELS)]
 
 
-def _with_includes(git_dir: str, files: list[str]) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+def _user_configs(homes: Iterable[str]) -> list[str]:
+    found = [f"{home}/{name}" for home in homes for name in (".config/git/config", ".gitconfig")]
+    return ["/etc/gitconfig", *found] if found else []
+
+
+def _with_includes(
+    git_dir: str, files: list[str], homes: tuple[str, ...]
+) -> Iterator[tuple[str, list[tuple[str, str]]]]:
     """Each config file and, whatever their conditions, those that it includes."""
     pending = list(files)
     seen: set[str] = set()
@@ -214,18 +237,18 @@ def _with_includes(git_dir: str, files: list[str]) -> Iterator[tuple[str, list[t
         if real in seen:
             continue
         seen.add(real)
-        bounded_work.check_includes(git_dir, len(seen) - len(files))
+        scan_limits.check_includes(git_dir, len(seen) - len(files))
         entries = read_config(file)
         yield file, entries
         for key, value in entries:
             if key == "include.path" or (key.startswith("includeif.") and key.endswith(".path")):
-                target = recording_fs.expanduser(value)
-                pending.append(posixpath.join(posixpath.dirname(file), target))
+                folder = posixpath.dirname(file)
+                pending += [posixpath.join(folder, path) for path in expand(value, homes)]
 
 
 def read_config(path: str) -> list[tuple[str, str]]:
     text = read_text(path, git_config.MAX_BYTES)
-    bounded_work.count(bounded_work.SETTINGS, len(text))
+    scan_limits.count(scan_limits.SETTINGS, len(text))
     return git_config.entries(text)
 
 
@@ -240,7 +263,7 @@ def read_text(path: str, most: int = 4096) -> str:
 def _modules(git_dir: str, around: GitDirContext) -> ExecPaths:
     """`modules` is read-only, so that no new one appears; those that are there can be worked in."""
     folder = posixpath.join(git_dir, "modules")
-    found = ExecPaths(kept(folder, around.root))
+    found = ExecPaths(protect(folder, around.root))
     if not recording_fs.isdir(folder) or recording_fs.islink(folder):
         return found
     modules = list(_module_dirs(folder, _DEEPEST_MODULE))
@@ -280,7 +303,7 @@ def _worktrees(git_dir: str, around: GitDirContext) -> ExecPaths:
     folder = posixpath.join(git_dir, "worktrees")
     if not recording_fs.isdir(folder) or recording_fs.islink(folder):
         return ExecPaths()  # `git worktree add` inside makes one
-    found = ExecPaths(kept(folder, around.root))
+    found = ExecPaths(protect(folder, around.root))
     for name in sorted(recording_fs.listdir(folder))[:_MOST_WORKTREES]:
         state = posixpath.join(folder, name)
         back = read_text(posixpath.join(state, "gitdir")).strip()
@@ -288,15 +311,15 @@ def _worktrees(git_dir: str, around: GitDirContext) -> ExecPaths:
         if back and within(tree, around.workspace) and not recording_fs.islink(state):
             try:
                 found.protected += worktree_state(state)
-            except bounded_work.TooMuch as error:
+            except scan_limits.TooMuch as error:
                 found.warnings.append(f"the worktree in {named(tree)} is read-only: {error}")
             else:
                 found.grants += grant(state, "write")
-            found.protected += kept(posixpath.join(tree, ".git"), around.workspace)
+            found.protected += protect(posixpath.join(tree, ".git"), around.workspace)
     return found
 
 
 def worktree_state(state: str) -> list[Protected]:
     found = [Protected(state, state, present=False, is_dir=True, rule="git_dir")]
     names = {"gitdir", "commondir", "config.worktree", *_foreign_names(state)}
-    return found + kept_in(state, sorted(names), state)
+    return found + protect_names(state, sorted(names), state)

@@ -11,9 +11,10 @@ import hashlib
 import re
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from struct import Struct
 from typing import NamedTuple
+
+import msgspec
 
 from sandboxd.policy.protected.git_bitmap import GitBitmapError, set_bits
 
@@ -55,8 +56,7 @@ class IndexEntry(NamedTuple):
     flags: int
 
 
-@dataclass(frozen=True, slots=True)
-class Index:
+class Index(msgspec.Struct, frozen=True):
     """One file's own entries.
 
     `shared` is the id of a split index's base, in hexadecimal as in the name `sharedindex.<id>`.

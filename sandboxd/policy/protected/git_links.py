@@ -13,11 +13,11 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from sandboxd.platform.regular_file import read_regular
+from sandboxd.policy.display_names import named
 from sandboxd.policy.paths import recording_fs
 from sandboxd.policy.paths.within import is_below, within
 from sandboxd.policy.protected import git_config, git_index_parser
-from sandboxd.policy.shown_names import named
-from sandboxd.regular_file import read_regular
 
 MOST_LINKS = 256
 MOST_CPU_S = 0.25

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from sandboxd.policy.paths import recording_fs
+from sandboxd.policy.paths.homes import expand
 from sandboxd.policy.paths.within import is_below
 
 _MOST_GROUPS, _MOST_WORDS, _MOST_FOLDERS, _DEEPEST = 16, 64, 8, 3
@@ -44,14 +45,16 @@ _ENTERS = frozenset(
 _INTERPRETERS = re.compile(r"(?:.*/)?(?:python|node|deno|bun|ruby|perl|php|lua|java|tsx)[\d.]*")
 
 
-def paths(key: str, value: str, base: str, workspace: str) -> list[str]:
+def paths(
+    key: str, value: str, base: str, workspace: str, homes: tuple[str, ...] = ()
+) -> list[str]:
     """The absolute paths that this setting may name, for a repository with its files in `base`.
 
     A folder among them counts with all that is in it.
     """
     if not is_command(key, value):
         return []
-    line = _Line(value if _COMMANDS.fullmatch(key) else f"{key} {value}", base, workspace)
+    line = _Line(value if _COMMANDS.fullmatch(key) else f"{key} {value}", base, workspace, homes)
     found = list(line.files())
     if not key.startswith(
         "alias."
@@ -69,7 +72,8 @@ def is_command(key: str, value: str) -> bool:
 
 
 class _Line:
-    def __init__(self, value: str, base: str, workspace: str) -> None:
+    def __init__(self, value: str, base: str, workspace: str, homes: tuple[str, ...]) -> None:
+        self._homes = homes
         self._workspace = workspace
         self._bases = [base]
         self._groups = _groups(value)
@@ -110,15 +114,15 @@ class _Line:
         """Where in the workspace it may lead."""
         if word in ("", ".", "..") or word.startswith("-"):
             return
-        word = recording_fs.expanduser(word)
+        words = expand(word, self._homes)
         # What is left of `$TOP/tools/run` starts with a slash.
-        for spelling in dict.fromkeys((word, word.lstrip("/"))):
+        for spelling in dict.fromkeys((*words, *(word.lstrip("/") for word in words))):
             for base in self._bases:
                 said = posixpath.join(base, spelling)
                 path = posixpath.normpath(said)
                 if not is_below(path, self._workspace):
                     continue
-                if spelling == word or recording_fs.lexists(path):
+                if spelling in words or recording_fs.lexists(path):
                     yield path
                     if "/../" in said:  # behind a link it leads elsewhere
                         yield said

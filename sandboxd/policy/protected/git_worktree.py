@@ -7,22 +7,22 @@ if the git dir itself points back at this workspace.
 from __future__ import annotations
 
 import posixpath
-from dataclasses import dataclass
+
+import msgspec
 
 from sandboxd.policy.paths import recording_fs
 from sandboxd.policy.paths.within import within
 from sandboxd.policy.protected.git_dir import looks_like_git_dir, read_config, read_text
 
 
-@dataclass(frozen=True, slots=True)
-class LinkedGit:
+class LinkedGit(msgspec.Struct, frozen=True):
     """`common` differs from `git_dir` for a worktree: what all worktrees share lies there."""
 
     git_dir: str
     common: str
 
 
-def linked(workspace: str) -> LinkedGit | None:
+def find_linked_git(workspace: str) -> LinkedGit | None:
     """The git dir that `workspace` belongs to, if it agrees."""
     pointer = posixpath.join(workspace, ".git")
     if recording_fs.islink(pointer) or not recording_fs.isfile(pointer):
@@ -40,7 +40,7 @@ def linked(workspace: str) -> LinkedGit | None:
 
 def main_checkout(workspace: str) -> str | None:
     """The checkout that a linked worktree belongs to, where both point at each other."""
-    found = linked(workspace)
+    found = find_linked_git(workspace)
     if found is None or found.common == found.git_dir or not found.common.endswith("/.git"):
         return None
     return posixpath.dirname(found.common)

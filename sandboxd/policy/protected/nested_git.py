@@ -16,12 +16,12 @@ from shlex import quote
 
 from sandboxd.platform.current import files
 from sandboxd.policy.data.protected_names import OTHER_EXEC, OTHER_REPOSITORIES
+from sandboxd.policy.display_names import named
 from sandboxd.policy.paths import recording_fs
 from sandboxd.policy.paths.closed_folders import closing
 from sandboxd.policy.paths.within import within
 from sandboxd.policy.protected import distant_git
 from sandboxd.policy.protected.distant_git import MOST_UNSEARCHED, DistantFolders
-from sandboxd.policy.shown_names import named
 from sandboxd_proto.errors import PathDenied
 from sandboxd_proto.locations import KEPT_FOLDER
 
@@ -50,8 +50,9 @@ class Repositories:
     `others`: the `.hg` and the like in them. `roots`: the workspace, then other writable folders.
     `main_checkouts`: git dirs that a worktree in the workspace shares with another checkout.
     `closed`: folders in which there may be others. `read_only`: those that hold more of them than
-    can be protected one by one, or were not searched. `distant`: the other folders, of each root
-    that has more than the near ones.
+    can be protected one by one, or were not searched; a root itself if even these are too many.
+    `distant`: the other folders, of each root that has more than the near ones. `git_homes`: those
+    whose settings git follows in every repository.
     """
 
     paths: tuple[str, ...] = ()
@@ -62,6 +63,7 @@ class Repositories:
     main_checkouts: tuple[str, ...] = ()
     closed: tuple[str, ...] = ()
     read_only: tuple[str, ...] = ()
+    git_homes: tuple[str, ...] = ()
     distant: tuple[DistantFolders, ...] = field(default=(), compare=False)
 
     def joined(self, more: Repositories) -> Repositories:
@@ -80,6 +82,11 @@ class Repositories:
 
     def with_warnings(self, more: Iterable[str]) -> Repositories:
         return replace(self, warnings=(*self.warnings, *more))
+
+    def with_settings(
+        self, main_checkouts: tuple[str, ...], git_homes: tuple[str, ...]
+    ) -> Repositories:
+        return replace(self, main_checkouts=main_checkouts, git_homes=git_homes)
 
     def by_root(self, paths: Iterable[str]) -> dict[str, list[str]]:
         """Paths in the folders, by the innermost of the roots that they lie in."""
@@ -119,7 +126,7 @@ def find(workspace: str, most: int | None = None) -> Repositories:
         except OSError as error:
             if error.errno == errno.E2BIG:
                 if folder == workspace:
-                    raise _unsearchable(workspace) from None
+                    return _all_read_only(workspace)
                 beyond.append(folder)
             closed.append(closing(folder, error))
             continue
@@ -139,7 +146,7 @@ def find(workspace: str, most: int | None = None) -> Repositories:
         unsearched, far = further.unsearched, (further.folders,)
         if workspace in unsearched or len(unsearched) > MOST_UNSEARCHED:
             distant_git.forget(workspace)
-            raise _unsearchable(workspace)
+            return _all_read_only(workspace)
     warnings = [_incomplete(workspace)] if unsearched else []
     warnings += [_too_crowded(folder) for folder in beyond[:1]]
     beyond += unsearched
@@ -150,10 +157,23 @@ def find(workspace: str, most: int | None = None) -> Repositories:
         left = MOST_REPOSITORIES - len(repositories)
         beyond += map(posixpath.dirname, others[left:])
         others = others[:left]
+    read_only = _around(workspace, {folder for folder in beyond if folder != workspace})
+    if len(read_only) > MOST_READ_ONLY:
+        return _all_read_only(workspace)
     return Repositories(
         tuple(repositories), tuple(others), (workspace,), tuple(folders), tuple(warnings),
-        closed=_few(workspace, closed), read_only=_whole(workspace, beyond), distant=far,
+        closed=_few(workspace, closed), read_only=read_only, distant=far,
     )  # fmt: skip
+
+
+def _all_read_only(workspace: str) -> Repositories:
+    """A command may have made most of them: with the others they are too many to be protected."""
+    said = (
+        f"commands can only read {named(workspace)}: it has more folders with repositories than "
+        "can be protected; choose the folder of one project as the workspace, or name it in "
+        "fs_write_allow"
+    )
+    return Repositories(roots=(workspace,), read_only=(workspace,), warnings=(said,))
 
 
 def _few(workspace: str, closed: Iterable[str | None]) -> tuple[str, ...]:
@@ -169,36 +189,12 @@ def _few(workspace: str, closed: Iterable[str | None]) -> tuple[str, ...]:
     return found
 
 
-def _whole(workspace: str, beyond: Iterable[str]) -> tuple[str, ...]:
-    """Folders around these repositories: a command may have made most of them, so that others are
-    not among the first. PathDenied where even these are too many."""
-    found = _around(workspace, {folder for folder in beyond if folder != workspace})
-    if len(found) > MOST_READ_ONLY:
-        newest = sorted(found, key=_changed, reverse=True)[:3]
-        raise PathDenied(
-            f"{len(found)} folders in {named(workspace)} hold repositories: more than can be "
-            "protected",
-            field="workspace",
-            remedy=f"move those that a command made out of it; the newest of all are "
-            f"{', '.join(map(named, newest))} (ls -dct {quote(workspace)}/*/ lists the others); or "
-            "choose a smaller folder as the workspace",
-        )
-    return found
-
-
 def _around(workspace: str, folders: set[str]) -> tuple[str, ...]:
     """These, or the workspace's own folders that hold them if they are too many."""
     if len(folders) > MOST_READ_ONLY:
         skip = len(workspace.rstrip("/")) + 1
         folders = {folder[:skip] + folder[skip:].partition("/")[0] for folder in folders}
     return tuple(sorted(folders))
-
-
-def _changed(folder: str) -> int:
-    try:
-        return files.changed_ns(recording_fs.lstat(folder))
-    except OSError:
-        return 0
 
 
 def _each_once(some: tuple[str, ...], more: tuple[str, ...]) -> tuple[str, ...]:
@@ -246,16 +242,6 @@ def _incomplete(workspace: str) -> str:
     return (
         f"not every folder of {named(workspace)} was searched for repositories: commands can only "
         "read the others; choose a smaller folder as the workspace"
-    )
-
-
-def _unsearchable(workspace: str) -> PathDenied:
-    return PathDenied(
-        f"{named(workspace)} has too many folders to be searched for repositories, which could "
-        "not be protected",
-        field="workspace",
-        remedy="remove the folders that a command made, or choose a smaller folder as the "
-        "workspace",
     )
 
 

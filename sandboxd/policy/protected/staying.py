@@ -1,4 +1,4 @@
-"""Protected folders that running commands have made, and that go when these commands end.
+"""Registry of protected folders that running commands made, and that are removed when they end.
 
 The guard of such a command names them here. A plan takes them for missing: a mount on one would be
 lost when it is removed, and end the sandbox.

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import posixpath
+from collections.abc import Iterable, Iterator
 
 from sandboxd.policy.mounts.mount_plan import Host, MountKind, mount_plan
 from sandboxd.policy.mounts.own_paths import OwnPaths
 from sandboxd.policy.paths import recording_fs
+from sandboxd.policy.paths.closed_folders import closed_to
 from sandboxd.policy.paths.within import within
-from sandboxd.policy.plan import Grant, Protected, SandboxSpec
+from sandboxd.policy.plan import Grant, Protected, RunAs, SandboxSpec
 from sandboxd_proto.errors import PathDenied
 
 
@@ -21,6 +23,18 @@ def own_code(spec: SandboxSpec, own: OwnPaths) -> tuple[Protected, ...]:
             if path.startswith(below):
                 found.append(Protected(path, root, present=True, is_dir=recording_fs.isdir(path)))
     return tuple(found)
+
+
+def within_reach(protected: Iterable[Protected], user: RunAs) -> Iterator[Protected]:
+    """For a daemon of root, whose commands see less than it does. In a folder that only another
+    user can enter or open nothing is mounted: the folder itself is read-only."""
+    known: dict[tuple[str, str], str | None] = {}
+    for one in protected:
+        key = posixpath.dirname(one.path), one.root
+        if key not in known:
+            known[key] = closed_to(one.path, user.uid, user.gid, below=one.root)
+        closed = known[key]
+        yield Protected(closed, one.root, present=True, is_dir=True) if closed else one
 
 
 def settle(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sandboxd.audit.trail import Trail
+from sandboxd.rpc.notifications.subscriptions import Subscription
 from sandboxd.rpc.request_context import RequestContext
-from sandboxd.rpc.subscriptions import Subscription
 from sandboxd_proto.errors import InvalidParams, NotFound, SandboxUnavailable, Unauthorized
 from sandboxd_proto.messages.event import Subscribed, SubscribeParams, UnsubscribeParams
 from sandboxd_proto.messages.execution import Nothing

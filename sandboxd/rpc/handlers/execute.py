@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import posixpath
 from contextlib import suppress
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from sandboxd import event_loop
 from sandboxd.denials import ExplainRequest
@@ -15,29 +16,29 @@ from sandboxd.policy.request import PolicyRequest
 from sandboxd.policy.resolve import change_cwd
 from sandboxd.rpc.dispatch import Later, RunAgain
 from sandboxd.rpc.fd_passing import check_passed
-from sandboxd.rpc.following import follow
-from sandboxd.rpc.handlers.admitting import (
+from sandboxd.rpc.handlers.admission import (
     Widened,
+    check_mode,
     find_sandbox,
     hold_and_run,
     hold_detached,
-    judged,
-    widened,
+    widen_by_grants,
     with_session_defaults,
     within_budget,
 )
-from sandboxd.rpc.handlers.mount_answers import wait_for_plan, wait_for_sandbox
-from sandboxd.rpc.notifications import ClientListener
+from sandboxd.rpc.handlers.plan_preparation import wait_for_plan, wait_for_sandbox
+from sandboxd.rpc.notifications.attached_output import send_output_log
+from sandboxd.rpc.notifications.listener import ClientListener
 from sandboxd.rpc.policy_request import policy_request_of
 from sandboxd.rpc.request_context import RequestContext
 from sandboxd.supervisor.approvals.admission import Judged
 from sandboxd.supervisor.execution.execution import Execution
 from sandboxd.supervisor.execution.output_log import OutputLog
 from sandboxd.supervisor.execution.stdio.output import CAPTURE_LIMIT, WHOLE_HEAD, Capture
-from sandboxd.supervisor.execution.stdio.pipes import Passed
+from sandboxd.supervisor.execution.stdio.pipes import NOTHING_PASSED, Passed
 from sandboxd.supervisor.execution.stdio.text import decode_base64
 from sandboxd.supervisor.hanging_mount_checks import Wait
-from sandboxd.supervisor.request import NOTHING_PASSED, ExecuteRequest, OutputListener
+from sandboxd.supervisor.request import ExecuteRequest, OutputListener
 from sandboxd.supervisor.sandboxes.persistent import PersistentSandbox
 from sandboxd.supervisor.sessions.session import Session
 from sandboxd.types import PtyRequest
@@ -51,7 +52,14 @@ from sandboxd_proto.errors import (
     SandboxdError,
 )
 from sandboxd_proto.manifest import manifest_to_dict
-from sandboxd_proto.messages.execute import Base64Data, CaptureParams, Detached, ExecuteParams
+from sandboxd_proto.messages.execute import (
+    Base64Data,
+    CaptureParams,
+    Detached,
+    ExecuteParams,
+    PassedDescriptors,
+    PtySize,
+)
 from sandboxd_proto.messages.session import OnDenial
 
 # Refusals that are recorded; malformed requests are not.
@@ -81,7 +89,11 @@ def execute(call: RequestContext, params: ExecuteParams) -> Later | Detached | R
     if not params.detach:
         call.runs(execution)
     if params.detach and params.stream:
-        _follow(call, execution)
+        try:
+            _follow(call, execution)
+        except SandboxdError:  # too many are followed: nothing would ever end it
+            supervisor.give_up(execution)
+            raise
     if found.decision == "ask" or (request.session and request.session.widenings):
         return _hold(call, params, execution, found)
     supervisor.start_clock(execution)
@@ -141,9 +153,10 @@ def _checked(
         sent = plan
     else:
         sent, (plan, policy, grants) = planned
-    _check_passed(params)
+    if params.fds is not None:
+        _check_passed(params, params.fds)
     creator = kept.session if kept is not None else None
-    found = judged(call, session, sent, creator, is_widened=policy is not None)
+    found = check_mode(call, session, sent, creator, is_widened=policy is not None)
     tmps = call.service.admission.sessions.tmps
     if policy is not None and session.tmp is not None and tmps is not None:
         plan = tmps.plan_with(session, plan)
@@ -152,13 +165,13 @@ def _checked(
         argv=tuple(params.argv),
         plan=plan,
         owner=call.connection,
-        stdin=_stdin(params),
+        stdin=_stdin(params.stdin) if params.stdin is not None else b"",
         stdin_open=params.stdin_open,
         capture=_capture(params),
         merge=params.stderr == "stdout",
-        pty=_pty(params),
+        pty=_pty(params, params.pty) if params.pty is not None else None,
         detach=params.detach,
-        listener=_listener(call, params, on_denial),
+        listener=_listener(call, params, on_denial) if params.detach or params.stream else None,
         execution_id=params.execution_id,
         sandbox=kept.id if kept is not None else None,
         passed=taken,
@@ -195,18 +208,14 @@ def _planned(call: RequestContext, params: ExecuteParams) -> _Planned | Wait:
         sent = call.plan_for(policy)
     except SandboxdError as error:
         return error
-    wider = widened(call, session, policy, sent)
+    wider = widen_by_grants(call, session, policy, sent)
     return (sent, wider) if isinstance(wider, Widened) else wider
 
 
-def _listener(
-    call: RequestContext, params: ExecuteParams, on_denial: OnDenial
-) -> OutputListener | None:
+def _listener(call: RequestContext, params: ExecuteParams, on_denial: OnDenial) -> OutputListener:
     """A detached execution keeps the end of its output for clients that attach."""
     if params.detach:
         return OutputLog()
-    if not params.stream:
-        return None
     connection = call.connection
     attempt = 1 if on_denial == "retry" else None
     return ClientListener(connection.channel, connection.notify, attempt)
@@ -216,7 +225,7 @@ def _follow(call: RequestContext, execution: Execution) -> None:
     """Stream a detached execution to the connection that started it, if it asked for that."""
     output, send = execution.request.listener, call.connection.send_notice
     if isinstance(output, OutputLog):
-        call.connection.follow(lambda: follow(output, {}, send), call)
+        call.connection.follow(lambda: send_output_log(output, {}, send), call)
 
 
 def _capture(params: ExecuteParams) -> Capture | None:
@@ -270,12 +279,10 @@ def absolute_cwd(cwd: str, workspace: str | None) -> str:
     return posixpath.normpath(posixpath.join(files.internal(workspace), files.internal(cwd)))
 
 
-def _check_passed(params: ExecuteParams) -> None:
-    if params.fds is None:
-        return
+def _check_passed(params: ExecuteParams, fds: PassedDescriptors) -> None:
     if params.pty is not None:
         raise InvalidParams("fds and pty exclude each other", field="fds")
-    if params.fds.stdin is not None and (params.stdin is not None or params.stdin_open):
+    if fds.stdin is not None and (params.stdin is not None or params.stdin_open):
         raise InvalidParams("fds.stdin and stdin exclude each other", field="fds.stdin")
 
 
@@ -292,20 +299,18 @@ def _check_argv(argv: list[str]) -> None:
         raise InvalidParams(problem[1], field=problem[0], remedy="pass it through stdin or a file")
 
 
-def _stdin(params: ExecuteParams) -> bytes:
-    if isinstance(params.stdin, Base64Data):
-        return decode_base64(params.stdin.base64, "stdin.base64")
-    return (params.stdin or "").encode()
+def _stdin(given: str | Base64Data) -> bytes:
+    if isinstance(given, Base64Data):
+        return decode_base64(given.base64, "stdin.base64")
+    return given.encode()
 
 
-def _pty(params: ExecuteParams) -> PtyRequest | None:
-    if params.pty is None:
-        return None
-    check_size(params.pty.rows, params.pty.cols, "pty.")
-    apart = params.pty.stderr == "pipe"
+def _pty(params: ExecuteParams, pty: PtySize) -> PtyRequest:
+    check_size(pty.rows, pty.cols, "pty.")
+    apart = pty.stderr == "pipe"
     if apart and params.stderr is not None:
         raise InvalidParams("stderr and pty.stderr exclude each other", field="pty.stderr")
-    return PtyRequest(params.pty.rows, params.pty.cols, params.pty.echo, apart)
+    return PtyRequest(pty.rows, pty.cols, pty.echo, apart)
 
 
 def check_size(rows: int, cols: int, prefix: str = "") -> None:

@@ -8,8 +8,8 @@ import anyio
 
 from sandboxd.platform.current import commands
 from sandboxd.rpc.dispatch import later
-from sandboxd.rpc.following import follow
 from sandboxd.rpc.handlers.execute import check_size
+from sandboxd.rpc.notifications.attached_output import send_output_log
 from sandboxd.rpc.request_context import RequestContext
 from sandboxd.supervisor.execution.execution import Execution
 from sandboxd.supervisor.execution.output_log import OutputLog
@@ -157,7 +157,7 @@ def attach(call: RequestContext, params: AttachParams) -> Attached:
     if params.after is not None:
         after = {"stdout": max(params.after.stdout, -1), "stderr": max(params.after.stderr, -1)}
     send = call.connection.send_notice
-    call.connection.follow(lambda: follow(output, after, send), call)
+    call.connection.follow(lambda: send_output_log(output, after, send), call)
     return Attached(
         state=execution.state,
         gap=any(output.lacks(stream, seq) for stream, seq in after.items()),

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from sandboxd.rpc.dispatch import later
-from sandboxd.rpc.handlers.admitting import find_sandbox, hold_sandbox, judged
+from sandboxd.rpc.handlers.admission import check_mode, find_sandbox, hold_sandbox
 from sandboxd.rpc.handlers.execution import NOTHING
 from sandboxd.rpc.request_context import RequestContext
 from sandboxd.supervisor.execution.stdio.text import decode_base64
@@ -47,7 +47,7 @@ async def _files(call: RequestContext, sandbox: str, *paths: str) -> SandboxFile
                 errno="ENAMETOOLONG", path=path[:100], remedy="use a shorter path",
             )  # fmt: skip
     kept, session = find_sandbox(call, sandbox), call.session()
-    found = judged(call, session, kept.plan, kept.session)
+    found = check_mode(call, session, kept.plan, kept.session)
     if found.decision == "ask":
         await hold_sandbox(call, session, kept.plan, found, None)
         kept = find_sandbox(call, sandbox)

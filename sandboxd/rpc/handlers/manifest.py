@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from sandboxd.backends.select import find_working
 from sandboxd.denials.host import user_name
 from sandboxd.policy.plan import Plan
 from sandboxd.rpc.dispatch import later
-from sandboxd.rpc.handlers.admitting import with_session_defaults
-from sandboxd.rpc.handlers.mount_answers import plan_answers
+from sandboxd.rpc.handlers.admission import with_session_defaults
+from sandboxd.rpc.handlers.plan_preparation import prepare_plan
 from sandboxd.rpc.policy_request import policy_request_of
 from sandboxd.rpc.request_context import RequestContext
 from sandboxd_proto.manifest import Network
@@ -21,13 +21,13 @@ async def manifest_check(call: RequestContext, params: CheckParams) -> CheckResu
     machine, supervisor = call.service.machine, call.service.supervisor
     session = call.session(params.session)
     policy = replace(with_session_defaults(call, session, policy_request_of(params)), dry=True)
-    await plan_answers(call, policy)
+    await prepare_plan(call, policy)
     plan = call.plan_for(policy)
     found = call.service.admission.judge(session, plan, is_widened=True)
     backend, enforcement = await find_working(plan, machine.config, supervisor.registry)
     return CheckResult(
         backend=backend.name,
-        plan=resolved(plan),
+        plan=resolved_manifest(plan),
         enforcement=dict(enforcement),
         command_line=[_printable(word) for word in backend.command_line(plan)],
         effect=found.effect,
@@ -37,7 +37,7 @@ async def manifest_check(call: RequestContext, params: CheckParams) -> CheckResu
     )
 
 
-def resolved(plan: Plan) -> ResolvedManifest:
+def resolved_manifest(plan: Plan) -> ResolvedManifest:
     spec, limits = plan.sandbox, plan.limits
     return ResolvedManifest(
         fs_read_allow=[_printable(p) for p in spec.paths("read")],

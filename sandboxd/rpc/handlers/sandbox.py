@@ -6,20 +6,20 @@ from typing import Any
 
 import msgspec
 
-from sandboxd.progress import Tell
+from sandboxd.progress import ReportProgress
 from sandboxd.rpc.dispatch import later
-from sandboxd.rpc.handlers.admitting import (
+from sandboxd.rpc.handlers.admission import (
     Widened,
     approve,
+    check_mode,
     find_sandbox,
     hold_sandbox,
-    judged,
     may_see,
-    widened,
+    widen_by_grants,
     with_session_defaults,
 )
 from sandboxd.rpc.handlers.execution import NOTHING
-from sandboxd.rpc.handlers.mount_answers import plan_answers
+from sandboxd.rpc.handlers.plan_preparation import prepare_plan
 from sandboxd.rpc.policy_request import policy_request_of
 from sandboxd.rpc.request_context import RequestContext
 from sandboxd.supervisor.approvals.display import escape_hidden
@@ -46,16 +46,16 @@ from sandboxd_proto.messages.sandbox import (
 async def create(call: RequestContext, params: SandboxCreateParams) -> SandboxCreated:
     session = call.session(params.session)
     policy = with_session_defaults(call, session, policy_request_of(params))
-    await plan_answers(call, policy)
+    await prepare_plan(call, policy)
     sent = call.plan_for(policy)
     supervisor, sessions = call.service.supervisor, call.service.admission.sessions
     supervisor.sandboxes.check_name(params.name)
-    found = judged(call, session, sent)
+    found = check_mode(call, session, sent)
     approval = None
     if found.decision == "ask":
         approval = await hold_sandbox(call, session, sent, found, params.approval_wait_secs)
         session = call.session(params.session)  # it may have been closed while it waited
-    while not isinstance(wider := widened(call, session, policy, sent), Widened):
+    while not isinstance(wider := widen_by_grants(call, session, policy, sent), Widened):
         await wider()
     plan = wider.plan
     if params.scope != "user" and sessions.tmps is not None:
@@ -70,7 +70,7 @@ async def create(call: RequestContext, params: SandboxCreateParams) -> SandboxCr
     )  # fmt: skip
 
 
-def _teller(call: RequestContext, named: NameAndScope) -> Tell:
+def _teller(call: RequestContext, named: NameAndScope) -> ReportProgress:
     """By its name where it has one: the id is not known to the client yet."""
 
     def tell(phase: str, done: int, total: int | None) -> None:
@@ -143,7 +143,7 @@ async def forward(call: RequestContext, params: ForwardParams) -> Forwarded:
     """Needs an approval like `reach`: a forward connects the sandbox with the host."""
     kept = find_sandbox(call, params.sandbox)
     session, admission = call.session(), call.service.admission
-    judged(call, session, kept.plan, kept.session)
+    check_mode(call, session, kept.plan, kept.session)
     decision = decide("reach", admission.mode_of(session), admission.is_planning(session))
     if decision == "refuse":
         raise ApprovalDenied(

@@ -15,7 +15,7 @@ from sandboxd import logs
 from sandboxd.backends.interface import Available, Backend, Unavailable
 from sandboxd.backends.select import candidates
 from sandboxd.backends.unsandboxed_keys import second_key_missing
-from sandboxd.config import Config
+from sandboxd.config.config import Config
 from sandboxd.policy.presets import PRESETS
 from sandboxd.rpc.dispatch import later
 from sandboxd.rpc.request_context import RequestContext

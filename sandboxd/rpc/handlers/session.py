@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from sandboxd.policy.presets import preset
 from sandboxd.rpc.dispatch import later
-from sandboxd.rpc.handlers.admitting import approve
+from sandboxd.rpc.handlers.admission import approve
 from sandboxd.rpc.request_context import RequestContext
 from sandboxd.supervisor.approvals.display import escape_hidden
 from sandboxd.supervisor.budgets import ledger

@@ -5,7 +5,7 @@ A fact that the system does not say counts against the client.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from sandboxd.windows.integrity import level
 from sandboxd_proto.errors import Unauthorized
@@ -13,8 +13,7 @@ from sandboxd_proto.errors import Unauthorized
 _SANDBOXED = "a command of this daemon may not use the daemon"
 
 
-@dataclass(frozen=True, slots=True)
-class PeerToken:
+class PeerToken(msgspec.Struct, frozen=True):
     """`integrity` is empty and `app_container` None where the system does not say it."""
 
     user: str

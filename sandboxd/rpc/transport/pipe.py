@@ -10,9 +10,9 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from sandboxd import event_loop
-from sandboxd.platform.windows_loop import current_proactor
+from sandboxd.concurrency.write_lock import WriteLock
+from sandboxd.platform.windows.loop import current_proactor
 from sandboxd.rpc.transport.interface import Sink
-from sandboxd.turn import WriteTurn
 from sandboxd.windows.handles import Handle
 from sandboxd_proto.framing import Framing, frame
 
@@ -31,7 +31,7 @@ class PipeChannel:
         self._sink: Sink | None = None
         self._reading: event_loop.Future[bytes] | None = None
         self._held: bytes | None = None  # read while paused
-        self._turn = WriteTurn()
+        self._write_lock = WriteLock()
         self._closed = False
         self.on_close: Callable[[], None] | None = None
         self.framing = Framing.LINES
@@ -84,25 +84,25 @@ class PipeChannel:
 
     async def send(self, body: bytes) -> None:
         """Silently dropped once the connection is closed."""
-        await self._turn.take()
+        await self._write_lock.acquire()
         await self._send_rest(memoryview(frame(body, self.framing)))
 
     def send_at_once(self, body: bytes) -> Callable[[], Awaitable[None]] | None:
         """`send` for a caller that must not wait: if it answers something, a task awaits that."""
-        if not self._turn.take_at_once():
+        if not self._write_lock.acquire_nowait():
             return partial(self.send, body)
         data = memoryview(frame(body, self.framing))
         try:
             sending = self._proactor.send(self._handle, data)
         except OSError:
             self.close()
-            self._turn.release()
+            self._write_lock.release()
             return None
         if not sending.done():
             return partial(self._finish, sending, data)
         if sending.exception() is None and sending.result() < len(data):
             return partial(self._send_rest, data[sending.result() :])
-        self._turn.release()
+        self._write_lock.release()
         return None
 
     async def _finish(self, sending: event_loop.Future[int], data: memoryview) -> None:
@@ -110,10 +110,10 @@ class PipeChannel:
             done = await sending
         except OSError:
             self.close()
-            self._turn.release()
+            self._write_lock.release()
             return
         except BaseException:
-            self._turn.release()
+            self._write_lock.release()
             raise
         await self._send_rest(data[done:])
 
@@ -125,7 +125,7 @@ class PipeChannel:
                 except OSError:
                     self.close()
         finally:
-            self._turn.release()
+            self._write_lock.release()
 
     def hung_up(self) -> bool:
         """A pipe has no half-close: the end of reading is the end."""

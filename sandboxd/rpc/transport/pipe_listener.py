@@ -15,7 +15,7 @@ from typing import Any
 import anyio
 
 from sandboxd import event_loop
-from sandboxd.platform.windows_loop import current_proactor
+from sandboxd.platform.windows.loop import current_proactor
 from sandboxd.rpc.peer_auth import windows as peers
 from sandboxd.rpc.transport.interface import ListenError
 from sandboxd.rpc.transport.pipe import PipeChannel

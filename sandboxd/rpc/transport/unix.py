@@ -17,9 +17,9 @@ import anyio
 import anyio.lowlevel
 
 from sandboxd import event_loop
+from sandboxd.concurrency.write_lock import WriteLock
 from sandboxd.posix.hang_up import is_hung_up
 from sandboxd.rpc.transport.interface import Sink
-from sandboxd.turn import WriteTurn
 from sandboxd_proto.framing import Framing, frame
 
 CHUNK = 256 * 1024
@@ -39,7 +39,7 @@ class Channel:
         self._sock = sock
         self._sink: Sink | None = None
         self._chunk = FIRST_CHUNK
-        self._turn = WriteTurn()
+        self._write_lock = WriteLock()
         self._closed = False
         self.on_close: Callable[[], None] | None = None
         self.framing = Framing.LINES
@@ -64,21 +64,21 @@ class Channel:
             data, ancillary, _, _ = self._sock.recvmsg(self._chunk, _ANCILLARY, _CLOSE_ON_EXEC)
         except BlockingIOError:
             return
-        except OSError:
+        except (OSError, MemoryError):  # the loop would call again at once, and without end
             data, ancillary = b"", []
         if not data:
             self.pause()
         self._chunk = CHUNK if len(data) == self._chunk else FIRST_CHUNK
-        sink(data, _descriptors(ancillary))
+        sink(data, _descriptors(ancillary) if ancillary else [])
 
     async def send(self, body: bytes) -> None:
         """Silently dropped once the connection is closed."""
-        await self._turn.take()
+        await self._write_lock.acquire()
         await self._send_rest(memoryview(frame(body, self.framing)))
 
     def send_at_once(self, body: bytes) -> Callable[[], Awaitable[None]] | None:
         """`send` for a caller that must not wait: if it answers something, a task awaits that."""
-        if not self._turn.take_at_once():
+        if not self._write_lock.acquire_nowait():
             return partial(self.send, body)
         data = memoryview(frame(body, self.framing))
         try:
@@ -90,14 +90,14 @@ class Channel:
             data = data[:0]
         if data:
             return partial(self._send_rest, data)
-        self._turn.release()
+        self._write_lock.release()
         return None
 
     async def _send_rest(self, view: memoryview) -> None:
         try:
             await self._send_all(view)
         finally:
-            self._turn.release()
+            self._write_lock.release()
 
     async def _send_all(self, view: memoryview) -> None:
         while view and not self._closed:

@@ -8,13 +8,13 @@ answer leads to is in `decisions`.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 
 import anyio
+import msgspec
 from anyio.abc import TaskGroup
 
 from sandboxd.backends.unsandboxed_keys import both_keys
-from sandboxd.config import Config
+from sandboxd.config.config import Config
 from sandboxd.policy.plan import Plan
 from sandboxd.supervisor.approvals.approval import Approval, session_closed_error
 from sandboxd.supervisor.approvals.decisions import GRANT_KINDS, Decisions
@@ -35,8 +35,7 @@ from sandboxd_proto.messages.approval import Decision, Effect
 from sandboxd_proto.messages.session import Mode
 
 
-@dataclass(frozen=True, slots=True)
-class Judged:
+class Judged(msgspec.Struct, frozen=True):
     """`grant`: an earlier grant that makes a question unnecessary."""
 
     effect: Effect
@@ -44,15 +43,13 @@ class Judged:
     grant: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Admitted:
+class Admitted(msgspec.Struct, frozen=True):
     """A request that may run. `approval`: the one that allowed it, if there was a question."""
 
     approval: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Waiter:
+class Waiter(msgspec.Struct, frozen=True):
     """A request that waits. `pending` tells its client of the approval; it stops waiting when
     `cancelled` is set; `gone`: whether its connection has ended."""
 
@@ -97,7 +94,7 @@ class Admission:
     def mode_of(self, session: Session) -> Mode:
         """The narrowest mode of the session and the sessions above it."""
         mode = session.mode
-        for above in session.upwards():
+        for above in session.upwards()[1:]:
             mode = narrower(mode, above.mode)
         return mode
 

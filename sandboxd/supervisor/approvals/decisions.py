@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from sandboxd.config import ApprovalsConfig
+from sandboxd.config.config import ApprovalsConfig
 from sandboxd.supervisor.approvals.approval import Approval
 from sandboxd.supervisor.approvals.grants import ApprovedGrant, GrantKind, Grants, utc_date
 from sandboxd.supervisor.budgets.ledger import check_budget

@@ -13,7 +13,6 @@ import os
 import time
 import tomllib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import anyio
@@ -34,8 +33,7 @@ MOST_BYTES = 4 << 20
 _UNREADABLE = (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError)
 
 
-@dataclass(frozen=True, slots=True)
-class ApprovedGrant:
+class ApprovedGrant(msgspec.Struct, frozen=True):
     """`match`: the fingerprint of a run grant, the digest of a refusal, `host:port` of egress.
     `expires`: a UTC date; the grant ends with that day. `reach`: what the sandbox of a run grant
     can, for people: `match` decides."""
@@ -46,7 +44,7 @@ class ApprovedGrant:
     session: str | None = None
     workspace: str | None = None
     expires: str | None = None
-    id: str = field(default_factory=lambda: f"gr-{os.urandom(8).hex()}")
+    id: str = msgspec.field(default_factory=lambda: f"gr-{os.urandom(8).hex()}")
     reach: Reach | None = None
 
     @property

@@ -8,7 +8,7 @@ import subprocess
 
 import anyio
 
-from sandboxd.config import ApprovalsConfig
+from sandboxd.config.config import ApprovalsConfig
 from sandboxd.supervisor.approvals.approval import Approval
 from sandboxd.supervisor.background import Background
 from sandboxd_proto.wire import encode

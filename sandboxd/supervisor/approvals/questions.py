@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from sandboxd.audit.redact import secret_values
 from sandboxd.policy.plan import Plan
@@ -20,8 +21,7 @@ from sandboxd_proto.messages.approval import Addition, ApprovalKind, Choice, Eff
 CHANGED = "changed while it waited"
 
 
-@dataclass(frozen=True, slots=True)
-class RunRequest:
+class RunRequest(msgspec.Struct, frozen=True):
     """What a request wants to run or open. `family` is the backend's, for the fingerprint."""
 
     session: Session

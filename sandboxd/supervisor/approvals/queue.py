@@ -9,7 +9,7 @@ from typing import Protocol
 import anyio
 import msgspec
 
-from sandboxd.config import ApprovalsConfig
+from sandboxd.config.config import ApprovalsConfig
 from sandboxd.supervisor.approvals.approval import Approval, Outcome, Question
 from sandboxd.supervisor.approvals.decisions import Decisions
 from sandboxd_proto.errors import BudgetExceeded, Busy, Conflict, NotFound

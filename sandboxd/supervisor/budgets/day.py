@@ -15,7 +15,7 @@ import msgspec
 
 from sandboxd.platform.current import files
 from sandboxd.supervisor.budgets.amounts import to_micros, to_usd
-from sandboxd.supervisor.budgets.ledger import USER, exceeded
+from sandboxd.supervisor.budgets.ledger import USER, budget_error
 from sandboxd_proto.errors import BudgetExceeded
 
 
@@ -39,7 +39,7 @@ class DayFile:
                 day = self._today(now)
                 after = day.cost_micros + cost_micros
                 if after > to_micros(self._limit_usd, "per_user_daily_usd"):
-                    raise exceeded(USER, "per_user_daily_usd", to_usd(after), self._limit_usd)
+                    raise budget_error(USER, "per_user_daily_usd", to_usd(after), self._limit_usd)
                 self._write(Day(day.date, after))
         except OSError as error:
             raise self._unusable(f"cannot be stored in {self.path} ({error.strerror})") from None

@@ -10,7 +10,9 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from sandboxd.config import SessionCapConfig
+import msgspec
+
+from sandboxd.config.config import SessionCapConfig
 from sandboxd.supervisor.budgets.amounts import Amounts, to_micros, to_usd
 from sandboxd_proto.errors import BudgetExceeded, Busy, Conflict, InvalidParams
 from sandboxd_proto.messages.session import Budget, SessionUsage
@@ -37,17 +39,18 @@ class Account:
     started: dict[str, float] = field(default_factory=dict)
     warned: set[tuple[str, float]] = field(default_factory=set)
     charges: OrderedDict[str, Amounts] = field(default_factory=OrderedDict)
+    _above: tuple[Account, ...] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._above = self.parent.upwards() if self.parent is not None else ()
 
     @property
     def depth(self) -> int:
         """A root session is 0; the user's account is -1."""
         return -1 if self.parent is None else self.parent.depth + 1
 
-    def upwards(self) -> Iterator[Account]:
-        at: Account | None = self
-        while at is not None:
-            yield at
-            at = at.parent
+    def upwards(self) -> tuple[Account, ...]:
+        return (self, *self._above)
 
     def runtime(self, now: float) -> float:
         return self.finished_runtime + sum(now - began for began in self.started.values())
@@ -63,8 +66,7 @@ class Account:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class UsedLimit:
+class UsedLimit(msgspec.Struct, frozen=True):
     """A limit, and how much of it is used. `session`: whose limit it is."""
 
     session: str
@@ -88,7 +90,7 @@ def check_budget(budget: Budget) -> Budget:
     return budget
 
 
-def repeated(account: Account, request_id: str | None, charge: Amounts) -> bool:
+def is_repeated(account: Account, request_id: str | None, charge: Amounts) -> bool:
     """Whether this charge was made already; Conflict if the id was used for another one."""
     if request_id is None:
         return False
@@ -171,10 +173,15 @@ def end(account: Account, execution_id: str, now: float) -> None:
 
 def seconds_left(account: Account, now: float) -> float | None:
     """Until a time limit of the session, or of one above it, is reached; None without limits."""
+    for node in account.upwards():
+        if node.limits != NO_LIMITS:
+            break
+    else:
+        return None
     return min((left for left, _ in _time_limits(account, now)), default=None)
 
 
-def used_up(account: Account, now: float) -> UsedLimit | None:
+def nearest_limit(account: Account, now: float) -> UsedLimit | None:
     """The time limit that is nearest, or was passed first; None without one."""
     found = sorted(_time_limits(account, now), key=lambda one: one[0])
     return found[0][1] if found else None
@@ -231,20 +238,20 @@ def _measures(node: Account, now: float) -> Iterator[tuple[str, float, float]]:
 
 def _check(node: Account, reason: str, observed: float, limit: float | None) -> None:
     if limit is not None and observed > limit:
-        raise exceeded(node.session, reason, observed, limit)
+        raise budget_error(node.session, reason, observed, limit)
 
 
 def _check_time(node: Account, reason: str, observed: float, limit: float | None) -> None:
     if limit is not None and observed >= limit:
-        raise exceeded(node.session, reason, round(observed, 6), limit)
+        raise budget_error(node.session, reason, round(observed, 6), limit)
 
 
 def _check_cost(node: Account, reason: str, micros: int, limit: float | None) -> None:
     if limit is not None and micros > to_micros(limit, reason):
-        raise exceeded(node.session, reason, to_usd(micros), limit)
+        raise budget_error(node.session, reason, to_usd(micros), limit)
 
 
-def exceeded(session: str, reason: str, observed: float, limit: float) -> BudgetExceeded:
+def budget_error(session: str, reason: str, observed: float, limit: float) -> BudgetExceeded:
     what = "executions at once in this session" if reason == "max_processes" else reason
     return BudgetExceeded(
         f"the budget does not allow this: {what} would be {observed:g}, and the limit is {limit:g}",

@@ -9,7 +9,7 @@ import anyio
 
 from sandboxd.supervisor.execution.result import Ended
 from sandboxd.supervisor.execution.stdio.command_io import CommandIo
-from sandboxd.supervisor.execution.stdio.ends.current import ends
+from sandboxd.supervisor.execution.stdio.ends.current_platform import ends
 from sandboxd.supervisor.request import ExecuteRequest
 from sandboxd.types import Process
 from sandboxd_proto.errors import InvalidParams, PolicyNotSupported

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import anyio
+import anyio.lowlevel
 from anyio.abc import TaskGroup
+from msgspec.structs import replace
 
 from sandboxd import event_loop
 from sandboxd.backends.interface import Enforcement
-from sandboxd.supervisor.afterwards import Afterwards
 from sandboxd.supervisor.classifier import Classifier, HostTraits
+from sandboxd.supervisor.deferred_work import DeferredWork
 from sandboxd.supervisor.execution.control import ExecutionControl
 from sandboxd.supervisor.execution.lease import Lease
 from sandboxd.supervisor.execution.lost_files import lost_files, may_lose_files
@@ -22,13 +24,13 @@ from sandboxd.supervisor.execution.result import (
     Ended,
     Ending,
     build_result,
+    drop_data,
     outcome,
-    withheld,
 )
 from sandboxd.supervisor.execution.stdio.command_io import CommandIo, Streams, open_streams
 from sandboxd.supervisor.execution.stdio.output import OutputBudget
 from sandboxd.supervisor.execution.stdio.pumps import Pump
-from sandboxd.supervisor.execution.timeout import left_processes, wait_for_exit
+from sandboxd.supervisor.execution.timeout import has_left_processes, wait_for_exit
 from sandboxd.supervisor.execution.unsupported import refuse_unsupported
 from sandboxd.supervisor.request import ExecuteRequest
 from sandboxd.traffic import AskHost, GateRefusal, Traffic
@@ -51,7 +53,7 @@ class Execution:
     """Made when the request is read, so that the client's next message may write to it."""
 
     def __init__(
-        self, execution_id: str, request: ExecuteRequest, traits: HostTraits, afterwards: Afterwards
+        self, execution_id: str, request: ExecuteRequest, traits: HostTraits, deferred: DeferredWork
     ) -> None:
         self.id = execution_id
         self.request = request
@@ -68,7 +70,7 @@ class Execution:
         self.control = ExecutionControl(execution_id, request, self._io)
         self._done: anyio.Event | None = None
         self._traits = traits
-        self._afterwards = afterwards
+        self._deferred = deferred
         self._traffic: Traffic | None = None
         self._ended_at = 0.0
         self._lost: SandboxdError | None = None  # why there is no result although it ran
@@ -189,7 +191,6 @@ class Execution:
             self._io,
         )
         began = state.began
-        await event_loop.enter_task()
         self.control.attach(process)
         classifier.filter_loaded = process.filter_loaded
         most = request.plan.limits.output_bytes
@@ -199,17 +200,20 @@ class Execution:
         workspace.guard.start(process.kill)
         try:
             if request.listener is not None or request.pty is not None:
+                await event_loop.enter_task()
                 await self._until_started(process, lease)
                 began = time.perf_counter()
             io.take_over(process)
-            feeding = event_loop.Begun(io.feed())
-            if request.listener is None and feeding.done:
+            feeding = event_loop.Begun(io.feed()) if io.feeds else None
+            if request.listener is None and (feeding is None or feeding.done):
                 pumps = [*io.collect(process, streams, self.control.fail)]
                 pumps += io.relay_passed(classifier, budget)
                 report = await self._until_end(process, lease, workspace, pumps)
             else:
+                await event_loop.enter_task()
                 async with anyio.create_task_group() as tasks:
-                    tasks.start_soon(_finish, feeding)
+                    if feeding is not None:
+                        tasks.start_soon(_finish, feeding)
                     pumps = self._pumps(process, streams, tasks)
                     pumps += io.relay_passed(classifier, budget)
                     if self._traffic is not None and request.listener is not None:
@@ -223,17 +227,18 @@ class Execution:
             if self._lost is not None:  # not inside the task group, which would wrap it
                 raise self._lost
             duration_ms = (self._ended_at - began) * 1000
-            if lease.linger is not None and not report.whole and await left_processes(process):
+            if lease.linger is not None and not report.whole and await has_left_processes(process):
                 lease.linger(process, io.give_up_outputs(process))
                 kept = True
             return await self._conclude(report, duration_ms, streams, state, lease.enforcement)
         finally:
             self.control.detach()
             self._close_traffic()
-            await workspace.sweep(process)
+            if workspace.guard.needed and workspace.appeared is None:
+                await workspace.sweep(process)
             if not kept:
-                self._afterwards.add(process.close)
-            self._afterwards.add(workspace.close)
+                self._deferred.add(process.close)
+            self._deferred.add(workspace.close)
 
     def _pumps(self, process: Process, streams: Streams, tasks: TaskGroup) -> list[Pump]:
         listener = self.request.listener
@@ -270,10 +275,15 @@ class Execution:
         control = self.control
         try:
             report = await self._until_exit(process, lease, workspace)
+            if self._traffic is not None:
+                self._traffic.catch_up()
             if report.limit == "timeout":  # the reaper's clock ended before the daemon's
                 control.ended_by = control.ended_by or control.at_timeout
                 report = replace(report, limit=None)
             self._ended_at = time.perf_counter()
+            if self._traffic is not None:  # the gate reads sockets of its own, and goes first
+                await event_loop.enter_task()
+                await anyio.lowlevel.checkpoint()
             if lease.backend.capabilities.copies and isinstance(process, CopyingProcess):
                 report = await self._bring_back(process, report)
             # The tree is dead. Protected paths are checked before the output is sent: a client may
@@ -332,12 +342,13 @@ class Execution:
         how = outcome(report, request.plan.limits, ended_by)
         tiers = {**enforcement, **dict(report.tiers)}
         protected = (*(state.workspace.appeared or ()), *report.protected)
+        killed = "cancelled" if state.workspace.guard.ended_for is not None else ended_by
         denials, untold = await classifier.finish(
-            report, how, ended_by, tiers, protected, self._traffic
+            report, how, killed, tiers, protected, self._traffic
         )
         captured = (await streams[0].captured(), await streams[1].captured())
         if how == "isolation_lost":  # what the command read is unknown, so its output is withheld
-            captured = (withheld(captured[0]), withheld(captured[1]))
+            captured = (drop_data(captured[0]), drop_data(captured[1]))
             denials = [one for one in denials if one.confidence == "high"]
             untold = [one for one in untold if one.confidence == "high"]
         warnings = [*self._warnings, *state.workspace.warnings]
@@ -364,7 +375,7 @@ class Execution:
             self.request.listener.conclude(self.result)
         if self.request.stdin:
             self.request = replace(self.request, stdin=b"")
-        self._afterwards.add(self._io.close)
+        self._deferred.add(self._io.close)
         self._io.forget_input()
         if self._done is not None:
             self._done.set()
@@ -372,7 +383,7 @@ class Execution:
     def release(self) -> None:
         """Close its descriptors and drop its input before another attempt; waiters go on
         waiting."""
-        self._afterwards.add(self._io.close)
+        self._deferred.add(self._io.close)
         self._io.forget_input()
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from sandboxd.backends.interface import Backend, Enforcement
 from sandboxd.supervisor.hanging_mount_checks import MountChecks
@@ -11,8 +12,7 @@ from sandboxd.types import Process, Sandbox
 from sandboxd.workspace_guard.guard import Guards, PathsMoved
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lease:
+class Lease(msgspec.Struct, frozen=True, kw_only=True):
     """`release` gives the sandbox back early; `leave` is called at the very end. `linger` takes
     over a command that left processes behind, with the pipes that they still hold; None where
     nothing may be left behind. `guards`: None where something else watches the protected paths.

@@ -13,9 +13,14 @@ from collections.abc import Iterator, Sequence
 
 import anyio
 
+from sandboxd import event_loop
 from sandboxd.denials.text.command_line import CommandLine
 from sandboxd.denials.text.known_programs import written
-from sandboxd.denials.text.temporary_names import left_for_later, place_of
+from sandboxd.denials.text.temporary_names import (
+    left_for_later,
+    place_of,
+    with_absolute_parents,
+)
 from sandboxd.linux.init_client.file_server import (
     FileFailed,
     FileOperation,
@@ -23,9 +28,9 @@ from sandboxd.linux.init_client.file_server import (
     start,
     string,
 )
+from sandboxd.policy.display_names import named
 from sandboxd.policy.paths.within import within
 from sandboxd.policy.plan import Limits, Plan
-from sandboxd.policy.shown_names import named
 from sandboxd.supervisor.execution.lease import Lease
 from sandboxd.types import Command
 from sandboxd_proto.errors import SandboxdError
@@ -39,7 +44,8 @@ _MISSED = frozenset(kind >> 12 for kind in (stat.S_IFREG, stat.S_IFDIR, stat.S_I
 
 def may_lose_files(plan: Plan, argv: Sequence[str]) -> bool:
     """For a sandbox of the command's own. Almost every command line names no such place."""
-    if not any(mark in word for word in argv for mark in _MARKS):
+    marks = (*_MARKS, "..") if place_of(plan.cwd) else _MARKS
+    if not any(mark in word for word in argv for mark in marks):
         return False
     shared = plan.sandbox.shared_tmp is not None or plan.backend == "none"
     return not shared and sum(map(len, argv)) <= _LONGEST
@@ -47,19 +53,22 @@ def may_lose_files(plan: Plan, argv: Sequence[str]) -> bool:
 
 async def lost_files(plan: Plan, argv: Sequence[str], lease: Lease) -> list[str]:
     """A warning for a command that succeeded, before its sandbox is released."""
-    command, able = CommandLine(tuple(argv)), lease.backend.capabilities
-    looks = able.mounts and able.files
+    command = CommandLine(with_absolute_parents(argv, plan.cwd))
+    able = lease.backend.capabilities
+    if not able.mounts:
+        return []  # /tmp is the host's, and closed
     kept = [grant.path for grant in plan.sandbox.grants]
-    paths = left_for_later(command, plan.cwd, kept) if looks else tuple(_written(command))
+    paths = left_for_later(command, plan.cwd, kept) if able.files else tuple(_written(command))
     # A folder around a grant is a mount point.
     paths = tuple(p for p in paths if not any(within(p, k) or within(k, p) for k in kept))
-    if looks and paths:
+    if able.files and paths:
         paths = await _there(plan, paths, lease)
     if not paths:
         return []
     return [
         f"{named(paths[0])} is gone: the sandbox had a {place_of(paths[0])} of its own, which "
-        "ended with the command. Write into the workspace to keep it"
+        "ended with the command. To keep it, write into the workspace, or name its folder in "
+        "fs_write_allow"
     ]
 
 
@@ -69,6 +78,7 @@ async def _there(plan: Plan, paths: tuple[str, ...], lease: Lease) -> tuple[str,
         argv=("sandboxd-files",), env=(), cwd="/", limits=Limits(),
         syscall_policy=plan.syscall_policy, files=True, timeout_s=_LOOK_S,
     )  # fmt: skip
+    await event_loop.enter_task()
     with anyio.move_on_after(_LOOK_S):  # for all of them
         try:
             server = await start(lease.sandbox, looking)

@@ -10,14 +10,15 @@ from functools import partial
 
 import anyio
 
-from sandboxd.patient_thread import run_within
+from sandboxd import event_loop
+from sandboxd.concurrency.bounded_thread import run_within
 from sandboxd.policy.plan import Plan
 from sandboxd.supervisor.execution.lease import Lease
 from sandboxd.supervisor.execution.timeout import KILL_GRACE_S
 from sandboxd.types import Process
-from sandboxd.workspace_guard.current import remember_kept
+from sandboxd.workspace_guard.current_platform import remember_kept
 from sandboxd.workspace_guard.guard import NO_GUARD, Guard, PathsMoved
-from sandboxd.workspace_guard.stale_lock import remove_stale_lock
+from sandboxd.workspace_guard.repositories.stale_lock import remove_stale_lock
 from sandboxd_proto.errors import Busy, SandboxdError
 from sandboxd_proto.locations import KEPT_FOLDER
 
@@ -64,11 +65,11 @@ class ProtectedPathsCheck:
             return
         if self._lease.settle is None:
             self.appeared = await self.guard.conclude()
-            overtaken = await self._undo_overtaken()
+            planted = await self._undo_planted()
         else:  # whose own looks undo it too: what they found is told by `settle`
-            overtaken = await self._undo_overtaken()
+            planted = await self._undo_planted()
             self.appeared = self.appeared or await self._lease.settle()
-        self.appeared = (*self.appeared, *overtaken)
+        self.appeared = (*self.appeared, *planted)
         self.warnings += self.guard.warnings()
         if self._put_back is not None and await run_within(LOCK_LOOK_S, self._put_back, False):
             self.warnings.append(f"the command deleted {KEPT_FOLDER}; it was put back")
@@ -82,18 +83,17 @@ class ProtectedPathsCheck:
         given = any(g.path == workspace and g.access == "write" for g in self._plan.sandbox.grants)
         return workspace if given else None
 
-    async def _undo_overtaken(self) -> PathsMoved:
-        return await self.guard.undo_overtaken(self._plan.sandbox.protected)
+    async def _undo_planted(self) -> PathsMoved:
+        return await self.guard.undo_planted(self._plan.sandbox.protected)
 
     async def sweep(self, process: Process) -> None:
-        """Remove what appeared of the protected paths, however the command ended."""
-        if not self.guard.needed or self.appeared is not None:
-            return
+        """Remove what appeared of the protected paths of a command that has no result."""
+        await event_loop.enter_task()
         with anyio.CancelScope(shield=True):
             process.kill()
             with anyio.move_on_after(KILL_GRACE_S), suppress(SandboxdError):  # it never started
                 await process.wait()
-            for path, moved_to in (*await self.guard.conclude(), *await self._undo_overtaken()):
+            for path, moved_to in (*await self.guard.conclude(), *await self._undo_planted()):
                 log.warning("protected path %s appeared; it is now %s", path, moved_to or "gone")
 
     def close(self) -> None:

@@ -7,8 +7,8 @@ import time
 from collections.abc import Iterator
 
 from sandboxd import event_loop
-from sandboxd.supervisor.afterwards import Afterwards
 from sandboxd.supervisor.classifier import HostTraits
+from sandboxd.supervisor.deferred_work import DeferredWork
 from sandboxd.supervisor.execution.execution import Execution
 from sandboxd.supervisor.execution.output_log import OutputLog
 from sandboxd.supervisor.request import ExecuteRequest
@@ -24,7 +24,7 @@ _MOST_TOLD = 4096
 class Executions:
     def __init__(self, traits: HostTraits, limit: int) -> None:
         self._traits = traits
-        self.afterwards = Afterwards()
+        self.deferred = DeferredWork()
         self._limit = limit
         self._live: dict[str, Execution] = {}
         self._ended: dict[str, tuple[float, Execution]] = {}
@@ -60,7 +60,7 @@ class Executions:
         return execution
 
     def _make(self, execution_id: str, request: ExecuteRequest) -> Execution:
-        return Execution(execution_id, request, self._traits, self.afterwards)
+        return Execution(execution_id, request, self._traits, self.deferred)
 
     def replace(self, before: Execution, request: ExecuteRequest) -> Execution:
         """A further attempt under the same id; what is sent to the first one reaches it."""

@@ -10,8 +10,8 @@ import msgspec
 
 from sandboxd.backends.interface import Enforcement
 from sandboxd.platform.current import files
+from sandboxd.policy.display_names import named
 from sandboxd.policy.plan import Limits, Plan
-from sandboxd.policy.shown_names import named
 from sandboxd.supervisor.budgets import ledger
 from sandboxd.supervisor.request import ExecuteRequest
 from sandboxd.traffic import Traffic
@@ -33,8 +33,8 @@ SIGXCPU, SIGXFSZ = 24, 25
 
 Ended = Literal["timeout", "cancelled", "output_limit", "budget", "file_size"]
 
-# Killed between fork and exec.
-ENDED_EARLY = ExitReport(None, 9, usage=TreeUsage(0.0, 0))
+# Killed between fork and exec, or with its sandbox: no process is left.
+ENDED_EARLY = ExitReport(None, 9, usage=TreeUsage(0.0, 0), whole=True)
 # SIGKILL had no effect (a process in uninterruptible sleep): the sandbox is torn down.
 UNKNOWN_END = ExitReport(None, None, usage=TreeUsage(0.0, 0))
 
@@ -74,7 +74,7 @@ class Ending:
         return self.report.exit_code if self.outcome == "exited" else None
 
 
-def withheld(captured: Captured) -> Captured:
+def drop_data(captured: Captured) -> Captured:
     """Keep the number of bytes, and drop the data."""
     return Captured(bytes=captured.bytes, truncated=captured.bytes > 0)
 
@@ -111,7 +111,7 @@ def build_result(
 
 def _used_up(request: ExecuteRequest) -> BudgetNotice | msgspec.UnsetType:
     session = request.session
-    used = ledger.used_up(session.account, time.monotonic()) if session is not None else None
+    used = ledger.nearest_limit(session.account, time.monotonic()) if session is not None else None
     if used is None:
         return msgspec.UNSET
     return BudgetNotice(

@@ -43,7 +43,7 @@ async def wait_for_exit(
         raise
 
 
-async def left_processes(process: Process) -> bool:
+async def has_left_processes(process: Process) -> bool:
     """Whether the command left processes running, or did not report in time that it left none."""
     with event_loop.Deadline(GONE_GRACE_S):
         await process.wait()

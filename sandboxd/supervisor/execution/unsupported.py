@@ -5,7 +5,7 @@ from __future__ import annotations
 from shlex import quote
 
 from sandboxd.backends.interface import Capabilities
-from sandboxd.policy.shown_names import named
+from sandboxd.policy.display_names import named
 from sandboxd.supervisor.request import ExecuteRequest
 from sandboxd_proto.errors import PolicyNotSupported
 

@@ -15,6 +15,7 @@ import anyio
 import anyio.to_thread
 import msgspec
 
+from sandboxd.denials.text.temporary_names import place_of
 from sandboxd.denials.text.verbs import Operation
 from sandboxd.linux.init_client.file_server import (
     ANSWER_S,
@@ -113,6 +114,7 @@ class SandboxFiles:
         self._classifier = classifier
         self._cwd = plan.workspace or plan.cwd
         self._absent = _never_made(plan)
+        self._granted = [grant.path for grant in plan.sandbox.grants]
         self._masks = {mask.path for mask in plan.sandbox.masks}
         self._mask_names = {posixpath.basename(path) for path in self._masks}
         command = Command(
@@ -129,6 +131,8 @@ class SandboxFiles:
     async def _do(self, operation: FileOperation, fields: bytes, *paths: str) -> AnswerReader:
         if operation in _MAKES and self._is_protected(paths[-1]):
             raise _protected_error(paths[-1])
+        if operation in _MAKES:
+            self._refuse_beside(paths[-1])
         try:
             return await self._request(operation, fields)
         except FileFailed as failed:
@@ -145,6 +149,19 @@ class SandboxFiles:
         """Whether it would make a protected path, which ends the sandbox when it appears. By its
         spelling: one that leads there by a symlink is noticed only then."""
         return within_any(os.path.normpath(os.path.join(self._cwd, path)), self._absent)
+
+    def _refuse_beside(self, path: str) -> None:
+        """`../x` where the folders around the workspace are those of a private /tmp."""
+        full = os.path.normpath(os.path.join(self._cwd, path))
+        place = None if os.path.isabs(path) else place_of(full)
+        if place is not None and not within_any(full, self._granted):
+            raise FileError(
+                f"{full} is in no granted folder: it would not appear on the host, because the "
+                f"sandbox has no access to the host's {place} there",
+                errno="EACCES", path=path,
+                remedy="write into the workspace, or create the sandbox with the folder in "
+                f"fs_write_allow. A file in the sandbox's own {place} is named by an absolute path",
+            )  # fmt: skip
 
     async def _request(self, operation: FileOperation, fields: bytes) -> AnswerReader:
         is_tree = operation in _TREES

@@ -8,18 +8,18 @@ import os
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack, ExitStack
-from dataclasses import dataclass
 from typing import Protocol
 from uuid import uuid4
 
 import anyio
 import anyio.lowlevel
+import msgspec
 
-from sandboxd.backends.interface import Backend
+from sandboxd.backends.interface import Backend, Enforcement
 from sandboxd.policy.plan import Plan
 from sandboxd.supervisor.background import Background
 from sandboxd.supervisor.classifier import Classifier
-from sandboxd.supervisor.execution.stdio.ends.current import ends
+from sandboxd.supervisor.execution.stdio.ends.current_platform import ends
 from sandboxd.supervisor.sandboxes.files import SandboxFiles
 from sandboxd.supervisor.sandboxes.forward import ConnectionBudget, Forward, Listen
 from sandboxd.supervisor.sessions.session import Session
@@ -39,8 +39,7 @@ LONGEST_NAME = 128
 Visible = Callable[["PersistentSandbox"], bool]
 
 
-@dataclass(frozen=True, slots=True)
-class NameAndScope:
+class NameAndScope(msgspec.Struct, frozen=True):
     """The name of a sandbox, and its scope: it ends with the daemon, its session, or the connection
     that made it. `id`: chosen before it is opened."""
 
@@ -74,6 +73,7 @@ class PersistentSandbox:
         self.backend = backend
         self.sandbox = sandbox
         self.hold = hold
+        self._enforcement: Enforcement | None = None
         self.idle_s = idle_s
         self._classifier = classifier
         self.created_at = time.time()
@@ -99,6 +99,14 @@ class PersistentSandbox:
         if self._files is None:
             self._files = SandboxFiles(self.sandbox, self.plan, self._classifier)
         return self._files
+
+    def enforcement(self, plan: Plan) -> Enforcement:
+        """Of its own plan, or of one that a command narrowed."""
+        if plan is not self.plan:
+            return self.backend.enforcement(plan)
+        if self._enforcement is None:
+            self._enforcement = self.backend.enforcement(plan)
+        return self._enforcement
 
     async def close(self) -> None:
         """End all its processes, then move aside protected paths that appeared."""

@@ -17,12 +17,13 @@ from functools import partial
 from operator import itemgetter
 
 import anyio
+import msgspec
 
 from sandboxd import event_loop, progress
 from sandboxd.backends.interface import Backend
-from sandboxd.config import Pool as PoolConfig
+from sandboxd.config.config import Pool as PoolConfig
 from sandboxd.policy.plan import SandboxSpec
-from sandboxd.progress import Tell
+from sandboxd.progress import ReportProgress
 from sandboxd.supervisor.background import Background
 from sandboxd.supervisor.hanging_mount_checks import MountChecks
 from sandboxd.supervisor.sandboxes.demand import Demand
@@ -40,8 +41,7 @@ REFILL_AFTER_S = 0.004  # a short command has ended by then, so the refill does 
 Key = tuple[str, SandboxSpec]
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(msgspec.Struct, frozen=True):
     """An open sandbox and the stack that closes it."""
 
     sandbox: Sandbox
@@ -50,13 +50,13 @@ class Held:
 
 @dataclass(eq=False, slots=True)
 class _Waiter:
-    ready: anyio.Event = field(default_factory=anyio.Event)
+    ready: event_loop.Future[None] = field(default_factory=event_loop.create_future)
     held: Held | None = None
     error: BaseException | None = None
     abandoned: bool = False
     owner: object = None
     number: int = 0  # in the order in which they came
-    tell: Tell | None = None
+    tell: ReportProgress | None = None
 
 
 @dataclass(eq=False, slots=True)
@@ -91,7 +91,7 @@ class WarmPool:
         self._timer: event_loop.Timer | None = None  # of the next refill
         self._in_use = anyio.Event()
         self._closed = False
-        self._opens: set[anyio.CancelScope] = set()
+        self._opens: set[event_loop.Deadline] = set()
         self._all_open = anyio.Event()
 
     @property
@@ -99,7 +99,11 @@ class WarmPool:
         return sum([len(shelf.ready) for shelf in self._shelves.values()])
 
     async def take(
-        self, backend: Backend, spec: SandboxSpec, owner: object = None, tell: Tell | None = None
+        self,
+        backend: Backend,
+        spec: SandboxSpec,
+        owner: object = None,
+        tell: ReportProgress | None = None,
     ) -> Held:
         """A sandbox in which no command has run. The caller closes it. Where many wait, an owner
         that waits for few goes before one that waits for many. `tell`: gets progress reports.
@@ -123,14 +127,16 @@ class WarmPool:
             self.let_go(held.hold)  # dead, or a mount of it changed: another one is used
         return None
 
-    async def _wait_for_one(self, shelf: _Shelf, owner: object, tell: Tell | None) -> Held:
+    async def _wait_for_one(
+        self, shelf: _Shelf, owner: object, tell: ReportProgress | None
+    ) -> Held:
         waiter = _Waiter(owner=owner, number=next(self._numbers), tell=tell)
         shelf.waiters.append(waiter)
         self._waiting += 1
         self._waiters_of[owner] += 1
         self._open_more()
         try:
-            await waiter.ready.wait()
+            await waiter.ready
         except BaseException:
             waiter.abandoned = True
             if waiter.held is not None:
@@ -179,13 +185,13 @@ class WarmPool:
         error: BaseException | None = None
         held: Held | None = None
         begun = next(self._numbers)
-        scope = anyio.CancelScope()
-        self._opens.add(scope)
-        progress.told.set(partial(_tell_all, shelf))
+        abort = event_loop.Deadline(None)
+        progress.progress_callback.set(partial(_tell_all, shelf))
         opening = event_loop.Begun(self._enter(shelf, hold))
         try:
             await event_loop.enter_task()
-            with scope:
+            with abort:
+                self._opens.add(abort)
                 held = Held(await opening, hold)
         except SandboxdError as refused:
             error = refused
@@ -193,7 +199,7 @@ class WarmPool:
             log.exception("a sandbox could not be opened")
             error = broken
         finally:
-            self._opens.discard(scope)
+            self._opens.discard(abort)
             shelf.opening -= 1
             if not self._opens:
                 self._all_open.set()
@@ -205,7 +211,10 @@ class WarmPool:
         if not shelf.backend.capabilities.opens_at_once:
             await event_loop.enter_task()
         await self._mounts_answer(shelf.spec)
-        return await hold.enter_async_context(shelf.backend.open(shelf.spec))
+        sandbox = await hold.enter_async_context(shelf.backend.open(shelf.spec))
+        if not shelf.backend.capabilities.opens_at_once:
+            hold.push_async_callback(_in_task)
+        return sandbox
 
     async def _mounts_answer(self, spec: SandboxSpec) -> None:
         """Check first that the mounts answer: backends open their paths on the event loop's
@@ -222,14 +231,15 @@ class WarmPool:
     ) -> None:
         """What failed was an attempt for those who waited when it began: what has changed since
         then may be good for the others, who get one of their own."""
-        waiters = [one for one in shelf.waiters if not one.abandoned]
+        # One whose task is cancelled, but has not run since, is done too.
+        waiters = [one for one in shelf.waiters if not (one.abandoned or one.ready.done())]
         if held is None and not self._closed:
             waiters = [one for one in waiters if one.number < begun]
         if waiters:
             waiter = min(waiters, key=self._turn)
             shelf.waiters.remove(waiter)
             waiter.held, waiter.error = held, error
-            waiter.ready.set()
+            waiter.ready.set_result(None)
             return
         if held is None:
             shelf.demand.forget()  # a spec that cannot be opened is tried again only for a request
@@ -239,7 +249,7 @@ class WarmPool:
             shelf.ready.append(held)
 
     def let_go(self, hold: AsyncExitStack) -> None:
-        self._background.start(hold.aclose)
+        self._background.begin(hold.aclose)
 
     def _shelf(self, backend: Backend, spec: SandboxSpec) -> _Shelf:
         """The last one from now on."""
@@ -309,7 +319,7 @@ class WarmPool:
             return False
         found.opening += 1
         self._refilling += 1
-        self._background.start(self._open_refill, found)
+        self._background.begin(self._open_refill, found)
         return True
 
     async def _open_refill(self, shelf: _Shelf) -> None:
@@ -365,11 +375,16 @@ class WarmPool:
             self._all_open = anyio.Event()
             with anyio.move_on_after(OPENS_GRACE_S):
                 await self._all_open.wait()
-        for scope in list(self._opens):
-            scope.cancel()
+        for abort in list(self._opens):
+            abort.expire()
         for shelf in list(self._shelves.values()):  # the sweep may drop one meanwhile
             while shelf.ready:
                 await shelf.ready.pop().hold.aclose()
+
+
+async def _in_task() -> None:
+    """First when a sandbox is closed that does not close at once."""
+    await event_loop.enter_task()
 
 
 def _paths(spec: SandboxSpec) -> list[str]:

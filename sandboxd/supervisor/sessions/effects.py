@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 
 import msgspec
@@ -19,8 +18,7 @@ from sandboxd_proto.manifest import Network
 from sandboxd_proto.messages.approval import Effect, Reach
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
+class Given(msgspec.Struct, frozen=True):
     """What grants add to every command of a session in a workspace. A path below a granted one is
     not given: who names it can lift a mask that the grant leaves."""
 

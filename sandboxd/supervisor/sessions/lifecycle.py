@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import anyio
 
-from sandboxd.config import Config
+from sandboxd.config.config import Config
 from sandboxd.supervisor.approvals.admission import Admission
 from sandboxd.supervisor.approvals.questions import budget_question
 from sandboxd.supervisor.budgets import ledger
@@ -140,7 +140,7 @@ class SessionLifecycle:
 
     async def _charge(self, session: Session, amounts: Amounts, request_id: str | None) -> bool:
         async with self._charging:
-            if ledger.repeated(session.account, request_id, amounts):
+            if ledger.is_repeated(session.account, request_id, amounts):
                 return True
             try:
                 ledger.check_charge(session.account, amounts, self._config.session_cap)

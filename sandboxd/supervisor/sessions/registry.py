@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable
 
-from sandboxd.config import Config
+from sandboxd.config.config import Config
 from sandboxd.supervisor.budgets import ledger
 from sandboxd.supervisor.budgets.amounts import Amounts
 from sandboxd.supervisor.budgets.ledger import USER, Account, check_budget

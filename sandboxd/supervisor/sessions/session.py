@@ -55,6 +55,10 @@ class Session:
     tmp_used: int = 0
     owns_name: bool = True
     widenings: dict[str, tuple[str, Addition]] = field(default_factory=dict)
+    _above: tuple[Session, ...] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._above = self.parent.upwards() if self.parent is not None else ()
 
     @property
     def depth(self) -> int:
@@ -72,11 +76,8 @@ class Session:
     def matches(self, token: Secret) -> bool:
         return bool(self.token_digest) and Secret(self.token_digest).matches(token.digest())
 
-    def upwards(self) -> Iterator[Session]:
-        at: Session | None = self
-        while at is not None:
-            yield at
-            at = at.parent
+    def upwards(self) -> tuple[Session, ...]:
+        return (self, *self._above)
 
     def downwards(self) -> Iterator[Session]:
         """Children first, then the session itself."""
@@ -91,7 +92,7 @@ class Session:
     @property
     def effective_plan(self) -> bool:
         """The flag of any session above holds here too."""
-        return any(session.plan for session in self.upwards())
+        return self.plan or (bool(self._above) and any(one.plan for one in self._above))
 
     def info(self, now: float) -> SessionInfo:
         return SessionInfo(

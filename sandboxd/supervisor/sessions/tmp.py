@@ -7,9 +7,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 
 import anyio
+from msgspec.structs import replace
 
 from sandboxd.platform.current import files, system
 from sandboxd.policy.plan import Identity, Plan, SharedTmp

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 from sandboxd.policy.paths.within import within
 from sandboxd.policy.plan import SandboxSpec
@@ -30,8 +31,7 @@ NOT_INHERITED = 0x0
 Kind = Literal["allow", "deny"]
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class AclEntry:
+class AclEntry(msgspec.Struct, frozen=True, order=True):
     """One access-control entry. `path` is internal."""
 
     path: str
@@ -41,8 +41,7 @@ class AclEntry:
     inheritance: int
 
 
-@dataclass(frozen=True, slots=True)
-class AclPlan:
+class AclPlan(msgspec.Struct, frozen=True):
     """`capabilities`: what a command of this plan must have, and nothing else."""
 
     entries: tuple[AclEntry, ...]

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 import pywintypes
 import win32security
 
-from sandboxd.platform.windows_paths import native
+from sandboxd.platform.windows.paths import native
 from sandboxd.windows.access_lists.acl_plan import ALL, AclEntry, Kind
 from sandboxd.windows.access_lists.mutex import NamedMutex
 from sandboxd.windows.tokens import current_user

@@ -1,4 +1,4 @@
-"""Make an access plan hold: journal, write, read back. Pure but for the store it is given."""
+"""Apply an access plan: journal it, write it, read it back. Pure but for the store it is given."""
 
 from __future__ import annotations
 

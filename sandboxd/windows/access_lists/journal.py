@@ -15,16 +15,17 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass
 from typing import Any, Literal, Protocol
+
+import msgspec
+from msgspec.structs import asdict
 
 log = logging.getLogger(__name__)
 SUFFIX = ".journal"
 ASIDE = ".unreadable"
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(msgspec.Struct, frozen=True):
     """One change. `prior`: the entries of this SID that the path had before, as the store gives
     them. kind "profile": `path` is the name of an AppContainer profile."""
 
@@ -36,8 +37,7 @@ class Change:
     prior: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Owner:
+class Owner(msgspec.Struct, frozen=True):
     """A process: pids are used again, so the time of its creation counts too."""
 
     pid: int

@@ -1,5 +1,4 @@
-"""A folder that stays where it is: open without sharing its deletion, it is neither renamed nor
-removed."""
+"""Pin a folder: open without FILE_SHARE_DELETE, it can be neither renamed nor removed."""
 
 from __future__ import annotations
 

@@ -7,7 +7,8 @@ and node end at their start.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+import msgspec
 
 from sandboxd.windows.app_containers.packages import ALL_PACKAGES, ALL_RESTRICTED_PACKAGES
 
@@ -17,8 +18,7 @@ PACKAGES = (ALL_PACKAGES, ALL_RESTRICTED_PACKAGES)
 NUL_COMMAND = "python -m sandboxd.windows.prepare_nul"
 
 
-@dataclass(frozen=True, slots=True)
-class Ace:
+class Ace(msgspec.Struct, frozen=True):
     """One entry of an access list. `inherit_only`: it does not count for the object itself."""
 
     allows: bool
@@ -27,8 +27,7 @@ class Ace:
     inherit_only: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Missing:
+class Missing(msgspec.Struct, frozen=True):
     """`fix`: what an administrator runs."""
 
     problem: str

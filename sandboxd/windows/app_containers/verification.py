@@ -5,14 +5,14 @@ A property that cannot be read counts as missing. Nothing that misses one is eve
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from sandboxd.windows import integrity
 
 
-@dataclass(frozen=True, slots=True)
-class Expected:
+class Expected(msgspec.Struct, frozen=True):
     """`package`: the AppContainer's SID. `user`: the daemon's."""
 
     user: str

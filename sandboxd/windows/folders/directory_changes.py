@@ -12,7 +12,7 @@ from collections.abc import Callable
 from ctypes import c_uint32
 
 from sandboxd import event_loop
-from sandboxd.platform.windows_loop import current_proactor
+from sandboxd.platform.windows.loop import current_proactor
 from sandboxd.windows import api
 from sandboxd.windows.folders.change_records import records
 from sandboxd.windows.structures import OVERLAPPED

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from sandboxd.policy.plan import Limits
 from sandboxd.windows.structures import (
@@ -27,8 +27,7 @@ _UI_IME, _UI_INJECTION = 0x100, 0x200
 _IME_BUILD, _INJECTION_BUILD = 22621, 26100
 
 
-@dataclass(frozen=True, slots=True)
-class JobLimits:
+class JobLimits(msgspec.Struct, frozen=True):
     """`ui` 0: no UI limits. None: no such limit. Processes always end with the job's handle."""
 
     processes: int | None = None

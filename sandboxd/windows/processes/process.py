@@ -1,4 +1,4 @@
-"""A running command in its job: waiting for it, ending it, what is known of its end."""
+"""A running command in its job: wait for it, end it, report how it ended."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ctypes import c_uint32, c_uint64
 import anyio
 
 from sandboxd import event_loop
-from sandboxd.platform.windows_loop import current_proactor
+from sandboxd.platform.windows.loop import current_proactor
 from sandboxd.types import ExitReport, TreeUsage
 from sandboxd.windows import api, ends
 from sandboxd.windows.job_objects import running_jobs

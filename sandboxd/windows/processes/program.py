@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable
 
-from sandboxd.platform.windows_paths import native
+from sandboxd.platform.windows.paths import native
 from sandboxd.types import Command
 from sandboxd.windows.processes import quoting
 from sandboxd.windows.processes.spawn import SpawnProgram

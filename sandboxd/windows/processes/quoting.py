@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from subprocess import list2cmdline
 
-from sandboxd.platform.windows_commands import MAX_UNITS, units
+from sandboxd.platform.windows.commands import MAX_UNITS, units
 
 MAX_CMD_UNITS = 8_191  # of a line that cmd takes
 _BATCH = (".bat", ".cmd")

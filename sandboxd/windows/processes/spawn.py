@@ -9,6 +9,8 @@ from ctypes import c_void_p
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from sandboxd.types import Stdio
 from sandboxd.windows import api
 from sandboxd.windows.job_objects.jobs import Job
@@ -32,8 +34,7 @@ _FLAGS = CREATE_SUSPENDED | EXTENDED_STARTUPINFO_PRESENT | CREATE_UNICODE_ENVIRO
 _DESKTOP = "winsta0\\default"
 
 
-@dataclass(frozen=True, slots=True)
-class SpawnProgram:
+class SpawnProgram(msgspec.Struct, frozen=True):
     """`line`: the whole command line; `image`: the file that is run, never searched for."""
 
     image: str

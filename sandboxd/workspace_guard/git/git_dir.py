@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from sandboxd.policy.data import git_work_names
 from sandboxd.policy.data.protected_names import REBASE_STATE
 from sandboxd.policy.plan import Protected
-from sandboxd.workspace_guard import snapshot
+from sandboxd.workspace_guard import running_commands, snapshot
 from sandboxd.workspace_guard.dirfd import (
     enter,
     find,
@@ -28,12 +28,13 @@ from sandboxd.workspace_guard.dirfd import (
 )
 from sandboxd.workspace_guard.git import judge, worktree_states
 from sandboxd.workspace_guard.git.head import GitHead
-from sandboxd.workspace_guard.git.index_judgement import GitIndexFile
+from sandboxd.workspace_guard.git.index_file import GitIndexFile
 from sandboxd.workspace_guard.git.links import GitDirLinks, inner_offence
+from sandboxd.workspace_guard.git.planned_git import PlannedGit
 from sandboxd.workspace_guard.git.repository import harmful_worktrees
 from sandboxd.workspace_guard.git.stored_links import StoredLinks
 from sandboxd.workspace_guard.git.symbolic_refs import SymbolicRefs
-from sandboxd.workspace_guard.quarantine import (
+from sandboxd.workspace_guard.quarantine.quarantine import (
     Moved,
     Offence,
     Quarantine,
@@ -54,13 +55,11 @@ _running: dict[tuple[int, int], list[GitDir]] = {}
 
 
 class GitDir:
-    """`known`: all git dirs of the plan, whose settings are protected.
-
-    Changes are judged when a command ends. With overlapping commands the state before the first of
-    them counts: otherwise one command's changes could count as the user's for another.
+    """Changes are judged when a command ends. With overlapping commands the state before the first
+    of them counts: otherwise one command's changes could count as the user's for another.
     """
 
-    def __init__(self, root: int, one: Protected, known: frozenset[str]) -> None:
+    def __init__(self, root: int, one: Protected, planned: PlannedGit) -> None:
         self.path = one.path
         self._one = one
         self._root = root
@@ -68,19 +67,23 @@ class GitDir:
         if folder is None:
             raise PathDenied(f"{one.path} is no folder any more", remedy="send the request again")
         self._folder = folder
-        self._head = GitHead(folder, one.path)
         status = os.fstat(folder)
         self._identity = status.st_dev, status.st_ino
+        elder: GitDir | None = next(iter(_running.get(self._identity, ())), None)
+        self._head: GitHead = GitHead(folder, one.path, elder._head if elder is not None else None)
         self._held: dict[str, int] = {}
-        self._known = known
+        self._planned = planned
+        self._is_doubtful = all(
+            map(running_commands.may_be_made, (one.path, os.path.dirname(one.path)))
+        )
         self._worktrees_made = False
         try:
-            self._remember()
+            self._remember(elder)
         except BaseException:
             self.close()
             raise
 
-    def _remember(self) -> None:
+    def _remember(self, elder: GitDir | None) -> None:
         self._mode = os.fstat(self._folder).st_mode
         plain = list_plain(self._folder) or {}
         self._names = frozenset(plain)
@@ -96,9 +99,10 @@ class GitDir:
             fd = enter(self._folder, name) if name in self._names else None
             if fd is not None:
                 self._held[name] = fd
-        self._index = GitIndexFile(self._folder, self.path, self._known)
+        index = elder._index if elder is not None else None
+        self._index: GitIndexFile = GitIndexFile(self._folder, self.path, self._planned, index)
         self._alternates = {name: self._kept_small(name) for name in git_work_names.ALTERNATES}
-        for elder in _running.get(self._identity, ())[:1]:
+        if elder is not None:
             self._names, self._before = elder._names, elder._before
             self._alternates = elder._alternates
 
@@ -156,7 +160,7 @@ class GitDir:
         if finished:
             restore_mode(self._folder, self._mode)
         moved = self._moved_away()
-        if moved:
+        if moved is not None:
             return moved
         plain = list_plain(self._folder)
         if plain is None:
@@ -185,15 +189,22 @@ class GitDir:
         for fd in (self._folder, *self._held.values()):
             os.close(fd)
 
-    def _moved_away(self) -> list[Offence]:
+    def _moved_away(self) -> list[Offence] | None:
+        """None if it is in its place. One that another command made is not brought back."""
         if self.path == self._one.root:
-            return []
+            return None
         here = os.fstat(self._folder)
         with find(self._root, self._one.root, self.path) as entry:
             same = entry is not None and entry.path == self.path
             if same and entry is not None and entry.status.st_ino == here.st_ino:
+                return None
+            if entry is None and self._is_doubtful:
                 return []
-        undo = bring_back(self._folder, self._root, self._one.root, self.path)
+        undo = (
+            put_back_below(self._root, self._one.root, self.path, None)
+            if self._is_doubtful
+            else bring_back(self._folder, self._root, self._one.root, self.path)
+        )
         return [Offence(self.path, True, undo, "the git dir was replaced")]
 
     def _strange(self, names: list[str], *, finished: bool) -> Iterator[Offence]:
@@ -256,10 +267,10 @@ class GitDir:
             return []
         return [
             inner_offence(self._folder, self.path, inner, "git would write or look elsewhere")
-            for inner in worktree_states.misleading(self._folder, self.path)
+            for inner in worktree_states.misleading_worktrees(self._folder, self.path)
         ] + [
             inner_offence(self._folder, self.path, inner, "git would run a program there")
-            for inner in harmful_worktrees(self._folder, self._known)
+            for inner in harmful_worktrees(self._folder, self._planned)
         ]
 
     def _changed_alternates(self) -> Iterator[Offence]:

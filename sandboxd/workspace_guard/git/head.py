@@ -11,7 +11,7 @@ import stat
 from sandboxd.workspace_guard import snapshot
 from sandboxd.workspace_guard.dirfd import find, is_gone, nearest, open_root, read_file, stat_at
 from sandboxd.workspace_guard.git import judge
-from sandboxd.workspace_guard.quarantine import Offence, Undo, put_back, put_back_below
+from sandboxd.workspace_guard.quarantine.quarantine import Offence, Undo, put_back, put_back_below
 from sandboxd.workspace_guard.snapshot import Node, SnapshotBudget
 
 _SMALL = 64 << 10
@@ -20,14 +20,20 @@ _NAME = "HEAD"
 
 
 class GitHead:
-    """Make it before the command starts. `folder` is the git dir's descriptor."""
+    """Make it before the command starts. `folder` is the git dir's descriptor. `elder`: that of a
+    command which runs already: what it was before that one counts if it is harmful now."""
 
-    def __init__(self, folder: int, git_dir: str) -> None:
+    def __init__(self, folder: int, git_dir: str, elder: GitHead | None = None) -> None:
         self._folder = folder
         self._path = os.path.join(git_dir, _NAME)
         self._refs, self._refs_path = _open_common(folder, git_dir)
-        self._before = self._keep(folder, _NAME)
-        self._ref = self._ref_of(self._before)
+        now = self._keep(folder, _NAME)
+        self._before: Node | None = None
+        self._ref: tuple[str, Node | None] | None = None
+        if elder is not None and self._judged(now):
+            self._before, self._ref = elder._before, elder._ref
+        else:
+            self._before, self._ref = now, self._ref_of(now)
 
     def close(self) -> None:
         os.close(self._refs)
@@ -44,9 +50,9 @@ class GitHead:
         )
 
     def judge(self) -> list[Offence]:
-        if self.unchanged:
-            return []
-        now = self._keep(self._folder, _NAME)
+        return [] if self.unchanged else self._judged(self._keep(self._folder, _NAME))
+
+    def _judged(self, now: Node | None) -> list[Offence]:
         reasons = ["HEAD is no plain file"]
         if now is not None and now.data is not None and now.kind == stat.S_IFREG:
             known = self._before.data if self._before is not None else None

@@ -10,7 +10,13 @@ import os
 import stat
 
 from sandboxd.workspace_guard.dirfd import enter, listable, stat_at
-from sandboxd.workspace_guard.quarantine import Moved, Offence, Quarantine, Undo, move_aside
+from sandboxd.workspace_guard.quarantine.quarantine import (
+    Moved,
+    Offence,
+    Quarantine,
+    Undo,
+    move_aside,
+)
 
 # Folders in which git writes files in place. In others it renames finished files.
 FOLDERS = ("logs", "rr-cache", "NOTES_MERGE_WORKTREE", "worktrees")

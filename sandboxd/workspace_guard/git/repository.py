@@ -11,11 +11,13 @@ import stat
 from collections import deque
 from collections.abc import Callable
 
+import msgspec
+
 from sandboxd.platform.open_flags import OPEN_FOLDER
 from sandboxd.policy.data import git_work_names
 from sandboxd.policy.data.git_work_names import is_info_work
 from sandboxd.policy.data.protected_names import GIT_DIR, REBASE_STATE
-from sandboxd.policy.paths.within import within
+from sandboxd.policy.paths.within import is_below, within
 from sandboxd.policy.protected import git_config
 from sandboxd.policy.protected.git_dir import looks_like_git_dir
 from sandboxd.posix.descriptors import path_of
@@ -28,8 +30,9 @@ from sandboxd.workspace_guard.dirfd import (
     open_root,
     read_file,
 )
-from sandboxd.workspace_guard.git import judge, worktree_states
+from sandboxd.workspace_guard.git import judge, named_programs, worktree_states
 from sandboxd.workspace_guard.git.links import GitDirLinks
+from sandboxd.workspace_guard.git.planned_git import PlannedGit
 from sandboxd.workspace_guard.git.stored_links import StoredLinks
 from sandboxd.workspace_guard.git.symbolic_refs import SymbolicRefs
 
@@ -63,15 +66,30 @@ def work_tree(git_dir: int, path: str) -> str:
     return os.path.dirname(path) if os.path.basename(path) == ".git" else path
 
 
+class _Judging(msgspec.Struct, frozen=True):
+    """`modules`: where no command makes a git dir. `depth`: how many repositories lead there; a
+    longer chain counts as harmful. `writable`: as for `open_exec_paths`."""
+
+    planned: PlannedGit
+    roots: tuple[str, ...]
+    modules: str | None = None
+    depth: int = 0
+    writable: tuple[str, ...] = ()
+
+    def is_users_own(self, git_dir: str) -> bool:
+        is_module = self.modules is not None and is_below(git_dir, self.modules)
+        return is_module and git_dir in self.planned.known
+
+
 def harmful_check(
-    tree: str, git_dir: str, known: frozenset[str], depth: int = 0
+    tree: str, git_dir: str, planned: PlannedGit, depth: int = 0
 ) -> Callable[[bytes], bool]:
     """For a path below `tree`: whether git would run a program of the repository there.
 
-    `git_dir` is the one of `tree`. `known` are git dirs whose settings are protected: they are the
-    user's own. `depth`: how many repositories lead there. A longer chain counts as harmful.
+    `git_dir` is the one of `tree`.
     """
-    roots = os.path.realpath(tree), git_dir
+    modules = os.path.join(git_dir, "modules") if depth == 0 else None
+    judging = _Judging(planned, (os.path.realpath(tree), git_dir), modules, depth)
     left = [_MOST_REPOSITORIES]
 
     def is_harmful(path: bytes) -> bool:
@@ -80,23 +98,18 @@ def harmful_check(
             return True
         place = os.path.realpath(os.path.join(tree, os.fsdecode(path)))
         if path.endswith(b"/"):
-            return _any_below(place, known, depth, roots)
-        return _is_harmful(place, known, depth, roots)
+            return _any_below(place, judging)
+        return _is_harmful(place, judging)
 
     return is_harmful
 
 
-def is_harmful_repository(folder: str, known: frozenset[str], root: str) -> bool:
-    """Whether git would run a program of the repository that it finds in this folder.
-
-    `root`: as for `open_exec_paths`.
-    """
-    return _is_harmful(folder, known, 0, (root,), root)
+def is_harmful_repository(folder: str, planned: PlannedGit, root: str) -> bool:
+    """Whether git would run a program of the repository that it finds in this folder, in `root`."""
+    return _is_harmful(folder, _Judging(planned, (root,), writable=(root, *planned.writable)))
 
 
-def _is_harmful(
-    folder: str, known: frozenset[str], depth: int, roots: tuple[str, ...], root: str | None = None
-) -> bool:
+def _is_harmful(folder: str, judging: _Judging) -> bool:
     pointer = os.path.join(folder, ".git")
     try:
         mode = os.lstat(pointer).st_mode
@@ -110,9 +123,9 @@ def _is_harmful(
             return False  # git does not accept it as a repository
         pointer = os.path.join(folder, target)
     git_dir = os.path.realpath(pointer)
-    if not stat.S_ISDIR(mode) and not _is_settled(pointer, git_dir, known, roots):
+    if not stat.S_ISDIR(mode) and not _is_settled(pointer, git_dir, judging):
         return True
-    if git_dir in known:
+    if judging.is_users_own(git_dir):
         return False
     try:
         fd = open_root(git_dir)
@@ -120,20 +133,24 @@ def _is_harmful(
         return os.path.lexists(git_dir)
     try:
         # Git goes on into the repositories that this one names.
-        return bool(
-            open_exec_paths(fd, finished=False, tree=folder, root=root)
-        ) or is_harmful_index(fd, tree=folder, known=known, depth=depth + 1)
+        return (
+            bool(open_exec_paths(fd, finished=False, tree=folder, writable=judging.writable))
+            or named_programs.has_named_programs(
+                folder, judging.roots[0], judging.planned.git_homes
+            )
+            or is_harmful_index(fd, judging.planned, tree=folder, depth=judging.depth + 1)
+        )
     finally:
         os.close(fd)
 
 
-def _is_settled(pointer: str, git_dir: str, known: frozenset[str], roots: tuple[str, ...]) -> bool:
+def _is_settled(pointer: str, git_dir: str, judging: _Judging) -> bool:
     """Whether no later command can exchange what a `.git` file leads to: the plan of one protects
     a git dir that is there, in `roots`. Through a link, or in other folders, it may not see it."""
     if git_dir != os.path.normpath(pointer):
         return False
-    is_here = any(within(git_dir, root) for root in roots) and looks_like_git_dir(git_dir)
-    return git_dir in known or is_here
+    is_here = any(within(git_dir, root) for root in judging.roots) and looks_like_git_dir(git_dir)
+    return git_dir in judging.planned.known or is_here
 
 
 def _target(pointer: str) -> str | None:
@@ -148,13 +165,13 @@ def _target(pointer: str) -> str | None:
     return os.fsdecode(data.rstrip(b"\r\n")[8:].partition(b"\0")[0])
 
 
-def _any_below(folder: str, known: frozenset[str], depth: int, roots: tuple[str, ...]) -> bool:
+def _any_below(folder: str, judging: _Judging) -> bool:
     pending = deque([folder])
     looked = 0
     while pending:
         at = pending.popleft()
         looked += 1
-        if looked > _MOST_FOLDERS or _is_harmful(at, known, depth, roots):
+        if looked > _MOST_FOLDERS or _is_harmful(at, judging):
             return True
         pending += _subfolders(at)
     return False
@@ -179,32 +196,36 @@ def _subfolders(folder: str) -> list[str]:
 
 
 def open_exec_paths(
-    git_dir: int, *, finished: bool, tree: str | None = None, root: str | None = None
+    git_dir: int, *, finished: bool, tree: str | None = None, writable: tuple[str, ...] = ()
 ) -> list[str]:
     """The names in a git dir made by a command that would run code.
 
     What `git init` and `git clone` write is harmless: plain settings, and hooks that are samples.
     `finished`: the command is over, so an unfinished rebase is judged too. `tree`: the folder that
-    its `core.worktree` may name. `root`: where the command can write, so that no remote may be
-    there.
+    its `core.worktree` may name. `writable`: where the command can write, so that no remote may
+    be there.
     """
     names = (*GIT_DIR, *git_work_names.OLD_REMOTES, "modules", "info")
     found = [
         name
         for name in names
-        if (_is_open_config(git_dir, tree, root) if name == "config" else _is_open(git_dir, name))
+        if (
+            _is_open_config(git_dir, tree, writable)
+            if name == "config"
+            else _is_open(git_dir, name)
+        )
     ]
     if finished:
         found += [name for name in REBASE_STATE if _is_harmful_operation(git_dir, name)]
-        found += ["index"] if is_harmful_index(git_dir) else []
+        found += ["index"] if is_harmful_index(git_dir, PlannedGit()) else []
         found += _links(git_dir)
-        found += worktree_states.misleading(git_dir, path_of(git_dir))
-        found += harmful_worktrees(git_dir, frozenset())
+        found += worktree_states.misleading_worktrees(git_dir, path_of(git_dir))
+        found += harmful_worktrees(git_dir, PlannedGit())
     return found
 
 
-def harmful_worktrees(git_dir: int, known: frozenset[str]) -> list[str]:
-    """What would make git run a program in worktrees that a command added. `known`: as above."""
+def harmful_worktrees(git_dir: int, planned: PlannedGit) -> list[str]:
+    """What would make git run a program in worktrees that a command added."""
     found: list[str] = []
     worktrees = enter(git_dir, worktree_states.FOLDER)
     if worktrees is None:
@@ -216,7 +237,7 @@ def harmful_worktrees(git_dir: int, known: frozenset[str]) -> list[str]:
                 continue
             try:
                 harmful = [one for one in REBASE_STATE if _is_harmful_operation(state, one)]
-                harmful += ["index"] if is_harmful_index(state, known=known) else []
+                harmful += ["index"] if is_harmful_index(state, planned) else []
             finally:
                 os.close(state)
             found += [f"{worktree_states.FOLDER}/{name}/{one}" for one in harmful]
@@ -247,7 +268,7 @@ def _is_harmful_operation(git_dir: int, name: str) -> bool:
 
 
 def is_harmful_index(
-    git_dir: int, *, tree: str | None = None, known: frozenset[str] = frozenset(), depth: int = 0
+    git_dir: int, planned: PlannedGit, *, tree: str | None = None, depth: int = 0
 ) -> bool:
     """An index of a new repository that leads into others: git status would run their programs.
 
@@ -266,7 +287,7 @@ def is_harmful_index(
     tree = tree or work_tree(git_dir, path)
     reasons = judge.judge_index(
         None, data, hash_bytes=hash_bytes(git_dir),
-        is_harmful_repository=harmful_check(tree, path, known, depth),
+        is_harmful_repository=harmful_check(tree, path, planned, depth),
         shared=lambda name: read_file(
             git_dir, f"sharedindex.{name.decode()}", _MOST_INDEX_BYTES
         ),
@@ -274,7 +295,7 @@ def is_harmful_index(
     return bool(reasons)
 
 
-def _is_open_config(git_dir: int, tree: str | None, root: str | None) -> bool:
+def _is_open_config(git_dir: int, tree: str | None, writable: tuple[str, ...]) -> bool:
     if is_gone(git_dir, "config"):
         return False
     data = read_file(git_dir, "config", git_config.MAX_BYTES)
@@ -284,13 +305,18 @@ def _is_open_config(git_dir: int, tree: str | None, root: str | None) -> bool:
     here = path_of(git_dir)
     if any(k != "core.worktree" or os.path.realpath(f"{here}/{v}") != tree for k, v in settings):
         return True
-    if root is None:
-        return False
-    base = os.path.dirname(here) if os.path.basename(here) == ".git" else here
-    return any(
-        within(os.path.realpath(os.path.join(base, os.path.expanduser(path))), root)
-        for path in git_config.local_remotes(git_config.entries(os.fsdecode(data)))
-    )
+    return bool(remotes_below(writable, here, data))
+
+
+def remotes_below(folders: tuple[str, ...], git_dir: str, config: bytes) -> set[str]:
+    """Where `git push` would run hooks of a repository in one of these folders. `~` is the home of
+    whoever runs git, which may be there."""
+    base = os.path.dirname(git_dir) if os.path.basename(git_dir) == ".git" else git_dir
+    remotes = git_config.local_remotes(git_config.entries(os.fsdecode(config)))
+    places = {
+        one if one[0] == "~" else os.path.realpath(os.path.join(base, one)) for one in remotes
+    }
+    return {one for one in places if any(one[0] == "~" or within(one, top) for top in folders)}
 
 
 def _is_open(git_dir: int, name: str) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from sandboxd.workspace_guard.dirfd import is_distrusted, listable, stat_at
 from sandboxd.workspace_guard.git.links import enter_below, link_offence
-from sandboxd.workspace_guard.quarantine import Offence
+from sandboxd.workspace_guard.quarantine.quarantine import Offence
 from sandboxd.workspace_guard.run_clock import RunClock
 
 MOST_ENTRIES = 2_000_000

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from sandboxd.workspace_guard.dirfd import is_distrusted, listable, read_file, stat_at
 from sandboxd.workspace_guard.git.links import enter_below, inner_offence
 from sandboxd.workspace_guard.git.ref_names import is_ref
-from sandboxd.workspace_guard.quarantine import Offence
+from sandboxd.workspace_guard.quarantine.quarantine import Offence
 from sandboxd.workspace_guard.run_clock import RunClock
 
 _MOST_ENTRIES = 2_000_000
@@ -101,8 +101,9 @@ class SymbolicRefs:
         if folder is None:
             return False
         try:
+            # Some file systems remove the old file before they rename a new one: look twice.
+            data = read_file(folder, name, _SMALL) or read_file(folder, name, _SMALL)
             found = stat_at(folder, name)
-            data = read_file(folder, name, _SMALL)
         finally:
             os.close(folder)
         if data is None:

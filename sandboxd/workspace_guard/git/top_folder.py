@@ -13,7 +13,13 @@ from sandboxd.policy.plan import Protected
 from sandboxd.policy.protected.git_dir import is_head_content
 from sandboxd.workspace_guard import snapshot
 from sandboxd.workspace_guard.dirfd import open_folder, read_file, restore_mode, stat_at
-from sandboxd.workspace_guard.quarantine import Moved, Offence, Quarantine, Undo, put_back
+from sandboxd.workspace_guard.quarantine.quarantine import (
+    Moved,
+    Offence,
+    Quarantine,
+    Undo,
+    put_back,
+)
 from sandboxd.workspace_guard.snapshot import Node, SnapshotBudget
 from sandboxd_proto.errors import PathDenied
 
@@ -35,6 +41,8 @@ class TopFolder:
             node = self._keep(name)
             if node is not None:
                 self._before[name] = node
+        if self._is_git_dir():  # it was none in the plan: another command made it one just now
+            self._before.pop("HEAD", None)
 
     def _keep(self, name: str) -> Node | None:
         status = stat_at(self._folder, name)

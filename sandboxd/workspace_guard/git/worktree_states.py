@@ -18,7 +18,7 @@ _SMALL = 4096
 _SPACE = b" \t\n\r\v\f"
 
 
-def misleading(git_dir: int, path: str) -> list[str]:
+def misleading_worktrees(git_dir: int, path: str) -> list[str]:
     """The entries of `worktrees` that are not as `git worktree add` makes them.
 
     `path`: where the git dir is. All of it if there are too many to look at.

@@ -53,9 +53,9 @@ def become_macos() -> None:
 
 def install_doubles() -> None:
     """After the product was imported."""
-    from sandboxd import spelling
     from sandboxd.macos import census, launchd, peers, process
     from sandboxd.platform import macos as platform_macos
+    from sandboxd.platform import path_case
     from sandboxd.rpc.transport import unix
 
     platform_macos._refuse_debuggers = lambda: None
@@ -64,7 +64,7 @@ def install_doubles() -> None:
     census.SandboxCensus.sandboxed = lambda self, pid: False  # type: ignore[method-assign]
     process._RSS_UNIT = 1024  # Linux's kernel counts in KiB
     unix.is_hung_up = _is_hung_up
-    spelling.path_of = lambda fd: os.readlink(f"/proc/self/fd/{fd}")
+    path_case.path_of = lambda fd: os.readlink(f"/proc/self/fd/{fd}")
 
 
 def _peer_of(sock: socket.socket) -> object:

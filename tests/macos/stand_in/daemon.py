@@ -36,7 +36,7 @@ def stand_in_system() -> MacSystem:
 
 
 if __name__ == "__main__":
-    import sandboxd.daemon  # noqa: F401  (the doubles go into what it has imported)
+    import sandboxd.daemon.daemon  # noqa: F401  (the doubles go into what it has imported)
 
     as_macos.install_doubles()
     macos_context.mac_system = stand_in_system

@@ -24,7 +24,8 @@ from sandboxd.linux.init_client.session import MOST_LAST_WORDS, InitSandbox
 from sandboxd.linux.seccomp import FilterSpec
 from sandboxd.policy.mounts.mount_plan import Host
 from sandboxd.policy.plan import Limits, NetworkRule, Plan, SandboxSpec
-from sandboxd.rpc import half_frames, large_answers, server
+from sandboxd.rpc import partial_frames, server
+from sandboxd.rpc.answers import large
 from sandboxd.rpc.connection import REQUESTS_A_TURN, Connection
 from sandboxd.rpc.transport.unix import Channel
 from sandboxd.supervisor.classifier import AT_ONCE_BYTES, AT_ONCE_TOTAL, Classifier, HostTraits
@@ -75,19 +76,19 @@ def stub_service() -> Any:
     return SimpleNamespace(
         supervisor=SimpleNamespace(abandon=lambda owner: None, catch_up=lambda: None),
         left=lambda connection: None,
-        half_frames=half_frames.HalfFrames(),
+        partial_frames=partial_frames.PartialFrames(),
         subscriptions=0,
         follows=0,
     )
 
 
-@pytest.mark.parametrize("most", [half_frames.MOST_BYTES, 3 * half_frames.SMALL_BYTES])
+@pytest.mark.parametrize("most", [partial_frames.MOST_BYTES, 3 * partial_frames.SMALL_BYTES])
 def test_frames_that_never_end_are_bounded_together(
     monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
     """Each connection holds less than a frame may have; the control has room for all of them."""
-    monkeypatch.setattr(half_frames, "MOST_BYTES", most)
-    half = b"{" + b" " * (half_frames.SMALL_BYTES + 1)
+    monkeypatch.setattr(partial_frames, "MOST_BYTES", most)
+    half = b"{" + b" " * (partial_frames.SMALL_BYTES + 1)
 
     async def work() -> None:
         service = stub_service()
@@ -113,11 +114,11 @@ def test_frames_that_never_end_are_bounded_together(
 
 
 def test_a_small_request_is_always_taken() -> None:
-    frames = half_frames.HalfFrames()
-    assert not frames.hold("greedy", half_frames.MOST_BYTES + 1)
-    assert frames.hold("modest", half_frames.SMALL_BYTES)
+    frames = partial_frames.PartialFrames()
+    assert not frames.hold("greedy", partial_frames.MOST_BYTES + 1)
+    assert frames.hold("modest", partial_frames.SMALL_BYTES)
     assert frames.hold("greedy", 0)
-    assert frames.hold("large", half_frames.SMALL_BYTES + 1)
+    assert frames.hold("large", partial_frames.SMALL_BYTES + 1)
 
 
 @pytest.mark.parametrize("as_batch", [False, True])
@@ -220,7 +221,7 @@ def pumped(data: bytes, pieces: int) -> Watched:
         )
         errors: list[Exception] = []
         pump = CollectingPump(stream, read, broken=errors.append)
-        CollectingPump.begin([pump])
+        CollectingPump.begin([pump], lambda: None)
         for at in range(0, len(data), len(data) // pieces):
             piece = data[at : at + len(data) // pieces]
             assert await asyncio.to_thread(os.write, write, piece) == len(piece)
@@ -274,7 +275,7 @@ def test_one_callback_reads_once() -> None:
 
         stream.keep = kept  # type: ignore[method-assign]
         pump = CollectingPump(stream, read, broken=lambda error: None)
-        CollectingPump.begin([pump])
+        CollectingPump.begin([pump], lambda: None)
         writer = threading.Thread(target=lambda: (os.write(write, b"x" * 4 * READ_SIZE),))
         writer.start()
         await until(lambda: stream.bytes == 4 * READ_SIZE)
@@ -339,18 +340,18 @@ def test_large_answers_of_files_are_made_in_a_thread(monkeypatch: pytest.MonkeyP
         threads.append(threading.current_thread())
         return encode(value)
 
-    monkeypatch.setattr(large_answers, "encode", encode_noting)
+    monkeypatch.setattr(large, "encode", encode_noting)
     entry = FolderEntry(name="%b,[]", type="file", size=1, mode=0o644, mtime_ms=1.5)
 
     def answers(times: int) -> list[dict[str, Any]]:
-        data = "\x01" * (times * large_answers.LARGE // 2)
+        data = "\x01" * (times * large.LARGE // 2)
         read = FileData(data=data, encoding="utf-8", bytes=len(data), size=len(data), eof=True)
-        listed = FolderList(entries=[entry] * (times * large_answers.MANY // 2), truncated=True)
+        listed = FolderList(entries=[entry] * (times * large.MANY // 2), truncated=True)
         return [{"id": 1, "result": read}, {"id": 2, "result": listed}]
 
     async def work() -> None:
         for answer in [*answers(1), *answers(5)]:
-            made = await large_answers.with_escaped_output(answer)
+            made = await large.with_escaped_output(answer)
             assert json.loads(encode(made)) == json.loads(encode(answer))
             assert bool(threads) == (made is not answer)
         assert made is not answer

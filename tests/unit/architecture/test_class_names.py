@@ -10,8 +10,8 @@ ROOT = Path(__file__).parents[3]
 PACKAGES = ("sandboxd", "client/sandboxd_client", "proto/sandboxd_proto")
 # The same thing seen from both sides of the socket, or the same interface on two systems.
 TWICE = {
-    "Execution", "FolderEvents", "Notice", "ReadEnd", "SingleKeys", "Subscription", "Touched",
-    "WriteEnd",
+    "Execution", "FolderEvents", "Notice", "ReadEnd", "SingleKeys",
+    "Subscription", "Touched", "WriteEnd",
 }  # fmt: skip
 
 

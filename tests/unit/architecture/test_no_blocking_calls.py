@@ -2,8 +2,9 @@
 
 An open can wait for ever: a FIFO for its other end, a leased file for its holder, a device for its
 driver. Every call of a kind that can wait is listed here, with the reason why it does not, or why
-it may. A new one fails this test, and its author has to think about it: `sandboxd.regular_file`
-reads files that others control, `sandboxd.patient_thread` waits for what may hang.
+it may. A new one fails this test, and its author has to think about it:
+`sandboxd.platform.regular_file` reads files that others control, and
+`sandboxd.concurrency.bounded_thread` waits for what may hang.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("macos/lifeline.py", "_start"): "starts the daemon's own interpreter",
     ("macos/lifeline.py", "end_all"): "in the lifeline's own process",
     ("audit/files.py", "lines_of"): THREAD,
-    ("workspace_guard/absent_paths_watch.py", "sweep"): THREAD,
+    ("workspace_guard/watch/absent_paths.py", "sweep"): THREAD,
     ("audit/files.py", "last_line"): START,
     ("audit/files.py", "torn_bytes"): START,
     ("audit/recovery.py", "_move_torn"): START,
@@ -51,11 +52,11 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("audit/trail.py", "_open"): OWN,
     ("audit/trail.py", "open_trail"): START,
     ("rpc/approver_token.py", "approver_token"): START,
-    ("platform/posix.py", "people"): SYSTEM,
-    ("platform/posix.py", "listens"): KERNEL,
-    ("platform/posix.py", "listens_at"): KERNEL,
+    ("platform/posix/system.py", "people"): SYSTEM,
+    ("platform/posix/system.py", "listens"): KERNEL,
+    ("platform/posix/system.py", "listens_at"): KERNEL,
     ("platform/terminal_jobs.py", "_ignores"): KERNEL,
-    ("platform/windows_files.py", "lock"): THREAD,
+    ("platform/windows/files.py", "lock"): THREAD,
     ("backends/appcontainer/attempt.py", "attempt"): OWN,
     ("backends/appcontainer/attempt.py", "_file"): OWN,
     ("backends/appcontainer/backend.py", "_open"): THREAD,
@@ -87,8 +88,9 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("backends/docker/with_init/netns.py", "_root"): KERNEL,
     ("linux/mountinfo.py", "read_mountinfo"): KERNEL,
     ("backends/docker/with_init/sandbox.py", "__init__"): START,
-    ("workspace_guard/stale_lock.py", "_is_git_of"): KERNEL,
-    ("config_loading.py", "_from_file"): START,
+    ("workspace_guard/repositories/stale_lock.py", "_is_git_in"): KERNEL,
+    ("workspace_guard/repositories/stale_lock.py", "_is_git_of"): KERNEL,
+    ("config/loading.py", "_from_file"): START,
     ("denials/text/translations.py", "_catalog"): SYSTEM,
     ("egress/dns/resolver.py", "_looked_up"): THREAD,
     ("linux/cgroup/tree.py", "find"): KERNEL,

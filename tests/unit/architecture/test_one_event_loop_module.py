@@ -18,4 +18,4 @@ def test_only_one_module_imports_asyncio() -> None:
             if any(name.partition(".")[0] == "asyncio" for name in names):
                 found.add(path.relative_to(root).as_posix())
     # The second is the event loop itself, on Windows.
-    assert found == {"event_loop.py", "platform/windows_loop.py"}
+    assert found == {"event_loop.py", "platform/windows/loop.py"}

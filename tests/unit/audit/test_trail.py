@@ -18,7 +18,7 @@ from sandboxd.audit.files import line_digest, trail_files
 from sandboxd.audit.query import lines_after, page, records_after
 from sandboxd.audit.trail import Trail, TrailInUse, open_trail
 from sandboxd.audit.verify_chain import verify
-from sandboxd.config import AuditConfig
+from sandboxd.config.config import AuditConfig
 from sandboxd_proto.errors import SandboxUnavailable
 
 
@@ -41,6 +41,21 @@ def test_records_are_chained_and_numbered_without_gaps(tmp_path: Path) -> None:
     assert records[0]["prev"] == "0" * 64
     for before, after in zip(lines(tmp_path), records[1:], strict=False):
         assert after["prev"] == line_digest(before)
+    assert verify(str(tmp_path)).ok
+
+
+def test_the_chain_holds_for_records_that_something_waits_for(tmp_path: Path) -> None:
+    """Their digest is made later: with the next record, or when somebody asks."""
+    trail = opened(tmp_path, max_file_bytes=600)
+    for number in range(8):
+        trail.record("execution.started", {"n": number}, must=True)
+        if number % 3 == 0:
+            assert trail.head.sha256 == line_digest(lines(tmp_path)[-1])
+        if number % 2:
+            trail.record("execution.ended", {"n": number})
+    assert trail.head.sha256 == line_digest(lines(tmp_path)[-1])
+    trail.close()
+    assert len(trail_files(str(tmp_path))) > 1
     assert verify(str(tmp_path)).ok
 
 
@@ -129,7 +144,7 @@ def test_what_ended_is_not_lost(tmp_path: Path) -> None:
 WRITER = """
 import sys
 from sandboxd.audit.trail import open_trail
-from sandboxd.config import AuditConfig
+from sandboxd.config.config import AuditConfig
 trail = open_trail(sys.argv[1], AuditConfig())
 number = 0
 while True:

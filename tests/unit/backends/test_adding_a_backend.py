@@ -28,7 +28,7 @@ from sandboxd.backends.registry import (
     registry,
 )
 from sandboxd.backends.select import candidates, select
-from sandboxd.config import Ceiling, Config, ConfigError
+from sandboxd.config.config import Ceiling, Config, ConfigError
 from sandboxd.policy.plan import Limits, NetworkRule, Plan, SandboxSpec
 from sandboxd.types import Sandbox
 from sandboxd_proto.errors import CeilingExceeded, InvalidParams
@@ -121,7 +121,7 @@ def test_its_programs_are_the_daemons_own() -> None:
 # Each name may stand in its own package, in the registry, and in the words of protocols and files
 # that are called the same.
 _ELSEWHERE = {
-    ("config_loading.py", "bubblewrap"),  # `bwrap` in other tools' configs
+    ("config/loading.py", "bubblewrap"),  # `bwrap` in other tools' configs
     ("rpc/handlers/server.py", "bubblewrap"),  # `bwrap_available` of the status
     ("denials/explain/needs.py", "landlock"),  # a layer of the kernel, not the backend
     ("denials/rules/filesystem.py", "landlock"),

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from sandboxd.config import Additions, Ceiling, Config
+from sandboxd.config.config import Additions, Ceiling, Config
 from sandboxd.policy.mounts.mount_plan import Host
 from sandboxd.policy.mounts.own_paths import OwnPaths
 from sandboxd.policy.paths import homes

@@ -8,15 +8,15 @@ import select
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from sandboxd.policy.plan import Protected
 from sandboxd.policy.protected import paths as protected_paths
-from sandboxd.workspace_guard import absent_paths_watch, folder_events
-from sandboxd.workspace_guard.absent_paths_watch import AbsentPathsWatch
+from sandboxd.workspace_guard.watch import absent_paths, folder_events
+from sandboxd.workspace_guard.watch.absent_paths import AbsentPathsWatch
 from sandboxd_proto.errors import PathDenied
 from sandboxd_proto.locations import KEPT_FOLDER
 
@@ -227,9 +227,11 @@ def test_what_cannot_be_moved_is_removed_or_reported_as_still_there(
     def refuse(*_: object) -> None:
         raise OSError(errno.EIO, "")
 
-    monkeypatch.setattr("sandboxd.workspace_guard.quarantine.rename", refuse)
+    monkeypatch.setattr("sandboxd.workspace_guard.quarantine.quarantine.rename", refuse)
     if not removable:
-        monkeypatch.setattr("sandboxd.workspace_guard.quarantine.remove_at", lambda *_: False)
+        monkeypatch.setattr(
+            "sandboxd.workspace_guard.quarantine.quarantine.remove_at", lambda *_: False
+        )
     one = watch(workspace)
     (workspace / ".envrc").write_text("")
     (moved,) = one.sweep()
@@ -327,7 +329,7 @@ def test_names_that_a_file_system_takes_for_the_same(
     workspace: Path, watch: Watch, monkeypatch: pytest.MonkeyPatch, shout: Callable[[str], str]
 ) -> None:
     """As on one that ignores case (and more): it lists other spellings than it finds files by."""
-    real_read, real_list = folder_events.Inotify.read, absent_paths_watch.list_names
+    real_read, real_list = folder_events.Inotify.read, absent_paths.list_names
 
     def read(self: folder_events.Inotify) -> Iterator[folder_events.InotifyEvent]:
         for event in real_read(self):
@@ -338,7 +340,7 @@ def test_names_that_a_file_system_takes_for_the_same(
         return None if names is None else [*map(shout, names)]
 
     monkeypatch.setattr(folder_events.Inotify, "read", read)
-    monkeypatch.setattr(absent_paths_watch, "list_names", list_names)
+    monkeypatch.setattr(absent_paths, "list_names", list_names)
     one = watch(workspace)
     assert one.calm
     (workspace / ".envrc").write_text("")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from sandboxd.config import Ceiling
+from sandboxd.config.config import Ceiling
 from sandboxd.policy import ceiling
 from sandboxd.policy.plan import Grant, Identity, Limits, NetworkRule, Plan, SandboxSpec
 from sandboxd_proto.errors import CeilingExceeded
@@ -68,6 +68,21 @@ def test_a_plan_beyond_the_ceiling_is_refused(limit: Ceiling, at: Plan, beyond: 
     with pytest.raises(CeilingExceeded) as refused:
         ceiling.check(beyond, limit)
     assert "[ceiling] " in (refused.value.remedy or "")
+
+
+def test_a_ceiling_of_the_environment_is_named_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SANDBOXD_CEILING_MAX_MEMORY_BYTES", "7")
+    with pytest.raises(CeilingExceeded) as refused:
+        ceiling.check(plan(limits=Limits(memory_bytes=3 << 30)), Ceiling(max_memory_bytes=7))
+    told = refused.value.remedy or ""
+    assert told.startswith("SANDBOXD_CEILING_MAX_MEMORY_BYTES, which was set when the daemon")
+    assert "sandboxctl restart" in told
+    assert "config says" not in told
+
+
+def test_bytes_beyond_the_ceiling_are_shown_with_their_unit() -> None:
+    with pytest.raises(CeilingExceeded, match="max_memory_bytes = 3G is beyond"):
+        ceiling.check(plan(limits=Limits(memory_bytes=3 << 30)), Ceiling(max_memory_bytes=7))
 
 
 @pytest.mark.parametrize("access", ["read", "write"])

@@ -9,7 +9,7 @@ import pytest
 from support.daemon import Daemon
 from support.rpc import RpcError
 
-from sandboxd.config import Ceiling
+from sandboxd.config.config import Ceiling
 from sandboxd.policy.ceiling import lower_limits
 from sandboxd.policy.plan import Limits
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sandboxd.policy.protected import paths as protected_paths
-from sandboxd.workspace_guard.absent_paths_watch import AbsentPathsWatch
+from sandboxd.workspace_guard.watch.absent_paths import AbsentPathsWatch
 
 Git = Callable[..., str]
 Watch = Callable[[Path], AbsentPathsWatch]

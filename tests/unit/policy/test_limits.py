@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from sandboxd.policy.limits import timeout
 from sandboxd.policy.presets import PRESETS
 from sandboxd.policy.request import Machine, PolicyRequest
 from sandboxd.policy.resolve import plan_for
@@ -37,6 +38,12 @@ def test_an_amount_too_small_for_any_program_is_refused(
         plan_for(asked, machine)
     assert refused.value.field == field
     assert "or more" in (refused.value.remedy or "")
+
+
+def test_a_timeout_that_is_none_is_not_said_to_be_left_out() -> None:
+    with pytest.raises(ManifestInvalid) as refused:
+        timeout(manifest_from({"timeout": -1}), 30.0, None)
+    assert refused.value.remedy == 'give seconds, a time like "5m", or "none" for no timeout'
 
 
 def test_the_contract_names_the_presets() -> None:

@@ -44,8 +44,14 @@ def test_the_owner_has_an_own_home_and_name(
     their_home: Path, home: Path,
 ) -> None:  # fmt: skip
     sent = {"HOME": str(home), "USER": "root", "LOGNAME": "root", "LANG": "C"}
-    found = variables(plan, machine_with(uid=0), workspace, **sent)
-    assert found == {"HOME": str(their_home), "USER": owner, "LOGNAME": owner, "LANG": "C"}
+    theirs = {"HOME": str(their_home), "USER": owner, "LOGNAME": owner, "LANG": "C"}
+    assert variables(plan, machine_with(uid=0), workspace, **sent) == theirs
+    (home / "other").mkdir()
+    machine = machine_with(uid=0, variable_home=f"{home}/other")
+    sent["HOME"] = f"{home}/other"
+    assert variables(plan, machine, workspace, **sent) == theirs
+    made = plan(machine=machine, preset="workspace-write", workspace=workspace, env=[])
+    assert {("HOME", str(their_home)), ("USER", owner)} <= set(made.env)
 
 
 @pytest.mark.requires("root")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 import os
 import random
 import shutil
@@ -18,7 +19,7 @@ import pytest
 from support.users import unprivileged_user
 
 import sandboxd.policy
-from sandboxd.policy.paths import basis, recording_fs
+from sandboxd.policy.paths import recording_fs, revalidation
 from sandboxd.policy.paths.recording import is_past
 from sandboxd.policy.plan import Plan, RunAs
 from sandboxd.policy.plan_cache import MAX_PLANS, PlanCache
@@ -97,12 +98,58 @@ def plan_on_loop(cache: PlanCache, wish: PolicyRequest) -> Plan:
     return cache.plan_for(wish)
 
 
-@pytest.mark.parametrize("seed", range(26))
+def test_a_change_in_a_system_folder_is_noticed_once_and_for_all(
+    machine: Machine, base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """These are not compared for each request: one that found a change must not count as good."""
+    system = base / "system"
+    monkeypatch.setattr(revalidation, "SLOW", (str(system),))
+    for folder in ("one", "two"):
+        (system / folder).mkdir(parents=True)
+    (system / "current").symlink_to("hop")
+    link = system / "hop"
+    link.symlink_to("one")
+    given = str(system / "current")
+    wish = PolicyRequest(manifest=Manifest(fs_read_allow=[given]), manifest_given=True)
+    cache = PlanCache(machine)
+    time.sleep(0.1)  # what just changed is not trusted
+    plan_on_loop(cache, wish)
+    assert cache._kept
+    link.unlink()
+    link.symlink_to("two")
+    for kept in cache._kept.values():
+        kept.basis._slow_from = -math.inf  # its time has come
+    assert plan_on_loop(cache, wish) == plan_for(wish, machine)
+
+
+def test_names_on_the_way_to_what_the_request_names_are_always_compared(
+    machine: Machine, base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also in a system folder: a user may have folders in /var/www."""
+    system = base / "system"
+    monkeypatch.setattr(revalidation, "SLOW", (str(system),))
+    for folder in ("one", "two"):
+        (system / folder / "secret").mkdir(parents=True)
+    link = system / "current"
+    link.symlink_to("one")
+    grants = [str(system / "one"), str(system / "two")]
+    manifest = Manifest(fs_read_allow=grants, fs_deny=[str(link / "secret")])
+    wish = PolicyRequest(manifest=manifest, manifest_given=True)
+    cache = PlanCache(machine)
+    time.sleep(0.1)  # what just changed is not trusted
+    plan_on_loop(cache, wish)
+    assert cache._kept
+    link.unlink()
+    link.symlink_to("two")
+    assert plan_on_loop(cache, wish) == plan_for(wish, machine)
+
+
+@pytest.mark.parametrize("seed", range(14))
 def test_a_kept_plan_is_the_plan_of_now(
     machine: Machine, home: Path, repository: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With and without notices of changed folders."""
-    monkeypatch.setattr(basis, "SYSTEM_S", 0.0)
+    monkeypatch.setattr(revalidation, "SYSTEM_S", 0.0)
     rng = random.Random(seed)
     notices = None
     if seed % 2 and sys.platform == "linux":
@@ -215,6 +262,21 @@ def test_plans_are_bounded(machine: Machine) -> None:
             PolicyRequest(manifest=Manifest(env={"A": str(number)}), manifest_given=True)
         )
     assert len(cache._kept) == MAX_PLANS
+
+
+def test_plans_share_what_all_of_them_see(machine: Machine, home: Path) -> None:
+    """Each looks for the same names in people's home folders."""
+    folders = [home / "one", home / "other"]
+    for folder in folders:
+        folder.mkdir()
+    wishes = [PolicyRequest(preset="workspace-write", workspace=str(one)) for one in folders]
+    kept = [cached for wish in wishes for cached in settled(machine, wish)[0]._kept.values()]
+    one, other = (cached.basis._quick._folders_seen[str(home)][2] for cached in kept)
+    assert one is not None
+    assert other is not None
+    assert one is not other
+    assert one.names
+    assert one.names is other.names
 
 
 LOOKS = {

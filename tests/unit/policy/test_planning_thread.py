@@ -13,12 +13,12 @@ import anyio
 import pytest
 
 from sandboxd.policy import plan_cache
-from sandboxd.policy.paths import basis
+from sandboxd.policy.paths import revalidation
 from sandboxd.policy.plan_cache import PlanCache
 from sandboxd.policy.request import Machine, PolicyRequest
 from sandboxd.policy.resolve import plan_for
-from sandboxd.rpc.handlers.mount_answers import plan_answers
-from sandboxd.rpc.planning_turns import MOST_AT_ONCE, PlanningTurns
+from sandboxd.rpc.handlers.plan_preparation import prepare_plan
+from sandboxd.rpc.plan_limiter import MOST_AT_ONCE, PlanLimiter
 from sandboxd.rpc.request_context import RequestContext
 from sandboxd_proto.errors import SandboxdError
 from sandboxd_proto.manifest import Manifest
@@ -49,13 +49,13 @@ class Asked:
         """The outcome. What is made now must be the same."""
         service: Any = SimpleNamespace(
             plans=self.plans, supervisor=SimpleNamespace(mounts=SimpleNamespace(none=True)),
-            planning=PlanningTurns(),
+            planning=PlanLimiter(),
         )  # fmt: skip
         connection: Any = None
         call = RequestContext(service, connection, 0)
 
         async def answered() -> object:
-            await plan_answers(call, wish)
+            await prepare_plan(call, wish)
             return outcome(lambda: call.plan_for(wish))
 
         found = anyio.run(answered)
@@ -101,17 +101,17 @@ def test_a_kept_plan_is_compared_where_that_is_little(
     wish = PolicyRequest(manifest=Manifest(), preset="workspace-write", workspace=str(workspace))
     ask_until_kept(asked, wish)
     compared: list[int] = []
-    plainly = basis.Basis.holds
+    plainly = revalidation.Basis.holds
 
-    def holds(self: basis.Basis, *, briefly: bool = False, notices: object = None) -> bool:
+    def holds(self: revalidation.Basis, *, briefly: bool = False, notices: object = None) -> bool:
         found = plainly(self, briefly=briefly)
         compared.append(threading.get_ident())
         return found
 
-    monkeypatch.setattr(basis.Basis, "holds", holds)
+    monkeypatch.setattr(revalidation.Basis, "holds", holds)
     asked.ask(wish)
     assert compared == [threading.get_ident()]  # once
-    monkeypatch.setattr(basis, "MANY_LOOKS", 1)
+    monkeypatch.setattr(revalidation, "MANY_LOOKS", 1)
     asked.ask(wish)
     assert len(compared) == 2
     assert compared[1] != threading.get_ident()
@@ -125,7 +125,7 @@ def test_a_changed_folder_with_many_names_is_compared_by_a_thread(
     ask_until_kept(asked, wish)
     (workspace / "file").touch()
     assert not asked.plans.takes_long(wish)  # the control: it is compared at once, and still holds
-    monkeypatch.setattr(basis, "LARGE_BYTES", 0)
+    monkeypatch.setattr(revalidation, "LARGE_BYTES", 0)
     (workspace / "another").touch()
     assert asked.plans.takes_long(wish)
     asked.ask(wish)
@@ -136,11 +136,11 @@ def test_a_slow_workspace_delays_only_its_own_plans() -> None:
     """And of all workspaces a few are planned at once."""
 
     async def take_turns() -> list[str]:
-        turns, order = PlanningTurns(), []
+        turns, order = PlanLimiter(), []
         free = anyio.Event()
 
         async def plan(workspace: str, name: str, *, slow: bool) -> None:
-            async with turns.turn(workspace):
+            async with turns.slot(workspace):
                 if slow:
                     await free.wait()
                 order.append(name)

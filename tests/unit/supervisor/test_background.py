@@ -21,7 +21,7 @@ def test_it_is_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def main() -> None:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(background.kept_running, work, "sync")
+            tasks.start_soon(background.keep_running, work, "sync")
 
     anyio.run(main)
     assert starts == ["sync"] * 3

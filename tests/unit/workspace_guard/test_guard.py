@@ -6,20 +6,20 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable, Coroutine, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from sandboxd.linux.inotify import READ_BYTES, Inotify
 from sandboxd.policy.plan import NetworkRule, SandboxSpec
 from sandboxd.policy.protected import paths as protected_paths
-from sandboxd.workspace_guard import absent_paths_watch
-from sandboxd.workspace_guard.absent_paths_watch import AbsentPathsWatch
-from sandboxd.workspace_guard.git import index_judgement
+from sandboxd.workspace_guard.git import index_file
 from sandboxd.workspace_guard.git.git_dir import GitDir
 from sandboxd.workspace_guard.guard import Guard
+from sandboxd.workspace_guard.watch import absent_paths
+from sandboxd.workspace_guard.watch.absent_paths import AbsentPathsWatch
 
 PATIENCE_S = 30
 _SMALLEST_EVENT = 16
@@ -99,13 +99,13 @@ def test_a_large_index_is_read_and_judged_in_a_thread(
     repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads: set[int] = set()
-    real = index_judgement.GitIndexFile._reasons
+    real = index_file.GitIndexFile._reasons
 
-    def judged(self: index_judgement.GitIndexFile, now: os.stat_result) -> list[str]:
+    def judged(self: index_file.GitIndexFile, now: os.stat_result) -> list[str]:
         threads.add(threading.get_ident())
         return real(self, now)
 
-    monkeypatch.setattr(index_judgement.GitIndexFile, "_reasons", judged)
+    monkeypatch.setattr(index_file.GitIndexFile, "_reasons", judged)
 
     async def work() -> None:
         guard = guard_of(repository)
@@ -129,7 +129,7 @@ def test_a_callback_that_fails_ends_the_command(
     def broken(self: AbsentPathsWatch) -> list[str]:
         raise RuntimeError("a mistake of ours")
 
-    monkeypatch.setattr(absent_paths_watch.AbsentPathsWatch, "appeared", broken)
+    monkeypatch.setattr(absent_paths.AbsentPathsWatch, "appeared", broken)
 
     async def work() -> None:
         guard = guard_of(repository)
@@ -137,6 +137,7 @@ def test_a_callback_that_fails_ends_the_command(
         guard.start(ended.set)
         (repository / ".envrc").write_text("x")
         await ended.wait()
+        assert "because its protected paths could not be watched any more" in guard.warnings()[0]
         guard.close()
 
     run(work)
@@ -148,7 +149,7 @@ def test_a_thread_that_fails_ends_the_command(
     def broken(self: AbsentPathsWatch) -> list[str]:
         raise RuntimeError("a mistake of ours")
 
-    monkeypatch.setattr(absent_paths_watch.AbsentPathsWatch, "judge_unread", broken)
+    monkeypatch.setattr(absent_paths.AbsentPathsWatch, "judge_unread", broken)
 
     async def work() -> None:
         guard = guard_of(repository)

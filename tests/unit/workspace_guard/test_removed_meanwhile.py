@@ -12,9 +12,9 @@ import pytest
 from sandboxd.workspace_guard import snapshot
 from sandboxd.workspace_guard.dirfd import open_root, read_file
 from sandboxd.workspace_guard.git import head as git_head
-from sandboxd.workspace_guard.git import index_judgement
+from sandboxd.workspace_guard.git import index_file
 from sandboxd.workspace_guard.git.head import GitHead
-from sandboxd.workspace_guard.git.index_judgement import GitIndexFile
+from sandboxd.workspace_guard.git.index_file import GitIndexFile
 
 OID = "1" * 40
 
@@ -62,7 +62,7 @@ def test_index_that_is_removed(git_dir: Path, folder: int, monkeypatch: pytest.M
     index = GitIndexFile(folder, str(git_dir), frozenset())
     (git_dir / "index").write_bytes(b"no index")
     assert index.judge(finished=False), "the control: it is harmful where it can be read"
-    remove_before_reading(monkeypatch, index_judgement, "index")
+    remove_before_reading(monkeypatch, index_file, "index")
     assert index.judge(finished=False) == []
 
 

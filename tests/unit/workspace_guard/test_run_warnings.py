@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from sandboxd.policy.data.protected_names import WORKSPACE
 from sandboxd.policy.protected.nested_git import Repositories
 from sandboxd.workspace_guard.run_warnings import MOST_NAMED, RunWarnings
 
@@ -20,5 +21,25 @@ def test_many_repositories_of_the_commands_own_do_not_hide_one_in_a_folder_of_th
     (tmp_path / "z" / ".git").mkdir()
     changed = warnings.changed()
     assert changed is not None
-    assert warnings.overtaken(changed).git == {str(tmp_path): [str(tmp_path / "z")]}
+    assert warnings.planted(changed).git == {str(tmp_path): [str(tmp_path / "z")]}
     assert len(warnings.look()) <= MOST_NAMED + 1
+
+
+def test_files_that_run_later_are_named_in_a_repository_that_the_command_made(
+    tmp_path: Path,
+) -> None:
+    warnings = RunWarnings(Repositories(roots=(str(tmp_path),), folders=(str(tmp_path),)))
+    (tmp_path / ".envrc").touch()
+    for name in (".git", "b/.git", "b/.vscode", "b/src", "c/.git", "d/.git"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "b/.envrc").symlink_to("nowhere")
+    (tmp_path / "b/src/.envrc").touch()
+    for name in sorted(WORKSPACE)[:12]:
+        (tmp_path / "d" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "d" / name).touch()
+    warnings.planted(warnings.changed() or ())
+    root, b, c, d = warnings.look()
+    assert root.endswith(" or add it to another repository with git add"), "it is protected there"
+    assert b.endswith(" can run code then, or later: .envrc, .vscode")
+    assert c.endswith(" or add it to another repository with git add")
+    assert d.endswith(f"{sorted(WORKSPACE)[7]} and 4 more")

@@ -11,10 +11,10 @@ import signal
 import socket
 import struct
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import anyio
+import msgspec
 from anyio.abc import TaskGroup
 
 from sandboxd.backends.docker.attach.framing import FramedMessage, Unframer
@@ -41,8 +41,7 @@ NEXT_TO_MAIN, NEXT_TO_TREE = 63, 62
 _NO_USAGE = struct.pack("<QQQ", 0, 0, 0)
 
 
-@dataclass(frozen=True, slots=True)
-class AttachStreams:
+class AttachStreams(msgspec.Struct, frozen=True):
     """Attached to a container: its stdin, and its stdout and stderr."""
 
     given: Stream
@@ -140,8 +139,8 @@ class Bridge:
     def _heard(self, said: FramedMessage) -> None:
         if said.speaker == "control":
             match codec.decode_control(said.message):
-                case wire.IsolationLost(what):
-                    self._sandbox.lost = f"the mount at {what} changed while the command ran"
+                case wire.IsolationLost() as lost:
+                    self._sandbox.lost = lost.reason
                 case wire.SetupFailed(stage, number, detail):
                     self._sandbox.lost = f"{stage.name.lower()}: {detail or number}"
             return

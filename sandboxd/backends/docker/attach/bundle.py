@@ -9,7 +9,8 @@ from __future__ import annotations
 import io
 import os
 import tarfile
-from dataclasses import dataclass
+
+import msgspec
 
 from sandboxd.linux.init_client import binary, codec
 from sandboxd.linux.init_client import messages as wire
@@ -18,13 +19,13 @@ from sandboxd.linux.init_client.session import exec_request
 from sandboxd.linux.seccomp import FilterSpec
 from sandboxd.linux.seccomp.filters import filter_descriptor
 from sandboxd.types import Command
+from sandboxd_proto.errors import ExecFailed
 
 NOBODY = 65534
 _SETUP = wire.Setup(flags=wire.SetupFlag.WATCH_MOUNTS | wire.SetupFlag.SET_GID)
 
 
-@dataclass(frozen=True, slots=True)
-class Bundle:
+class Bundle(msgspec.Struct, frozen=True):
     tar: bytes
     has_filter: bool
 
@@ -36,7 +37,10 @@ def pack(command: Command, spec: FilterSpec, counts: ProcessCount) -> Bundle:
         command, has_filter=program is not None, has_terminal=command.pty is not None,
         has_cgroup=False, counts=counts,
     )  # fmt: skip
-    encoded = codec.encode(request)
+    try:
+        encoded = codec.encode(request)
+    except ValueError as error:
+        raise ExecFailed(str(error)) from None
     parts = {"setup": codec.encode(_SETUP).message, "exec": encoded.message}
     if encoded.payload is not None:
         parts["payload"] = encoded.payload

@@ -7,8 +7,9 @@ Only bytes that could be the beginning of the marker are held back, so output pa
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 from sandboxd.linux.init_client.codec import MESSAGE_MAX, InitProtocolViolation
 
@@ -21,8 +22,7 @@ def new_word() -> str:
     return secrets.token_hex(16)
 
 
-@dataclass(frozen=True, slots=True)
-class FramedMessage:
+class FramedMessage(msgspec.Struct, frozen=True):
     speaker: From
     message: bytes
 

@@ -10,23 +10,23 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
 
 import anyio
 from anyio.abc import TaskGroup
+from msgspec.structs import replace
 
 from sandboxd.backends.docker.attach.bridge import AttachStreams, Bridge
 from sandboxd.backends.docker.attach.bundle import pack
 from sandboxd.backends.docker.attach.framing import new_word
 from sandboxd.backends.docker.containers import Containers
-from sandboxd.backends.docker.diagnosis import explained
+from sandboxd.backends.docker.diagnosis import explain_error
 from sandboxd.backends.docker.engine import EngineError
 from sandboxd.backends.docker.mounts import ContainerMount
 from sandboxd.backends.docker.spec import ContainerContext, ContainerEntry, Volume, create_body
 from sandboxd.linux.init_client import seqpacket
 from sandboxd.linux.init_client.process import InitProcess
 from sandboxd.linux.init_client.session import InitSandbox
-from sandboxd.linux.openat import unchanged
+from sandboxd.linux.openat import is_unchanged
 from sandboxd.linux.seccomp import FilterSpec
 from sandboxd.policy.plan import SandboxSpec
 from sandboxd.types import Command, Process, Stdio
@@ -72,7 +72,7 @@ class AttachedSandbox:
         self.alive = True
 
     def verify(self) -> bool:
-        return all(unchanged(grant.path, grant.identity) for grant in self._spec.grants)
+        return all(is_unchanged(grant.path, grant.identity) for grant in self._spec.grants)
 
     def spawn_now(self, command: Command, stdio: Stdio | None) -> Process | None:
         return None  # its container has to be made
@@ -88,7 +88,7 @@ class AttachedSandbox:
             try:
                 process = await self._spawned(command, stdio, stack)
             except EngineError as error:
-                raise explained(error, self._frame.image) from None
+                raise explain_error(error, self._frame.image) from None
             self._made.push_async_exit(stack.pop_all())
         return process
 

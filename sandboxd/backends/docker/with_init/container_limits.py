@@ -7,10 +7,11 @@ cgroup shows both, and the CPU time of the whole container; the init only sees i
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 
 import anyio
+from msgspec.structs import replace
 
+from sandboxd import event_loop
 from sandboxd.backends.docker.with_init.counters import Counters, Counts
 from sandboxd.linux.init_client.process import InitProcess
 from sandboxd.linux.init_client.session import InitSandbox
@@ -61,6 +62,7 @@ class CountedProcess(WrappedProcess):
         self._exceeded: LimitName | None = None
 
     async def wait(self, *, tree: bool = True) -> ExitReport:
+        await event_loop.enter_task()
         limits = self._limits
         asked = (limits.memory_bytes, limits.cpu_s, limits.processes)
         watched = any(value is not None for value in asked)

@@ -7,7 +7,8 @@ single command. These files show it at once, with cgroups of either version.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+
+import msgspec
 
 from sandboxd.backends.docker.with_init.handshake import cgroups_of
 from sandboxd.linux.cgroup.tree import parse_counts
@@ -15,8 +16,7 @@ from sandboxd.linux.cgroup.tree import parse_counts
 ROOT = "/sys/fs/cgroup"
 
 
-@dataclass(frozen=True, slots=True)
-class Counts:
+class Counts(msgspec.Struct, frozen=True):
     """None: not available on this machine."""
 
     cpu_s: float | None = None

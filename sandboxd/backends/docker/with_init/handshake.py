@@ -11,9 +11,9 @@ import re
 import shutil
 import socket
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 
 import anyio
+import msgspec
 
 from sandboxd.linux.init_client.launch import LaunchFailed
 from sandboxd.linux.peercred import peer_credentials
@@ -26,8 +26,7 @@ LOOK_EVERY_S = 1.0
 _ID = re.compile(r"[0-9a-f]{64}")
 
 
-@dataclass(frozen=True, slots=True)
-class ContainerPeer:
+class ContainerPeer(msgspec.Struct, frozen=True):
     """pid and uid of the peer on this machine; pid 0 if it is not visible here."""
 
     pid: int

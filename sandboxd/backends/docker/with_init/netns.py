@@ -20,7 +20,13 @@ from sandboxd.backends.docker.engine import Body, EngineError
 from sandboxd.backends.docker.spec import ContainerContext
 from sandboxd.backends.docker.with_init.handshake import INSIDE, Handshake
 from sandboxd.linux.init_client.launch import LaunchFailed
-from sandboxd.linux.netns.handed_sockets import PATH, SocketRequest, ask, netns_error, received
+from sandboxd.linux.netns.handed_sockets import (
+    PATH,
+    SocketRequest,
+    ask,
+    netns_error,
+    receive_sockets,
+)
 from sandboxd.policy.plan import RunAs
 
 ENTRY = (f"{INSIDE}/netns", "--connect", f"{INSIDE}/control")
@@ -71,7 +77,7 @@ class NetnsHelpers:
             raise netns_error(f"no helper came up: {why}") from None
         with channel:
             ask(channel, socket_requests)
-            return await received(channel, socket_requests)
+            return await receive_sockets(channel, socket_requests)
 
     def _ready(self) -> str:
         if not os.path.exists(self._program):

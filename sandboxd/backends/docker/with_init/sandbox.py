@@ -12,9 +12,9 @@ import shutil
 import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
-from dataclasses import dataclass
 
 import anyio
+import msgspec
 
 from sandboxd.backends.docker.containers import Containers, new_name
 from sandboxd.backends.docker.engine import Engine, EngineError
@@ -43,8 +43,7 @@ from sandboxd_proto.errors import SandboxdError
 READY_S = 30.0
 
 
-@dataclass(frozen=True, slots=True)
-class Making:
+class Making(msgspec.Struct, frozen=True):
     """The decisions about one container. `owner`: the init's user on this machine."""
 
     spec: SandboxSpec

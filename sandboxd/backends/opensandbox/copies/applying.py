@@ -17,7 +17,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
-from sandboxd.backends.opensandbox.copies.arrived import Archive, Arrived
 from sandboxd.backends.opensandbox.copies.entries import (
     MODE_BITS,
     Copied,
@@ -27,11 +26,12 @@ from sandboxd.backends.opensandbox.copies.entries import (
 )
 from sandboxd.backends.opensandbox.copies.exchange import exchange, place_new
 from sandboxd.backends.opensandbox.copies.packing import STAGING
+from sandboxd.backends.opensandbox.copies.received import Archive, ReceivedEntry
 from sandboxd.backends.opensandbox.copies.scope import CopyScope
 from sandboxd.linux.openat import changed_error
 from sandboxd.policy.plan import Grant, Identity
 from sandboxd.workspace_guard import dirfd
-from sandboxd.workspace_guard.quarantine import Quarantine
+from sandboxd.workspace_guard.quarantine.quarantine import Quarantine
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _CHANGED = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EEXIST, errno.ENOTEMPTY, errno.EISDIR)
@@ -74,7 +74,7 @@ def apply(archive: Archive, scope: CopyScope, known: dict[str, Copied]) -> Appli
 
 
 def _changes(
-    grant: Grant, scope: CopyScope, found: Mapping[str, Arrived], known: Mapping[str, Copied]
+    grant: Grant, scope: CopyScope, found: Mapping[str, ReceivedEntry], known: Mapping[str, Copied]
 ) -> tuple[set[str], set[str]]:
     """(paths to remove, paths to write). One that is of another kind now is in both."""
     removed, made = set(), set()
@@ -127,7 +127,7 @@ class _Target:
             shutil.rmtree(self._staging_name, dir_fd=self._root)
         os.close(self._root)
 
-    def attempt(self, path: str, arrived: Arrived | None) -> None:
+    def attempt(self, path: str, arrived: ReceivedEntry | None) -> None:
         """One change. None: it was removed."""
         protected = self._scope.kept_from_change(path)
         if protected is not None:
@@ -149,7 +149,7 @@ class _Target:
                 self._differs(path, arrived)
 
     def _refuse(
-        self, where: list[tuple[str, str | None]], path: str, arrived: Arrived | None
+        self, where: list[tuple[str, str | None]], path: str, arrived: ReceivedEntry | None
     ) -> None:
         """The host stays as it is. The sandbox's version of a file is kept."""
         moved_to = None
@@ -162,7 +162,7 @@ class _Target:
             where.append((path, moved_to))
         self._differs(path, arrived)
 
-    def _differs(self, path: str, arrived: Arrived | None) -> None:
+    def _differs(self, path: str, arrived: ReceivedEntry | None) -> None:
         """The sandbox has something else there: it is sent again before the next command."""
         if arrived is None:
             self._known.pop(path, None)
@@ -207,7 +207,7 @@ class _Target:
 
     # writing
 
-    def _write(self, folder: int, name: str, path: str, arrived: Arrived) -> None:
+    def _write(self, folder: int, name: str, path: str, arrived: ReceivedEntry) -> None:
         before = self._known.get(path)
         if arrived.entry.kind == "dir":
             self._write_folder(folder, name, arrived, before)
@@ -222,7 +222,7 @@ class _Target:
         self._done.changed += 1
 
     def _write_folder(
-        self, folder: int, name: str, arrived: Arrived, before: Copied | None
+        self, folder: int, name: str, arrived: ReceivedEntry, before: Copied | None
     ) -> None:
         if before is None:
             os.mkdir(name, 0o700, dir_fd=folder)
@@ -233,20 +233,22 @@ class _Target:
         finally:
             os.close(made)
 
-    def _place(self, folder: int, name: str, arrived: Arrived) -> None:
+    def _place(self, folder: int, name: str, arrived: ReceivedEntry) -> None:
         if arrived.entry.kind == "link":
             os.symlink(arrived.entry.content, name, dir_fd=folder)
             return
         place_new(self._staging, self._staged(arrived), folder, name)
 
-    def _replace(self, folder: int, name: str, arrived: Arrived, before: Copied) -> None:
+    def _replace(self, folder: int, name: str, arrived: ReceivedEntry, before: Copied) -> None:
         self._check(folder, name, before)
         draft = self._staged(arrived)
         exchange(self._staging, draft, folder, name)
         self._confirm(folder, name, draft, before, swapped=True)
         os.unlink(draft, dir_fd=self._staging)
 
-    def _overwrite(self, folder: int, name: str, arrived: Arrived, before: Copied | None) -> None:
+    def _overwrite(
+        self, folder: int, name: str, arrived: ReceivedEntry, before: Copied | None
+    ) -> None:
         """A grant that is a file: its folder is not granted, so it is written in place."""
         if before is None:
             raise CopyConflict
@@ -259,7 +261,7 @@ class _Target:
             self._copy_content(file.fileno(), arrived)
             os.ftruncate(fd, arrived.size)
 
-    def _staged(self, arrived: Arrived) -> str:
+    def _staged(self, arrived: ReceivedEntry) -> str:
         """A file or link in our folder, as it is to be."""
         name = f"new-{secrets.token_hex(8)}"
         if arrived.entry.kind == "link":
@@ -276,7 +278,7 @@ class _Target:
             os.close(fd)
         return name
 
-    def _copy_content(self, fd: int, arrived: Arrived) -> None:
+    def _copy_content(self, fd: int, arrived: ReceivedEntry) -> None:
         source = self._archive.file.fileno()
         for at, length in self._archive.chunks(arrived):
             view = memoryview(os.pread(source, length, at))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
+
+import msgspec
 
 Kind = Literal["file", "dir", "link"]
 MODE_BITS = 0o777  # set-id and sticky bits are not copied
@@ -33,8 +34,7 @@ class Stamp(NamedTuple):
         return self[:4] == Stamp.of(status)[:4]
 
 
-@dataclass(frozen=True, slots=True)
-class CopyEntry:
+class CopyEntry(msgspec.Struct, frozen=True):
     """`content`: a file's SHA-256, a link's target; empty for a folder."""
 
     kind: Kind
@@ -45,8 +45,7 @@ class CopyEntry:
         return self == other
 
 
-@dataclass(frozen=True, slots=True)
-class Copied:
+class Copied(msgspec.Struct, frozen=True):
     """A path that the sandbox has. `stamp`: the host's when both had the same; None: they differ,
     so that it is sent again before the next command."""
 

@@ -15,6 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
+import msgspec
+
 from sandboxd.backends.opensandbox.copies.entries import (
     MODE_BITS,
     Copied,
@@ -33,8 +35,7 @@ STAGING = ".sandboxd-copy-"  # a folder of ours in a writable root, while change
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 
 
-@dataclass(frozen=True, slots=True)
-class CopyLimits:
+class CopyLimits(msgspec.Struct, frozen=True):
     """Of everything that a sandbox has, in either direction."""
 
     bytes: int

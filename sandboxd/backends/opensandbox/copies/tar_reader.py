@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import BinaryIO
+
+import msgspec
 
 BLOCK = 512
 NAME_MAX = 4096
@@ -24,8 +25,7 @@ class ArchiveViolation(Exception):
     """What came is no archive that can be used."""
 
 
-@dataclass(frozen=True, slots=True)
-class TarMember:
+class TarMember(msgspec.Struct, frozen=True):
     """`kind`: file, dir, link, hard (a hard link to `target`), or special. `at`: its content."""
 
     name: str

@@ -13,15 +13,15 @@ from typing import BinaryIO, TypeVar
 import anyio
 
 from sandboxd.backends.opensandbox.copies.applying import Applied, apply
-from sandboxd.backends.opensandbox.copies.arrived import Archive, read_archive
 from sandboxd.backends.opensandbox.copies.entries import Copied
 from sandboxd.backends.opensandbox.copies.packing import CopyLimits, Packed, pack
+from sandboxd.backends.opensandbox.copies.received import Archive, read_archive
 from sandboxd.backends.opensandbox.copies.scope import CopyScope
 from sandboxd.backends.opensandbox.copies.tar_reader import ArchiveViolation
 from sandboxd.backends.opensandbox.execd import Execd
 from sandboxd.backends.opensandbox.execd_files import ExecdFiles, Told
-from sandboxd.patient_thread import run_within
-from sandboxd.progress import Tell
+from sandboxd.concurrency.bounded_thread import run_within
+from sandboxd.progress import ReportProgress
 from sandboxd.types import BroughtBack
 from sandboxd_proto.errors import SandboxUnavailable
 
@@ -96,7 +96,7 @@ class WorkspaceCopy:
 
     # before a command
 
-    async def send(self, progress: Tell | None) -> None:
+    async def send(self, progress: ReportProgress | None) -> None:
         """What changed on this machine since it was sent last. `end` follows each call."""
         async with self.turn:
             if not self._running:
@@ -138,7 +138,7 @@ class WorkspaceCopy:
 
     # after a command
 
-    async def fetch(self, progress: Tell | None, *, goes_on: bool) -> BinaryIO | None:
+    async def fetch(self, progress: ReportProgress | None, *, goes_on: bool) -> BinaryIO | None:
         """The sandbox's own archive of the writable folders; None where there are none.
 
         `goes_on`: the sandbox has further commands.
@@ -202,7 +202,7 @@ class WorkspaceCopy:
 class Teller:
     """Tells the client how far a transfer is, now and then."""
 
-    def __init__(self, progress: Tell | None, phase: str) -> None:
+    def __init__(self, progress: ReportProgress | None, phase: str) -> None:
         self._progress = progress
         self._phase = phase
         self._last = time.monotonic()

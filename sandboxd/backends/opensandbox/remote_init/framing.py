@@ -9,8 +9,9 @@ from __future__ import annotations
 import binascii
 import struct
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import IntEnum
+
+import msgspec
 
 from sandboxd.linux.init_client.codec import MESSAGE_MAX, InitProtocolViolation
 
@@ -37,8 +38,7 @@ class Kind(IntEnum):
 _OUTWARD = (Kind.CONTROL, Kind.CHANNEL, Kind.INPUT, Kind.OUTPUT, Kind.ERRORS, Kind.CLOSE)
 
 
-@dataclass(frozen=True, slots=True)
-class BridgeFrame:
+class BridgeFrame(msgspec.Struct, frozen=True):
     """`command`: the number that the daemon gave it; 0 for the sandbox."""
 
     kind: Kind

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import logging
 import re
-from dataclasses import replace
 
 import anyio
 from anyio.abc import TaskGroup
+from msgspec.structs import replace
 
 from sandboxd.backends.opensandbox.http_client import ApiError
 from sandboxd.backends.opensandbox.place import UNCONFIRMED, RemotePlace, bring_back

@@ -1,5 +1,8 @@
 /*
- * From the reaper's fork to the command's execve.
+ * From the fork to the command's execve.
+ *
+ * With a vfork the child has its parent's memory until then, and the parent waits: no page is copied. Nothing
+ * is written that the parent does not expect, and no call is made that the init answers (notify/).
  *
  * The order matters: the seccomp filter comes last, so that it need not allow what the steps before
  * it use. Signal dispositions are the defaults already (main.c resets them, nothing here changes
@@ -26,13 +29,19 @@
 #define LINK_FD 4
 #define KEYCTL_JOIN_SESSION_KEYRING 1
 
+static struct exec_report failure_of_child;
+
+/* In the parent's own memory after a vfork, which has no report. */
 static noreturn void fail(const struct start_state *start_state, int error, const char *path, int report)
 {
-    struct exec_report failure = {.stage = start_state->stage, .error = error};
-    size_t length = strnlen(path, sizeof failure.path - 1);
-    memcpy(failure.path, path, length);
+    size_t length = strnlen(path, sizeof failure_of_child.path - 1);
+    memcpy(failure_of_child.path, path, length);
+    failure_of_child.path[length] = 0;
+    failure_of_child.error = error;
+    failure_of_child.stage = start_state->stage;
     /* At most PIPE_BUF bytes: written whole or not at all. */
-    ssize_t ignored = write(report, &failure, offsetof(struct exec_report, path) + length);
+    size_t size = offsetof(struct exec_report, path) + length;
+    ssize_t ignored = report < 0 ? 0 : write(report, &failure_of_child, size);
     (void)ignored;
     _exit(127);
 }
@@ -56,7 +65,7 @@ static bool take_stdio(const struct exec_request *request, int terminal)
     return true;
 }
 
-/* Mapped, not copied: children that wait share its pages. False with errno if it is no program. */
+/* False with errno if it is no program. */
 static bool map_filter(int fd, struct sock_fprog *program)
 {
     struct stat file;
@@ -108,17 +117,14 @@ static bool leave_keyring(void)
            errno == EPERM;
 }
 
+/* Unmapped again: after a vfork the memory is the parent's. */
 static bool load_filter(const struct sock_fprog *program)
 {
-    return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, program) == 0;
-}
-
-bool child_load_ahead(int filter, struct start_state *start_state)
-{
-    struct sock_fprog program;
-    start_state->filter_loaded =
-        map_filter(filter, &program) && leave_keyring() && load_filter(&program);
-    return start_state->filter_loaded;
+    bool loaded = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, program) == 0;
+    int error = errno;
+    munmap(program->filter, program->len * sizeof *program->filter);
+    errno = error;
+    return loaded;
 }
 
 noreturn void child_run(const struct exec_request *request, struct start_state *start_state, int terminal,
@@ -126,7 +132,7 @@ noreturn void child_run(const struct exec_request *request, struct start_state *
 {
     static char tried[WIRE_TEXT_MAX];
     struct sock_fprog program = {0};
-    bool to_load = request->filter >= 0 && !start_state->filter_loaded;
+    bool to_load = request->filter >= 0;
     char rlimit[3] = "";
     sigset_t none;
 
@@ -146,13 +152,13 @@ noreturn void child_run(const struct exec_request *request, struct start_state *
         fail(start_state, errno, "", report);
 
     start_state->stage = EXEC_STAGE_DESCRIPTORS;
-    if (report != REPORT_FD && dup3(report, REPORT_FD, O_CLOEXEC) < 0)
+    if (report >= 0 && report != REPORT_FD && dup3(report, REPORT_FD, O_CLOEXEC) < 0)
         fail(start_state, errno, "", report);
-    report = REPORT_FD;
+    report = report >= 0 ? REPORT_FD : -1;
     /* The pipe was made before the link, so the link's number is not the report's. */
     if (link >= 0 && link != LINK_FD && dup3(link, LINK_FD, O_CLOEXEC) < 0)
         fail(start_state, errno, "", report);
-    close_from(link >= 0 ? LINK_FD + 1 : REPORT_FD + 1);
+    close_from(link >= 0 ? LINK_FD + 1 : report >= 0 ? REPORT_FD + 1 : REPORT_FD);
 
     start_state->stage = EXEC_STAGE_CHDIR;
     if (chdir(request->cwd) != 0)
@@ -164,7 +170,7 @@ noreturn void child_run(const struct exec_request *request, struct start_state *
         fail(start_state, errno, rlimit, report);
 
     start_state->stage = EXEC_STAGE_KEYRING;
-    if (!start_state->filter_loaded && !leave_keyring())
+    if (!leave_keyring())
         fail(start_state, errno, "", report);
 
     start_state->stage = EXEC_STAGE_NO_NEW_PRIVS;
@@ -190,4 +196,23 @@ noreturn void child_run(const struct exec_request *request, struct start_state *
     }
     search_and_exec(request->argv, request->env, tried, sizeof tried);
     fail(start_state, errno, tried, report);
+}
+
+pid_t child_vfork(const struct exec_request *request, struct start_state *start_state, int terminal,
+                  const struct exec_report **failure)
+{
+    failure_of_child.stage = 0;
+    pid_t child = vfork();
+    if (child == 0)
+        child_run(request, start_state, terminal, -1, -1);
+    if (child < 0)
+        return child;
+    /* Killed between fork and exec: there was no command. */
+    if (failure_of_child.stage == 0 && start_state->stage != EXEC_STAGE_EXEC) {
+        failure_of_child.stage = start_state->stage;
+        failure_of_child.error = EINTR;
+        failure_of_child.path[0] = 0;
+    }
+    *failure = failure_of_child.stage != 0 ? &failure_of_child : NULL;
+    return child;
 }

@@ -10,6 +10,9 @@
 
 struct start_state;
 
+/* A short command has ended by then: its start is reported together with its end. */
+#define START_AFTER_MS 3
+
 /* report.c: messages on a command's channel to the daemon. The resource usage of wait4, as it is sent: */
 struct usage {
     uint64_t user_us;
@@ -49,10 +52,8 @@ enum reaper_exit {
 noreturn void reaper_run(const struct exec_request *request, struct start_state *start_state, int signals,
                          pid_t init);
 
-/* The steps of reaper_run for a preforked reaper. False with errno. */
+/* First, so that its processes stay below it. False with errno. */
 bool reaper_subreaper(pid_t init);
-noreturn void reaper_go_on(const struct exec_request *request, struct start_state *start_state, int signals,
-                           pid_t init, pid_t child, int report);
 
 /* file_server.c: what a process with EXEC_FILES does in place of a program */
 
@@ -64,14 +65,16 @@ noreturn void file_server(void);
 noreturn void child_run(const struct exec_request *request, struct start_state *start_state, int terminal,
                         int report, int link);
 
-/* Loads the filter before the request, which must then have the same one. False with errno. */
-bool child_load_ahead(int filter, struct start_state *start_state);
-
 struct exec_report {
     uint32_t stage;
     int32_t error;
     char path[WIRE_TEXT_MAX];
 };
+
+/* Returns when it was executed, or has failed: `failure` is NULL, or valid until the next one. -1 with errno.
+ * Not for EXEC_EXPLAIN, whose child needs its reaper, nor for EXEC_FILES, which executes nothing. */
+pid_t child_vfork(const struct exec_request *request, struct start_state *start_state, int terminal,
+                  const struct exec_report **failure);
 
 /* Returns only on failure, with errno; tried is the path that the error is about. */
 void search_and_exec(char **argv, char **env, char *tried, size_t size);
@@ -87,14 +90,14 @@ struct command {
     pid_t reaper;
     int channel;
     uint32_t flags;
-    struct start_state *start_state;
+    struct start_state *start_state; /* in memory that the reaper shares */
     struct limit_watch watch;
     struct attempts *attempts;
     /* The rest is for a command without a reaper, which the init looks after. */
     bool lone;
+    struct start_state own_state; /* if it never had one */
     bool verified;
-    int report;
-    uint64_t start_known_ms;
+    uint64_t start_due_ms; /* STARTED is sent then, unless it has ended */
     bool channel_ended;
     bool gone_reported;
     bool ending;
@@ -114,20 +117,19 @@ const char *commands_reap(bool *hole, bool *unreaped);
 struct command *commands_first(void);
 void command_drop(struct command *command);
 /* Not among the commands yet, or no longer. */
-struct command *command_new(void);
+struct command *command_new(bool lone);
 void command_free(struct command *command);
 
-/* prefork.c: the next command's reaper and child */
+/* prefork.c: the next command's reaper */
 
-/* Enables preforks. filter: the expected filter of commands, or -1; ownership passes. */
-void prefork_permit(int filter);
+void prefork_permit(void);
 void prefork_make(int signals);
 struct command *prefork_waiting(void);
 void prefork_lost(void);
 /* The command that uses the prefork, or NULL: there is none, or it does not fit. */
 struct command *prefork_use(const struct exec_request *request, const uint8_t *payload,
                           uint32_t length);
-void prefork_soon(bool sandbox_stays);
+void prefork_soon(void);
 /* Until prefork_make should be called; -1: not at all. */
 int prefork_timeout_ms(void);
 
@@ -136,11 +138,10 @@ int prefork_timeout_ms(void);
 /* Whether this command needs no reaper. */
 bool lone_fits(const struct exec_request *request);
 bool lone_start(struct command *command, const struct exec_request *request);
-/* `report`: closed by the exec of the child, or what failed before it. */
-void lone_begin(struct command *command, pid_t main_pid, int report);
 void lone_take(struct command *command, const struct usage *reaper_usage);
 void lone_reaped(pid_t pid, int status, const struct usage *usage);
-nfds_t lone_polled(const struct command *command, struct pollfd *fds);
+/* Whether its channel is to be read. */
+bool lone_polled(const struct command *command);
 const char *lone_receive(struct command *command);
 void lone_advance(void);
 int lone_timeout_ms(void);

@@ -13,16 +13,12 @@
 #include "../process_tree/process_tree.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #define KILL_PAUSE_MS 20
-/* A short command has ended by then: its start is reported together with its end. */
-#define START_AFTER_MS 3
 
 static bool kept(const struct command *command)
 {
@@ -32,35 +28,22 @@ static bool kept(const struct command *command)
 bool lone_fits(const struct exec_request *request)
 {
     return getpid() == 1 && commands_first() == NULL &&
-           (request->flags & (EXEC_PTY | EXEC_EXPLAIN | EXEC_KEEP_BACKGROUND)) == 0;
+           (request->flags & (EXEC_PTY | EXEC_EXPLAIN | EXEC_KEEP_BACKGROUND | EXEC_FILES)) == 0;
 }
 
-void lone_begin(struct command *command, pid_t main_pid, int report)
-{
-    command->lone = true;
-    command->reaper = 0;
-    command->report = report;
-    command->start_state->main_pid = main_pid;
-    command->start_known_ms = now_ms() + START_AFTER_MS;
-}
-
-/* Forks the child that becomes the command. False with errno. */
+/* False with errno. */
 bool lone_start(struct command *command, const struct exec_request *request)
 {
-    int report[2];
-    if (pipe2(report, O_CLOEXEC) != 0)
-        return false;
-    pid_t child = fork();
-    if (child == 0)
-        child_run(request, command->start_state, -1, report[1], -1);
-    int error = errno;
-    close(report[1]);
+    const struct exec_report *failure;
+    pid_t child = child_vfork(request, command->start_state, -1, &failure);
     if (child < 0)
-        close(report[0]);
-    else
-        lone_begin(command, child, report[0]);
-    errno = error;
-    return child > 0;
+        return false;
+    command->start_due_ms = now_ms() + START_AFTER_MS;
+    if (failure != NULL) {
+        send_exec_failed(command->channel, failure->stage, failure->error, failure->path, false);
+        command->failed = command->ending = true;
+    }
+    return true;
 }
 
 /* Excluded: the trees of living reapers, and of other living main processes. */
@@ -87,33 +70,6 @@ static void report_start(struct command *command)
     send_started(command->channel, command->start_state->main_pid, -1, false);
 }
 
-/* The report has data: a failure; or it is closed: the command was executed, or it died. */
-static void learn_start(struct command *command)
-{
-    static struct exec_report failure;
-    memset(&failure, 0, sizeof failure);
-    ssize_t size = read(command->report, &failure, sizeof failure - 1);
-    close(command->report);
-    command->report = -1;
-    bool said = size >= (ssize_t)offsetof(struct exec_report, path);
-    if (!said && command->start_state->stage == EXEC_STAGE_EXEC) {
-        if (!command->main_ended)
-            report_start(command);
-        return;
-    }
-    /* Killed between fork and exec: there was no command. */
-    if (!said)
-        failure = (struct exec_report){.stage = command->start_state->stage, .error = EINTR};
-    send_exec_failed(command->channel, failure.stage, failure.error, failure.path, false);
-    command->failed = command->ending = true;
-}
-
-static bool start_is_known(const struct command *command)
-{
-    struct pollfd report = {.fd = command->report, .events = POLLIN};
-    return command->report >= 0 && poll(&report, 1, 0) > 0;
-}
-
 static bool no_child_left(void)
 {
     siginfo_t info;
@@ -138,15 +94,12 @@ static void report_exit(struct command *command)
     command->ending = true;
 }
 
-/* Before STARTED was sent: there is no terminal to hand over, or no process at all. The reaper of a
- * prefork whose child could not be forked (too many processes) ends without a message; otherwise one
- * of them was killed. */
+/* Before STARTED was sent: there is no terminal to hand over, or no process at all. */
 static void give_up_start(struct command *command)
 {
     bool forked = command->start_state->main_pid > 0;
     uint32_t stage = forked && command->flags & EXEC_PTY ? EXEC_STAGE_PTY : EXEC_STAGE_FORK;
-    int error = command->start_state->fork_refused ? EAGAIN : EINTR;
-    send_exec_failed(command->channel, stage, error, "", false);
+    send_exec_failed(command->channel, stage, EINTR, "", false);
     command->failed = true;
     command->ending = true;
 }
@@ -190,22 +143,14 @@ void lone_reaped(pid_t pid, int status, const struct usage *usage)
         command->main_ended = true;
         command->main_status = status;
         command->main_usage = *usage;
-        if (command->report >= 0)
-            learn_start(command);
         if (command->lone && !command->failed)
             report_exit(command);
     }
 }
 
-/* Into `fds`, which has room for two; how many. */
-nfds_t lone_polled(const struct command *command, struct pollfd *fds)
+bool lone_polled(const struct command *command)
 {
-    nfds_t count = 0;
-    if (command->lone && !command->channel_ended)
-        fds[count++] = (struct pollfd){.fd = command->channel, .events = POLLIN};
-    if (command->report >= 0 && now_ms() >= command->start_known_ms)
-        fds[count++] = (struct pollfd){.fd = command->report, .events = POLLIN};
-    return count;
+    return command->lone && !command->channel_ended;
 }
 
 const char *lone_receive(struct command *command)
@@ -250,10 +195,8 @@ static void check_limits(struct command *command, const struct pid_list *others)
         tree_freeze(&list, others);
     free(list.at);
     /* LIMIT is sent after STARTED, never before. */
-    if (start_is_known(command))
-        learn_start(command);
-    if (command->start_state->started)
-        send_limit(command->channel, exceeded, false);
+    report_start(command);
+    send_limit(command->channel, exceeded, false);
     command->ending = true;
 }
 
@@ -289,8 +232,8 @@ void lone_advance(void)
         next = command->next;
         if (kept(command))
             continue;
-        if (now_ms() >= command->start_known_ms && start_is_known(command))
-            learn_start(command);
+        if (!command->failed && now_ms() >= command->start_due_ms)
+            report_start(command);
         struct pid_list others = others_than(command);
         if (!command->ending && limits_timeout_ms(&command->watch) == 0)
             check_limits(command, &others);
@@ -308,8 +251,8 @@ int lone_timeout_ms(void)
             continue;
         uint64_t now = now_ms();
         int timeout = command->ending ? KILL_PAUSE_MS : limits_timeout_ms(&command->watch);
-        if (command->report >= 0 && now < command->start_known_ms)
-            timeout = sooner(timeout, (int)(command->start_known_ms - now));
+        if (!command->start_state->started && now < command->start_due_ms)
+            timeout = sooner(timeout, (int)(command->start_due_ms - now));
         soonest = sooner(soonest, timeout);
     }
     return soonest;

@@ -36,6 +36,7 @@ struct reaper {
     int signals;
     int report;
     int master;
+    uint64_t start_due_ms; /* STARTED is sent then, unless it has ended */
     bool started;
     bool main_ended;
     bool verified;
@@ -271,6 +272,14 @@ static void check_limits(struct reaper *reaper)
     kill_all(reaper);
 }
 
+static int start_timeout_ms(const struct reaper *reaper)
+{
+    if (!reaper->started || reaper->start_state->started)
+        return -1;
+    uint64_t now = now_ms();
+    return reaper->start_due_ms > now ? (int)(reaper->start_due_ms - now) : 0;
+}
+
 static noreturn void serve(struct reaper *reaper)
 {
     for (;;) {
@@ -280,6 +289,7 @@ static noreturn void serve(struct reaper *reaper)
             {.fd = reaper->report, .events = POLLIN},
         };
         int timeout = sooner(limits_timeout_ms(&reaper->watch), refusals_timeout_ms());
+        timeout = sooner(timeout, start_timeout_ms(reaper));
         if (poll(fds, 3, reaper->unreaped ? 0 : timeout) < 0) {
             if (errno != EINTR)
                 kill_all(reaper);
@@ -287,11 +297,10 @@ static noreturn void serve(struct reaper *reaper)
         }
         if (refusals_timeout_ms() == 0 && reaper->started)
             refusals_flush(reaper->channel);
-        if (fds[2].revents != 0) {
+        if (fds[2].revents != 0)
             learn_start(reaper);
-            if (reaper->started)
-                report_start(reaper);
-        }
+        if (start_timeout_ms(reaper) == 0)
+            report_start(reaper);
         if (fds[1].revents != 0 || reaper->unreaped)
             on_signals(reaper);
         if (fds[0].revents != 0)
@@ -310,6 +319,52 @@ bool reaper_subreaper(pid_t init)
     return getppid() == init;
 }
 
+/* The terminal of the command; -1 without one. */
+static int open_terminal(struct reaper *reaper)
+{
+    const struct exec_request *request = reaper->request;
+    int terminal = request->terminal;
+    if ((request->flags & EXEC_PTY) && terminal < 0 &&
+        !pty_open(request->rows, request->columns, (request->flags & EXEC_NO_ECHO) == 0,
+                  &reaper->master, &terminal))
+        fail(reaper, EXEC_STAGE_PTY, errno, "/dev/ptmx");
+    return terminal;
+}
+
+static void start(struct reaper *reaper, int terminal)
+{
+    const struct exec_report *failure;
+    reaper->main_pid = child_vfork(reaper->request, reaper->start_state, terminal, &failure);
+    if (reaper->main_pid < 0)
+        fail(reaper, EXEC_STAGE_FORK, errno, "");
+    if (failure != NULL) {
+        waitpid(reaper->main_pid, NULL, __WALL);
+        fail(reaper, failure->stage, failure->error, failure->path);
+    }
+    reaper->started = true;
+}
+
+/* A child that needs its reaper before the exec, or has none: it reports through a pipe. */
+static void start_beside(struct reaper *reaper, int terminal)
+{
+    int report[2], link[2] = {-1, -1};
+    bool traced = reaper->request->flags & EXEC_EXPLAIN;
+    if (pipe2(report, O_CLOEXEC) != 0)
+        fail(reaper, EXEC_STAGE_FORK, errno, "");
+    if (traced && socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, link) != 0)
+        fail(reaper, EXEC_STAGE_TRACE, errno, "");
+    reaper->main_pid = fork();
+    if (reaper->main_pid < 0)
+        fail(reaper, EXEC_STAGE_FORK, errno, "");
+    if (reaper->main_pid == 0)
+        child_run(reaper->request, reaper->start_state, terminal, report[1], link[1]);
+    reaper->report = report[0];
+    if (traced) {
+        close(link[1]);
+        trace_seize(reaper->main_pid, link[0]);
+    }
+}
+
 noreturn void reaper_run(const struct exec_request *request, struct start_state *start_state, int signals,
                          pid_t init)
 {
@@ -319,53 +374,17 @@ noreturn void reaper_run(const struct exec_request *request, struct start_state 
         .init = init,
         .channel = request->channel,
         .signals = signals,
+        .report = -1,
         .master = -1,
     };
-    int report[2], link[2] = {-1, -1}, terminal = request->terminal;
-    if (!reaper_subreaper(init))
-        fail(&reaper, EXEC_STAGE_FORK, errno, "");
-    if ((request->flags & EXEC_PTY) && terminal < 0 &&
-        !pty_open(request->rows, request->columns, (request->flags & EXEC_NO_ECHO) == 0,
-                  &reaper.master, &terminal))
-        fail(&reaper, EXEC_STAGE_PTY, errno, "/dev/ptmx");
-    if (pipe2(report, O_CLOEXEC) != 0)
-        fail(&reaper, EXEC_STAGE_FORK, errno, "");
-    if ((request->flags & EXEC_EXPLAIN) &&
-        socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, link) != 0)
-        fail(&reaper, EXEC_STAGE_TRACE, errno, "");
-    reaper.main_pid = fork();
-    if (reaper.main_pid < 0)
-        fail(&reaper, EXEC_STAGE_FORK, errno, "");
-    if (reaper.main_pid == 0)
-        child_run(request, start_state, terminal, report[1], link[1]);
-    reaper.report = report[0];
-    if (request->flags & EXEC_EXPLAIN) {
-        close(link[1]);
-        trace_seize(reaper.main_pid, link[0]);
-    }
+    int terminal = open_terminal(&reaper);
+    bool beside = request->flags & (EXEC_EXPLAIN | EXEC_FILES);
+    (beside ? start_beside : start)(&reaper, terminal);
+    /* With a terminal, the daemon waits for its other side. */
+    reaper.start_due_ms = reaper.master >= 0 ? 0 : now_ms() + START_AFTER_MS;
     /* Without the command's stdio, or its reader would never see the end. */
     int keep[] = {reaper.channel, reaper.signals, reaper.report, reaper.master};
     close_all_but(keep, sizeof keep / sizeof keep[0]);
     limits_begin(&reaper.watch, &request->limits);
-    serve(&reaper);
-}
-
-noreturn void reaper_go_on(const struct exec_request *request, struct start_state *start_state, int signals,
-                           pid_t init, pid_t child, int report)
-{
-    struct reaper reaper = {
-        .request = request,
-        .start_state = start_state,
-        .init = init,
-        .main_pid = child,
-        .channel = request->channel,
-        .signals = signals,
-        .report = report,
-        .master = -1,
-    };
-    limits_begin(&reaper.watch, &request->limits);
-    /* Signals that arrived while it waited were drained. */
-    if (getppid() != init)
-        kill_all(&reaper);
     serve(&reaper);
 }

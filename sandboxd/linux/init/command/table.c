@@ -24,19 +24,20 @@ struct command *commands_first(void)
     return commands;
 }
 
-struct command *command_new(void)
+struct command *command_new(bool lone)
 {
     struct command *command = command_count < COMMANDS_MAX ? calloc(1, sizeof *command) : NULL;
     if (command == NULL)
         return NULL;
-    command->start_state = mmap(NULL, sizeof *command->start_state, PROT_READ | PROT_WRITE,
-                         MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    command->lone = lone;
+    command->start_state = lone ? &command->own_state
+                                : mmap(NULL, sizeof *command->start_state, PROT_READ | PROT_WRITE,
+                                       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (command->start_state == MAP_FAILED) {
         free(command);
         return NULL;
     }
     command->start_state->stage = EXEC_STAGE_FORK;
-    command->report = -1;
     command_count++;
     return command;
 }
@@ -44,9 +45,8 @@ struct command *command_new(void)
 void command_free(struct command *command)
 {
     command_count--;
-    if (command->report >= 0)
-        close(command->report);
-    munmap(command->start_state, sizeof *command->start_state);
+    if (command->start_state != &command->own_state)
+        munmap(command->start_state, sizeof *command->start_state);
     free(command->attempts);
     free(command);
 }
@@ -92,14 +92,14 @@ void commands_start(const struct exec_request *request, const uint8_t *payload, 
     bool lone = lone_fits(request), started;
     /* A sandbox that stays gets another command. */
     if (request->flags & EXEC_KEEP_BACKGROUND)
-        prefork_soon(true);
-    struct command *command = prefork_use(request, payload, length);
+        prefork_soon();
+    struct command *command = lone ? NULL : prefork_use(request, payload, length);
     if (command != NULL) {
         command_add(command, request);
         close_passed(request);
         return;
     }
-    command = command_new();
+    command = command_new(lone);
     if (command == NULL) {
         send_exec_failed(request->channel, EXEC_STAGE_FORK, EAGAIN, "", false);
         close(request->channel);
@@ -109,9 +109,11 @@ void commands_start(const struct exec_request *request, const uint8_t *payload, 
     command_add(command, request);
     if (lone)
         started = lone_start(command, request);
-    else if ((command->reaper = fork()) == 0)
+    else if ((command->reaper = fork()) == 0) {
+        if (!reaper_subreaper(init))
+            _exit(REAPER_UNUSED);
         reaper_run(request, command->start_state, signals, init);
-    else
+    } else
         started = command->reaper > 0;
     int error = errno;
     close_passed(request);
@@ -150,7 +152,7 @@ static void on_prefork(const struct command *prefork, int status)
         kill(prefork->reaper, SIGKILL);
     else {
         prefork_lost();
-        prefork_soon(false);
+        prefork_soon();
     }
 }
 

@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
+#include <linux/netlink.h>
 #include <linux/seccomp.h>
 #include <stddef.h>
 #include <sys/random.h>
@@ -90,17 +91,22 @@ static void add_foreign(struct program *program)
         answer_if(program, call, REFUSE);
 }
 
-/* After the number is loaded. The kernel turns SOCK_RAW into SOCK_DGRAM. */
-static void add_unix_datagrams(struct program *program, uint32_t call)
+/* After the number is loaded. The kernel turns SOCK_RAW into SOCK_DGRAM. `others`: for all but Unix sockets and
+ * NETLINK_SOCK_DIAG, which the init itself uses and which changes nothing. NETLINK_ROUTE leaves cached routes. */
+static void add_families(struct program *program, uint32_t call, uint32_t others)
 {
-    unless(program, call, 9);
+    unless(program, call, 14);
     load(program, ARGUMENT(0, 0));
-    unless(program, AF_UNIX, 6);
+    unless(program, AF_UNIX, 7);
     load(program, ARGUMENT(1, 0));
     add(program, (struct sock_filter)BPF_STMT(BPF_ALU | BPF_AND | BPF_K, 0xf));
     answer_if(program, SOCK_DGRAM, REFUSE);
     answer_if(program, SOCK_RAW, REFUSE);
     answer_with(program, SECCOMP_RET_ALLOW);
+    unless(program, AF_NETLINK, 3);
+    load(program, ARGUMENT(2, 0));
+    answer_if(program, NETLINK_SOCK_DIAG, SECCOMP_RET_ALLOW);
+    answer_with(program, others);
 }
 
 static uint64_t key[2];
@@ -218,9 +224,10 @@ static void compose(struct program *program, const struct notify_wish *wish)
         add_inet(program, SECCOMP_RET_USER_NOTIF);
     if (wish->no_unix)
         add_family(program, AF_UNIX, SECCOMP_RET_USER_NOTIF);
+    uint32_t others = wish->sockets ? SECCOMP_RET_USER_NOTIF : SECCOMP_RET_ALLOW;
     if (wish->peers) {
-        add_unix_datagrams(program, SYS_socketpair);
-        add_unix_datagrams(program, SYS_socket);
+        add_families(program, SYS_socketpair, others);
+        add_families(program, SYS_socket, others);
     }
     if (wish->evidence)
         add_evidence(program);
@@ -232,7 +239,7 @@ bool filter_refuse_unix_sockets(void)
     struct program program = {.length = 0};
     int ignored;
     add_foreign(&program);
-    add_unix_datagrams(&program, SYS_socketpair);
+    add_families(&program, SYS_socketpair, SECCOMP_RET_ALLOW);
     unless(&program, SYS_socket, 4);
     load(&program, ARGUMENT(0, 0));
     answer_if(&program, AF_UNIX, REFUSE);

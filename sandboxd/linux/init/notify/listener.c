@@ -17,6 +17,9 @@
  * Enforcement (SETUP_SET_GID): only folders get the set-group-ID bit. The init sets it (set_gid_chmod.c).
  * Without a listener nothing gets it.
  *
+ * Where the network namespace may be used again (template_networks.c), all sockets but Unix sockets are
+ * noted, and continue.
+ *
  * There is one listener for the whole sandbox. The init holds it, because no command can kill the init:
  * if it were closed, connect would fail with ENOSYS.
  */
@@ -50,23 +53,18 @@ static bool sizes_fit(void)
 }
 
 /* The host's scope of ptrace. Where it grows later, each copy is refused. */
-static int scope = -1;
-
-void notify_look_ahead(void)
+static bool scope_permits_copies(void)
 {
     char text[16] = "";
     int file = open("/proc/sys/kernel/yama/ptrace_scope", O_RDONLY | O_CLOEXEC);
-    scope = file >= 0 && read(file, text, sizeof text - 1) > 0 ? atoi(text) : 0;
+    bool permits = file < 0 || read(file, text, sizeof text - 1) <= 0 || atoi(text) <= 1;
     if (file >= 0)
         close(file);
+    return permits;
 }
 
 static bool may_copy_descriptors(void)
 {
-    if (scope < 0)
-        notify_look_ahead();
-    if (scope > 1)
-        return false;
     int pidfd = (int)syscall(SYS_pidfd_open, getpid(), 0);
     int copy = pidfd < 0 ? -1 : (int)syscall(SYS_pidfd_getfd, pidfd, pidfd, 0);
     close(copy);
@@ -74,22 +72,34 @@ static bool may_copy_descriptors(void)
     return copy >= 0;
 }
 
-static bool proxied, takes_evidence;
+static bool looked, can_ask, can_copy;
+
+void notify_look_ahead(void)
+{
+    if (looked)
+        return;
+    looked = true;
+    can_ask = sizes_fit();
+    can_copy = scope_permits_copies() && may_copy_descriptors();
+}
+
+static bool proxied, takes_evidence, sees_sockets, saw_socket;
 
 bool notify_listen(const struct notify_wish *wish, int *listener)
 {
     struct notify_wish asked_for = *wish;
-    bool keyed = filter_make_key() && sizes_fit();
+    notify_look_ahead();
+    bool keyed = filter_make_key() && can_ask;
     *listener = -1;
     takes_evidence = wish->evidence;
-    proxied = wish->peers && keyed && may_copy_descriptors() &&
-              proxied_connect_set_up(wish->evidence);
+    proxied = wish->peers && keyed && can_copy && proxied_connect_set_up(wish->evidence);
     asked_for.peers = proxied;
     bool asks = keyed && (wish->evidence || proxied || wish->set_gid || wish->no_inet ||
                           wish->no_unix);
     if (asks)
         asks = filter_listen(&asked_for, listener);
     proxied = proxied && asks;
+    sees_sockets = proxied && wish->sockets;
     return (!wish->peers || proxied || filter_refuse_unix_sockets()) &&
            (!wish->set_gid || asks || filter_refuse_set_gid()) &&
            (!wish->no_inet || asks || filter_refuse_inet()) &&
@@ -106,6 +116,19 @@ static void refuse_socket(int listener)
     caller_answer(&call, EPERM);
 }
 
+bool notify_saw_no_network(void)
+{
+    return sees_sockets && !saw_socket;
+}
+
+static void go_on(int listener)
+{
+    memset(&told, 0, sizeof told);
+    told.answer.id = asked.notice.id;
+    told.answer.flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE;
+    ioctl(listener, SECCOMP_IOCTL_NOTIF_SEND, &told.answer);
+}
+
 void notify_serve(int listener)
 {
     memset(&asked, 0, sizeof asked);
@@ -113,8 +136,9 @@ void notify_serve(int listener)
     if (ioctl(listener, SECCOMP_IOCTL_NOTIF_RECV, &asked.notice) != 0)
         return;
     long number = asked.notice.data.nr;
-    if (number == SYS_socket) {
-        refuse_socket(listener);
+    if (number == SYS_socket || number == SYS_socketpair) {
+        saw_socket = true;
+        (sees_sockets ? go_on : refuse_socket)(listener);
         return;
     }
     if (number != SYS_connect && number != SYS_sendto && number != SYS_sendmmsg) {
@@ -129,8 +153,5 @@ void notify_serve(int listener)
                         (const uint64_t *)asked.notice.data.args);
         return;
     }
-    memset(&told, 0, sizeof told);
-    told.answer.id = asked.notice.id;
-    told.answer.flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE;
-    ioctl(listener, SECCOMP_IOCTL_NOTIF_SEND, &told.answer);
+    go_on(listener);
 }

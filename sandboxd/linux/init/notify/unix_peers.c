@@ -76,13 +76,15 @@ static uint32_t filesystem_device(int fd, uint32_t otherwise)
     return otherwise;
 }
 
-static bool holds(pid_t pid, const char *socket_name)
+/* `looks`: how many more descriptors are looked at. */
+static bool holds(pid_t pid, const char *socket_name, size_t *looks)
 {
     char path[64], target[64];
     proc_path(path, pid, "fd", -1);
     DIR *folder = opendir(path);
     bool found = false;
-    for (struct dirent *entry; folder != NULL && !found && (entry = readdir(folder)) != NULL;) {
+    for (struct dirent *entry;
+         folder != NULL && !found && *looks > 0 && (entry = readdir(folder)) != NULL; --*looks) {
         ssize_t length = readlinkat(dirfd(folder), entry->d_name, target, sizeof target - 1);
         target[length > 0 ? length : 0] = 0;
         found = strcmp(target, socket_name) == 0;
@@ -92,16 +94,18 @@ static bool holds(pid_t pid, const char *socket_name)
     return found;
 }
 
-/* Whether a process of this sandbox has it open. One that is not dumpable does not count. */
+/* Whether a process of this sandbox has it open. One that is not dumpable does not count, nor one behind very
+ * many descriptors: the init must not be kept busy. */
 static bool is_held_inside(uint32_t socket_number)
 {
     struct pid_list all = {0};
     char name[32];
     bool found = false;
+    size_t looks = DESCRIPTORS_MAX;
     snprintf(name, sizeof name, "socket:[%u]", socket_number);
     procs_below(&all, NULL);
-    for (size_t i = 0; i < all.count && !found; i++)
-        found = holds(all.at[i], name);
+    for (size_t i = 0; i < all.count && !found && looks > 0; i++)
+        found = holds(all.at[i], name, &looks);
     free(all.at);
     return found;
 }

@@ -55,12 +55,17 @@ void pid_list_add(struct pid_list *list, pid_t pid);
 bool pid_list_has(const struct pid_list *list, pid_t pid);
 bool signal_listed(const struct pid_list *list, pid_t pid, int number);
 
-/* The entries of a directory that are numbers. */
-void list_numbers(int directory, struct pid_list *numbers);
+/* A look at a descriptor of another process takes microseconds, and a command can have millions of them: so many
+ * are looked at, and the init is not kept from its other work. */
+enum { DESCRIPTORS_MAX = 16384 };
+/* The entries of a directory that are numbers; not many more than `most`. */
+void list_numbers(int directory, struct pid_list *numbers, size_t most);
 
 /* shm.c: memory that belongs to no process: files in memory, memfds, System V segments */
 
 /* The sandbox's own file systems in memory. Called before Landlock is applied. */
+/* What is the same for all clones of a template. */
+void shm_look_ahead(void);
 void shm_set_up(const char **scratch, uint32_t count);
 /* Used in the scratch file systems, and by System V segments of the sandbox (or of the tree). */
 uint64_t shm_shared_bytes(const struct pid_list *tree);
@@ -115,11 +120,8 @@ struct start_state {
     /* The main process has ended with this wait status; the reaper may have reaped it. */
     _Atomic bool status_known;
     _Atomic int main_status;
-    _Atomic bool fork_refused;
     /* The sandbox has, or had, other commands at the same time. */
     _Atomic bool shared;
-    /* Of the child alone. */
-    bool filter_loaded;
 };
 
 #endif

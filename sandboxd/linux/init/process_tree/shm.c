@@ -4,8 +4,8 @@
  * The resident size of processes does not show it: a file in /tmp or a memfd keeps its pages when
  * nothing maps them. The file systems are asked for their use (which counts removed files that are
  * still open), memfds are found through the descriptors of the tree, segments are listed by the
- * kernel. Not found: a memfd that only a mapping or a message in flight holds, and those of a
- * process that is not dumpable.
+ * kernel. Not found: a memfd that only a mapping or a message in flight holds, those of a process that
+ * is not dumpable, and those behind very many descriptors.
  */
 #include "process_tree.h"
 
@@ -18,7 +18,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define FILES_MAX 65536
 #define TMPFS 0x01021994
 
 static char **scratch;
@@ -26,19 +25,24 @@ static uint32_t scratch_count;
 /* The device of memfds, and of nothing that has a path. */
 static dev_t memory_device;
 
+void shm_look_ahead(void)
+{
+    struct stat status;
+    int fd = memory_device != 0 ? -1 : (int)syscall(SYS_memfd_create, "sandboxd", MFD_CLOEXEC);
+    if (fd < 0)
+        return;
+    if (fstat(fd, &status) == 0)
+        memory_device = status.st_dev;
+    close(fd);
+}
+
 void shm_set_up(const char **paths, uint32_t count)
 {
     scratch = calloc((size_t)count + 1, sizeof *scratch);
     for (uint32_t i = 0; scratch != NULL && i < count; i++)
         if ((scratch[scratch_count] = strdup(paths[i])) != NULL)
             scratch_count++;
-    struct stat status;
-    int fd = (int)syscall(SYS_memfd_create, "sandboxd", MFD_CLOEXEC);
-    if (fd < 0)
-        return;
-    if (fstat(fd, &status) == 0)
-        memory_device = status.st_dev;
-    close(fd);
+    shm_look_ahead();
 }
 
 const char *shm_next_full(uint32_t *index)
@@ -146,9 +150,9 @@ static void add_memfds_of(pid_t pid, struct files *files, size_t *looks)
     int folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (folder < 0)
         return;
-    list_numbers(folder, &numbers);
+    list_numbers(folder, &numbers, DESCRIPTORS_MAX - *looks);
     pid_list_add(&numbers, 0); /* the list leaves it out */
-    for (size_t i = 0; i < numbers.count && *looks < FILES_MAX; i++, ++*looks) {
+    for (size_t i = 0; i < numbers.count && *looks < DESCRIPTORS_MAX; i++, ++*looks) {
         struct stat status;
         char *p = name + sizeof name - 1;
         pid_t rest = numbers.at[i];
@@ -176,7 +180,7 @@ uint64_t shm_memfd_bytes(const struct pid_list *tree)
     size_t looks = 0;
     if (memory_device == 0)
         return 0;
-    for (size_t i = 0; i < tree->count; i++)
+    for (size_t i = 0; i < tree->count && looks < DESCRIPTORS_MAX; i++)
         add_memfds_of(tree->at[i], &files, &looks);
     if (files.count > 0)
         qsort(files.at, files.count, sizeof *files.at, by_inode);

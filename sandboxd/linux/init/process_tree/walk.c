@@ -74,11 +74,12 @@ static pid_t number_of(const char *name)
     return *name == 0 ? number : 0;
 }
 
-void list_numbers(int directory, struct pid_list *numbers)
+void list_numbers(int directory, struct pid_list *numbers, size_t most)
 {
     char buffer[4096] __attribute__((aligned(8)));
     long size;
-    while ((size = syscall(SYS_getdents64, directory, buffer, sizeof buffer)) > 0) {
+    while (numbers->count < most &&
+           (size = syscall(SYS_getdents64, directory, buffer, sizeof buffer)) > 0) {
         for (long at = 0; at < size;) {
             struct directory_entry *entry = (struct directory_entry *)(buffer + at);
             pid_t number = number_of(entry->name);
@@ -128,7 +129,7 @@ static bool add_children_of(pid_t parent, struct pid_list *list, const struct pi
     int tasks = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (tasks < 0)
         return parent != getpid();
-    list_numbers(tasks, &threads);
+    list_numbers(tasks, &threads, SIZE_MAX);
     bool opened_any = false;
     for (size_t i = 0; i < threads.count; i++) {
         strcpy(write_number(path, threads.at[i]), "/children");
@@ -219,7 +220,7 @@ static void scan(struct pid_list *list, const struct pid_list *except)
         end_if_first();
         return;
     }
-    list_numbers(proc, &all);
+    list_numbers(proc, &all, SIZE_MAX);
     close(proc);
     qsort(all.at, all.count, sizeof *all.at, by_pid);
     for (size_t i = 0; i < all.count; i++) {

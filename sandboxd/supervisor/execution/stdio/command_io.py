@@ -11,9 +11,9 @@ from anyio.abc import TaskGroup
 from sandboxd.posix.passed_ends import open_end
 from sandboxd.posix.passed_streams import InputRelay, OutputRelay
 from sandboxd.supervisor.classifier import Classifier
-from sandboxd.supervisor.execution.stdio.ends.current import ends
+from sandboxd.supervisor.execution.stdio.ends.current_platform import ends
 from sandboxd.supervisor.execution.stdio.output import OutputBudget, Stream
-from sandboxd.supervisor.execution.stdio.pipes import Pipes
+from sandboxd.supervisor.execution.stdio.pipes import NOTHING_PASSED, Pipes
 from sandboxd.supervisor.execution.stdio.pumps import CollectingPump, Pump, StreamingPump
 from sandboxd.supervisor.execution.stdio.stdin import StdinFeed
 from sandboxd.supervisor.request import ExecuteRequest, OutputListener
@@ -38,12 +38,17 @@ class CommandIo:
 
     def __init__(self, request: ExecuteRequest) -> None:
         self.pty_ready = anyio.Event() if request.pty is not None else None
-        self._pipes = Pipes(request.passed, merge=request.merge)
-        own_stdin = request.passed.stdin is None
-        self.stdin = StdinFeed(self._pipes.give_up(self._pipes.stdin_write) if own_stdin else -1)
         self._apart = request.pty is not None and request.pty.stderr_apart
         self._keeps_stdin = request.stdin_open or request.pty is not None
         self._input = request.stdin
+        own_stdin = request.passed.stdin is None
+        empty = own_stdin and not self._keeps_stdin and not self._input
+        self._pipes = Pipes(request.passed, merge=request.merge, empty=empty)
+        own_stdin = own_stdin and not empty
+        self.stdin = StdinFeed(self._pipes.give_up(self._pipes.stdin_write) if own_stdin else -1)
+        # Closing them takes longer than a short command's start: it can be done later, where the
+        # command's end is not told by an end of file, and nobody writes to it.
+        self._keeps_child_ends = empty and request.passed is NOTHING_PASSED
         self._input_relay: InputRelay | None = None
         self._relays: list[OutputRelay] = []
         self._hurried = False
@@ -53,6 +58,11 @@ class CommandIo:
         return None if self.pty_ready is not None and not self._apart else self._pipes.child
 
     # input
+
+    @property
+    def feeds(self) -> bool:
+        """Whether stdin is to be written or closed."""
+        return not self._keeps_child_ends
 
     async def feed(self) -> None:
         """Hand over the input; returns at once if the pipe takes all of it."""
@@ -73,7 +83,8 @@ class CommandIo:
                 self._pipes.drop(self._pipes.stdout_read)
             else:
                 self._pipes.close()
-        self._pipes.close_child_ends()
+        if not self._keeps_child_ends:
+            self._pipes.close_child_ends()
         given = self._pipes.passed.stdin
         if given is not None and self._input_relay is None:
             end = open_end(self._pipes.give_up(given), writes=False)
@@ -87,7 +98,7 @@ class CommandIo:
         pumps = [
             CollectingPump(stream, fd, on_error) for stream, fd in self._ends(process, streams)
         ]
-        CollectingPump.begin(pumps)
+        CollectingPump.begin(pumps, self._pipes.close_child_ends)
         return [*pumps]
 
     def stream(
@@ -103,6 +114,7 @@ class CommandIo:
             announced.set()
 
         tasks.start_soon(announce)
+        self._pipes.close_child_ends()
         return [
             StreamingPump(stream, fd, who[0], listener, tasks, announced)
             for stream, fd in self._ends(process, streams)
@@ -165,6 +177,7 @@ class CommandIo:
 
     def give_up_outputs(self, process: Process) -> list[int]:
         """The pipes that background processes may still write to; the caller closes them."""
+        self._pipes.close_child_ends()
         if process.pty is not None:
             return [ends.duplicate(process.pty), *self._given_up(self._pipes.stderr_read)]
         return self._given_up(self._pipes.stdout_read, self._pipes.stderr_read)

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple, Protocol
 import anyio.to_thread
 import msgspec
 
-from sandboxd.supervisor.execution.stdio.ends.current import ends
+from sandboxd.supervisor.execution.stdio.ends.current_platform import ends
 from sandboxd.supervisor.execution.stdio.text import encode, incomplete_head, incomplete_tail
 from sandboxd_proto.denial import Denial
 from sandboxd_proto.messages.execute import Captured, StreamName
@@ -108,7 +108,8 @@ class Stream:
         self._scan_as = scan_as or name
         self._budget = budget
         self._scan = scan
-        self._capture = CaptureBuffer(capture) if capture is not None else None
+        self._wanted = capture
+        self._capture: CaptureBuffer | None = None  # made for the first byte
         self.bytes = 0
         self._truncated = False
 
@@ -120,7 +121,9 @@ class Stream:
         if not kept:
             return b""
         self.bytes += len(kept)
-        if self._capture is not None:
+        if self._wanted is not None:
+            if self._capture is None:
+                self._capture = CaptureBuffer(self._wanted)
             self._capture.take(kept)
         return kept
 
@@ -130,7 +133,9 @@ class Stream:
 
     async def captured(self) -> Captured:
         """Text of a large stream is made in a thread."""
-        if self._capture is None or self.bytes < LARGE_CAPTURE:
+        if self._capture is None:
+            return Captured(bytes=self.bytes, truncated=self._truncated)
+        if self.bytes < LARGE_CAPTURE:
             return self._captured()
         return await anyio.to_thread.run_sync(self._captured)
 

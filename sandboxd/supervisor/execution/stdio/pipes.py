@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+
+import msgspec
 
 from sandboxd.posix.passed_ends import PIPE_BYTES, resize
-from sandboxd.supervisor.execution.stdio.ends.current import ends
+from sandboxd.supervisor.execution.stdio.ends.current_platform import ends
 from sandboxd.types import Stdio
 
 
-@dataclass(frozen=True, slots=True)
-class Passed:
+class Passed(msgspec.Struct, frozen=True):
     """A client's own pipes or sockets. The receiver closes them."""
 
     stdin: int | None = None
@@ -24,8 +24,11 @@ class Passed:
                 os.close(fd)
 
 
+NOTHING_PASSED = Passed()
+
+
 class Pipes:
-    """The daemon's ends are nonblocking; the child's ends are closed as soon as it has them.
+    """The daemon's ends are nonblocking; the child's ends are closed when it has them.
 
     Pumps stop reading before their ends are closed.
 
@@ -34,36 +37,43 @@ class Pipes:
     the order of what is written to it stays.
     """
 
-    def __init__(self, passed: Passed, *, merge: bool = False) -> None:
+    def __init__(self, passed: Passed, *, merge: bool = False, empty: bool = False) -> None:
+        """`empty`: nothing is ever written to stdin."""
         self._open: set[int] = set()
         self.stdin_write, self.stdout_read, self.stderr_read = -1, -1, -1
         self.passed = passed
         self.merged = merge or _same_file(passed.stdout, passed.stderr)
-        given = {fd for fd in (passed.stdin, passed.stdout, passed.stderr) if fd is not None}
         try:
-            self._make()
-            self._open |= given
+            self._make(empty)
+            if passed is not NOTHING_PASSED:
+                self._take_passed()
         except BaseException:
             self.close()  # the sender closes its own copies
             raise
 
-    def _make(self) -> None:
-        self.stdin_write, stdin = self._hold(ends.input_pipe())
-        self.stdout_read, stdout = self._hold(ends.output_pipe())
+    def _make(self, empty: bool) -> None:
+        held = self._open
+        if empty:
+            stdin = ends.empty_input()
+        else:
+            self.stdin_write, stdin = ends.input_pipe()
+            held.add(self.stdin_write)
+        held.add(stdin)
+        self.stdout_read, stdout = ends.output_pipe()
+        held |= {self.stdout_read, stdout}
         stderr = stdout
         if not self.merged:
-            self.stderr_read, stderr = self._hold(ends.output_pipe())
+            self.stderr_read, stderr = ends.output_pipe()
+            held |= {self.stderr_read, stderr}
         self.child = Stdio(stdin, stdout, stderr)
-        for fd, given in (
-            (self.stdout_read, self.passed.stdout),
-            (self.stderr_read, self.passed.stderr),
-        ):
+
+    def _take_passed(self) -> None:
+        passed = self.passed
+        for fd, given in ((self.stdout_read, passed.stdout), (self.stderr_read, passed.stderr)):
             if fd >= 0 and given is not None:
                 resize(fd, PIPE_BYTES)
-
-    def _hold(self, pair: tuple[int, int]) -> tuple[int, int]:
-        self._open |= set(pair)
-        return pair
+        all_given = (passed.stdin, passed.stdout, passed.stderr)
+        self._open |= {fd for fd in all_given if fd is not None}
 
     def give_up(self, fd: int) -> int:
         """Another owner closes it from now on."""

@@ -1,4 +1,4 @@
-"""From a command's pipes to where its output is wanted, in one of two ways.
+"""Read a command's output pipes: collect the output for the result, or stream it to the client.
 
 A streaming client is waited for: a slow one stops the reading of its own command's pipe and of
 nothing else. Without one the event loop reads whenever data is there, and no task is needed.
@@ -15,13 +15,14 @@ from anyio.abc import TaskGroup
 
 from sandboxd import event_loop
 from sandboxd.posix.passed_ends import resize
-from sandboxd.supervisor.execution.stdio.ends.current import ends
+from sandboxd.supervisor.execution.stdio.ends.current_platform import ends
 from sandboxd.supervisor.execution.stdio.output import Stream
 from sandboxd.supervisor.execution.stdio.text import TextStream
 from sandboxd.supervisor.request import OutputListener
 from sandboxd_proto.denial import Denial
 from sandboxd_proto.messages.execute import Encoding
 
+SHORT_OUTPUT = 64 << 10  # after which other work has its turn
 AFTER_END_BYTES = 8 << 20  # of background processes that go on printing
 # Output of a shorter command is read once, at its end: watching a pipe costs more than reading it.
 READ_AFTER_S = 0.002
@@ -56,9 +57,9 @@ class CollectingPump:
         self._timer: event_loop.Timer | None = None
 
     @staticmethod
-    def begin(pumps: Sequence[CollectingPump]) -> None:
-        """One timer for the pumps of a command."""
-        timer = event_loop.call_later(READ_AFTER_S, _listen_all, pumps)
+    def begin(pumps: Sequence[CollectingPump], first: Callable[[], None]) -> None:
+        """One timer for the pumps of a command. `first` is called before they read."""
+        timer = event_loop.call_later(READ_AFTER_S, _listen_all, pumps, first)
         for pump in pumps:
             pump._timer = timer
 
@@ -68,9 +69,8 @@ class CollectingPump:
             self._end.watch(self._read)
 
     def _pause(self) -> None:
-        if self._reading:
-            self._reading = False
-            self._end.unwatch()
+        self._reading = False
+        self._end.unwatch()
 
     def _read(self) -> None:
         try:
@@ -89,7 +89,8 @@ class CollectingPump:
     def _wait_for(self, scan: event_loop.Begun[list[Denial]]) -> None:
         if self._scan is None:
             resize(self._fd, LARGE_PIPE_BYTES)
-        self._pause()
+        if self._reading:
+            self._pause()
         self._scan = event_loop.create_task(self._read_after(scan))
 
     async def _read_after(self, scan: event_loop.Begun[list[Denial]]) -> None:
@@ -105,10 +106,12 @@ class CollectingPump:
         self._broken(error)
 
     async def finish(self) -> None:
-        self._forget_timer()
+        if self._timer is not None:  # the other pumps finish too
+            self._timer.cancel()
         if self._scan is not None:
             await self._scan
-        self._pause()
+        if self._reading:
+            self._pause()
         taken = 0
         while self._open and taken < AFTER_END_BYTES:
             data = self._end.read_now()
@@ -118,22 +121,19 @@ class CollectingPump:
                 break
             taken += len(data)
             await self._stream.scan(self._stream.keep(data))
-            await anyio.lowlevel.checkpoint()
+            if taken > SHORT_OUTPUT:
+                await anyio.lowlevel.checkpoint()
         self.close()
 
     def close(self) -> None:
         if self._open:
             self._open = False
-            self._pause()
-
-    def _forget_timer(self) -> None:
-        """The other pumps finish too."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+            if self._reading:
+                self._pause()
 
 
-def _listen_all(pumps: Sequence[CollectingPump]) -> None:
+def _listen_all(pumps: Sequence[CollectingPump], first: Callable[[], None]) -> None:
+    first()
     for pump in pumps:
         pump._listen()
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import anyio
 import anyio.lowlevel
 
-from sandboxd.supervisor.execution.stdio.ends.current import ends
-from sandboxd.turn import WriteTurn
+from sandboxd.concurrency.write_lock import WriteLock
+from sandboxd.supervisor.execution.stdio.ends.current_platform import ends
 from sandboxd_proto.errors import InvalidParams
 
 
@@ -16,12 +16,12 @@ class StdinFeed:
     def __init__(self, fd: int, *, is_pty: bool = False) -> None:
         self._end = ends.WriteEnd(fd) if fd >= 0 else None
         self._is_pty = is_pty
-        self._turn = WriteTurn()
+        self._write_lock = WriteLock()
 
     async def write(self, data: bytes) -> None:
         """Returns when the command's pipe has taken everything, at once if it has room. A closed
         reader is not an error."""
-        await self._turn.take()
+        await self._write_lock.acquire()
         try:
             if self._end is None:
                 raise InvalidParams(
@@ -31,7 +31,7 @@ class StdinFeed:
                 )
             await self._write_all(data)
         finally:
-            self._turn.release()
+            self._write_lock.release()
 
     async def _write_all(self, data: bytes) -> None:
         view = memoryview(data)
@@ -52,14 +52,14 @@ class StdinFeed:
 
     async def end(self) -> None:
         """After what was written before. A terminal gets the end-of-file character."""
-        await self._turn.take()
+        await self._write_lock.acquire()
         try:
             if self._is_pty:
                 await self._write_all(b"\x04")
             else:
                 self.close()
         finally:
-            self._turn.release()
+            self._write_lock.release()
 
     def close(self) -> None:
         end, self._end = self._end, None

@@ -16,6 +16,7 @@ from support.users import unprivileged_user
 from sandboxd.backends.bubblewrap.arguments import Bind
 from sandboxd.backends.bubblewrap.bind_errors import unreachable
 from sandboxd.policy.plan import RunAs
+from sandboxd_proto.account_names import in_sentence
 from sandboxd_proto.errors import PathDenied, SandboxUnavailable
 
 NOBODY = RunAs(65534, 65534)
@@ -32,9 +33,9 @@ NO_TYPE = "bwrap: Can't get type of source {}: {}"
 def test_what_the_user_cannot_reach_is_denied_by_its_name(words: str, name: str):
     refusal = unreachable(words.format(name, "Permission denied"), SOURCES, NOBODY)
     assert isinstance(refusal, PathDenied)
-    assert refusal.message.startswith("/srv/work cannot be reached by nobody")
+    assert refusal.message.startswith("/srv/work cannot be reached by the user nobody,")
     assert "/proc/self/fd" not in f"{refusal.message} {refusal.remedy}"
-    assert "let nobody pass: chmod o+x" in str(refusal.remedy)
+    assert "let the user nobody pass: chmod o+x" in str(refusal.remedy)
 
 
 def test_a_user_without_a_name_is_named_by_number():
@@ -54,6 +55,9 @@ def test_nobody_is_told_to_open_a_home_folder(own: bool):
     assert refusal is not None
     assert "chmod" not in str(refusal.remedy)
     assert "home folder" in str(refusal.remedy)
+    if not own:
+        example = "a place that the user nobody can reach, for example a new folder in /srv:"
+        assert example in str(refusal.remedy)
 
 
 def test_what_is_gone_is_to_be_sent_again():
@@ -113,7 +117,9 @@ def test_a_workspace_in_a_closed_folder_of_root(closed: Path, with_preset: bool)
             runner.run("id", "-u", **params)
         error = refused.value
         assert error.kind == "PathDenied"
-        assert error.message.startswith(f"{theirs} cannot be reached by {user.pw_name}")
+        assert error.message.startswith(
+            f"{theirs} cannot be reached by {in_sentence(user.pw_name)}"
+        )
         assert f"{closed} does not let them through" in error.message
         assert f"chmod o+x {closed}" in str(error.remedy)
         # The remedy works.

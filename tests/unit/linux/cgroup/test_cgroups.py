@@ -24,7 +24,7 @@ from support.processes import processes_below, survivors
 from sandboxd.linux.cgroup import tree as cgroup_tree
 from sandboxd.linux.cgroup.cgroups import Cgroups
 from sandboxd.linux.cgroup.command_limits import CommandCgroup
-from sandboxd.linux.cgroup.limited_sandbox import _asked, _without
+from sandboxd.linux.cgroup.limited_sandbox import _tiers, _without
 from sandboxd.linux.cgroup.tree import NotDelegated, folder_of, own_cgroup, parse_counts
 from sandboxd.linux.init_client import messages as wire
 from sandboxd.policy.plan import Limits
@@ -117,7 +117,11 @@ def test_events_are_numbers_by_name():
 
 def test_only_what_the_cgroup_does_not_hold_is_left_to_rlimits():
     limits = Limits(memory_bytes=1, cpu_s=2.0, processes=3, file_bytes=4, output_bytes=5)
-    assert _asked(limits) == {"memory", "cpu", "processes"}
+    assert dict(_tiers(limits, frozenset({"memory"}), False)) == {
+        "max_memory_bytes": "enforced",
+        "max_cpu_secs": "best_effort",
+        "max_processes": "best_effort",
+    }
     assert _without(limits, frozenset({"memory", "cpu"})) == Limits(
         processes=3, file_bytes=4, output_bytes=5
     )

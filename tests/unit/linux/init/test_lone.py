@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import errno
-import os
-import signal
 import time
 from collections.abc import Iterator
 
 import pytest
-from init_driver import Init, Place, ready_init, started_init
+from init_driver import Init, Place, ready_init
 from init_trees import tree_of
 from support.processes import Process
 
@@ -38,25 +36,17 @@ def waiting(init: Init, count: int) -> list[Process]:
         time.sleep(0.005)
 
 
-def test_one_process_waits_and_becomes_the_command(alone: Init) -> None:
-    (child,) = waiting(alone, 1)
+def test_no_process_waits_beside_the_init(alone: Init) -> None:
     command = alone.shell("read line; echo $PPID")
     command.started()
-    assert [one.pid for one in waiting(alone, 1)] == [child.pid]
+    waiting(alone, 1)
     ended = command.wait()
     assert (ended.stdout, ended.kinds) == (b"1\n", USUAL)
-
-
-def test_without_a_prefork_it_is_the_same() -> None:
-    with started_init(Place(bwrap=True)) as init:
-        assert isinstance(init.setup(), wire.Ready)
-        for code in (0, 7):
-            ended = init.shell(f"echo $PPID; exit {code}").wait()
-            assert (ended.stdout, ended.code, ended.kinds) == (b"1\n", code, USUAL)
+    waiting(alone, 0)
 
 
 def test_a_program_that_cannot_be_executed_is_reported(alone: Init) -> None:
-    for _ in range(2):  # with and without a prefork
+    for _ in range(2):
         failed = alone.exec("/no/such/program").wait().only(wire.ExecFailedMessage)
         assert failed.stage is wire.ExecStage.EXEC
         assert (failed.errno, failed.path) == (errno.ENOENT, "/no/such/program")
@@ -66,11 +56,10 @@ def test_a_program_that_cannot_be_executed_is_reported(alone: Init) -> None:
 
 
 def test_a_command_that_may_leave_processes_behind_has_a_reaper(alone: Init) -> None:
-    waiting(alone, 1)
     for _ in range(2):
         ended = alone.shell("echo $PPID", flags=KEEP).wait()
         assert ended.stdout != b"1\n"
-        waiting(alone, 2)  # the reaper and the child of the next one
+        waiting(alone, 1)  # the reaper of the next one
 
 
 def test_a_second_command_beside_it_has_a_reaper(alone: Init) -> None:
@@ -80,20 +69,6 @@ def test_a_second_command_beside_it_has_a_reaper(alone: Init) -> None:
     assert (second.code, second.kinds) == (4, USUAL)
     assert second.stdout != b"1\n"
     assert first.wait().code == 3
-
-
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
-def test_a_process_that_was_harmed_while_it_waited_costs_nothing(
-    alone: Init, number: signal.Signals
-) -> None:
-    (child,) = waiting(alone, 1)
-    os.kill(child.pid, number)
-    deadline = time.monotonic() + 60
-    while [one.pid for one in tree_of(alone)].count(child.pid):
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-    ended = alone.shell("exit 7").wait()
-    assert (ended.code, ended.kinds) == (7, USUAL)
 
 
 def test_what_it_leaves_behind_ends_with_it(alone: Init) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -19,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from init_driver import BINARY, INIT_FOLDER, Command, Init, Place, ready_init, started_init
+from init_driver import BINARY, Command, Init, Place, build_init, ready_init, started_init
 from support.users import unprivileged_user
 
 from sandboxd.linux.init_client import messages as wire
@@ -211,8 +210,7 @@ def binary(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         return BINARY
     made = tmp_path_factory.mktemp("init") / "sandboxd-init"
     made.parent.chmod(0o755)
-    words = ["make", "-s", "-C", INIT_FOLDER, f"OUT={made}", f"DEFINES={request.param}"]
-    subprocess.run(words, check=True)
+    build_init(made, f"DEFINES={request.param}")
     return made
 
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import anyio
 import pytest
 
-from sandboxd import patient_thread
+from sandboxd.concurrency import bounded_thread
 from sandboxd.linux.init_client.exec_errors import exec_failed
 from sandboxd.linux.init_client.messages import ExecStage
+from sandboxd.platform.regular_file import open_regular, read_regular
 from sandboxd.policy.plan import Limits
-from sandboxd.regular_file import open_regular, read_regular
 from sandboxd.types import Command
 from sandboxd_proto.errors import Busy, ExecFailed, SandboxdError
 
@@ -147,13 +147,13 @@ def test_a_look_that_hangs_costs_the_sentence_and_not_the_daemon() -> None:
         found: list[str] = []
 
         async def one() -> None:
-            found.append(await patient_thread.run_within(0.05, hang, "default"))
+            found.append(await bounded_thread.run_within(0.05, hang, "default"))
 
         async with anyio.create_task_group() as tasks:
-            for _ in range(3 * patient_thread.MOST_THREADS):
+            for _ in range(3 * bounded_thread.MOST_THREADS):
                 tasks.start_soon(one)
         names = [t.name for t in threading.enumerate()]
-        assert names.count("patient") == patient_thread.MOST_THREADS
+        assert names.count("bounded") == bounded_thread.MOST_THREADS
         return found
 
     try:
@@ -161,9 +161,9 @@ def test_a_look_that_hangs_costs_the_sentence_and_not_the_daemon() -> None:
     finally:
         release.set()
     for thread in threading.enumerate():
-        if thread.name == "patient":
+        if thread.name == "bounded":
             thread.join()
-    assert anyio.run(patient_thread.run_within, 5.0, lambda: "in time", "default") == "in time"
+    assert anyio.run(bounded_thread.run_within, 5.0, lambda: "in time", "default") == "in time"
 
 
 @pytest.mark.requires("root")

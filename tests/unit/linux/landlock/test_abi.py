@@ -21,7 +21,7 @@ from sandboxd.linux.landlock import (
     build_ruleset,
     kernel_abi,
     layers,
-    missing,
+    missing_features,
     on_file,
 )
 from sandboxd.linux.seccomp.compiler import assemble
@@ -77,19 +77,19 @@ def test_no_ruleset_is_built_without_landlock() -> None:
 def test_every_feature_is_a_layer_or_missing(abi: int) -> None:
     if abi == 0:
         assert layers(abi) == ()
-        assert len(missing(abi)) == 1
-        assert "not available" in missing(abi)[0]
+        assert len(missing_features(abi)) == 1
+        assert "not available" in missing_features(abi)[0]
     else:
-        assert len(layers(abi)) + len(missing(abi)) == len(FEATURES)
+        assert len(layers(abi)) + len(missing_features(abi)) == len(FEATURES)
 
 
 def test_the_newest_abi_lacks_nothing() -> None:
-    assert missing(NEWEST_KNOWN_ABI) == ()
-    assert missing(NEWEST_KNOWN_ABI + 1) == ()
+    assert missing_features(NEWEST_KNOWN_ABI) == ()
+    assert missing_features(NEWEST_KNOWN_ABI + 1) == ()
 
 
 def test_missing_names_the_abi_and_the_kernel() -> None:
-    assert missing(2)[0] == (
+    assert missing_features(2)[0] == (
         "truncate is not covered (needs Landlock ABI 3, Linux 6.2; this kernel has ABI 2)"
     )
 
@@ -128,7 +128,7 @@ def test_every_abi_up_to_the_kernels_builds(abi: int, tmp_path: Path) -> None:
     )
     with build_ruleset(spec, abi) as ruleset:
         assert ruleset.handled_fs == access_handled(abi)
-        assert ruleset.missing == missing(abi)
+        assert ruleset.missing == missing_features(abi)
 
 
 @pytest.mark.requires("landlock")

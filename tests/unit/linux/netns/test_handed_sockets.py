@@ -15,7 +15,7 @@ import anyio
 import pytest
 
 from sandboxd.linux.netns import handed_sockets
-from sandboxd.linux.netns.handed_sockets import PATH, SocketRequest, ask, received
+from sandboxd.linux.netns.handed_sockets import PATH, SocketRequest, ask, receive_sockets
 from sandboxd_proto.errors import SandboxUnavailable
 
 LOOPBACK = IPv4Address("127.0.0.1")
@@ -27,7 +27,7 @@ def taken(channel: socket.socket, *socket_requests: SocketRequest) -> list[socke
     channel.setblocking(False)
 
     async def main() -> list[socket.socket]:
-        return await received(channel, socket_requests)
+        return await receive_sockets(channel, socket_requests)
 
     return anyio.run(main)
 

@@ -15,7 +15,7 @@ import pytest
 from support.daemon import ROOT, running_daemon, scrubbed_env
 from support.rpc import PATIENCE_S
 
-from sandboxd import config_loading
+from sandboxd.config import loading
 from sandboxd.linux import leftovers
 from sandboxd.linux.removal import remove_tree
 from sandboxd.linux.rootfs import private_folder
@@ -276,9 +276,9 @@ def test_the_config_without_home_is_the_accounts() -> None:
     import pwd
 
     home = pwd.getpwuid(os.getuid()).pw_dir
-    assert config_loading.default_path({}) == f"{home}/.config/sandboxd/config.toml"
-    assert config_loading.default_path({"HOME": "/"}) == "/etc/sandboxd/config.toml"
-    assert config_loading.default_path({"HOME": "/h"}) == "/h/.config/sandboxd/config.toml"
+    assert loading.default_path({}) == f"{home}/.config/sandboxd/config.toml"
+    assert loading.default_path({"HOME": "/"}) == "/etc/sandboxd/config.toml"
+    assert loading.default_path({"HOME": "/h"}) == "/h/.config/sandboxd/config.toml"
 
 
 def test_a_daemon_without_home_makes_nothing_in_the_root(tmp_path: Path) -> None:

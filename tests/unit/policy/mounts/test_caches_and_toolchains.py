@@ -74,7 +74,7 @@ def make_program(path: Path) -> Path:
 
 
 def granted(home: Path, *search: Path | str) -> set[str]:
-    found = toolchains((("PATH", ":".join(map(str, search))),), str(home))
+    found = toolchains((("PATH", ":".join(map(str, search))),), [str(home)])
     return {os.path.relpath(grant.path, home) for grant in found.grants}
 
 
@@ -94,6 +94,19 @@ def test_an_installation_is_readable_with_what_it_needs(home: Path) -> None:
     (home / "lib").mkdir()
     assert granted(home, home / "tools/node/bin") == {"tools/node"}
     assert granted(home, home / "bin") == {"bin"}  # never the home folder itself
+
+
+def test_the_home_of_the_environment_has_toolchains_and_is_none_itself(home: Path) -> None:
+    other = home / "other"
+    make_program(other / ".pyenv" / "shims" / "python")
+    make_program(other / ".local" / "bin" / "tool")
+    make_program(other / "bin" / "mine")
+    for name in ("lib", ".local/share"):
+        (other / name).mkdir()
+    search = ":".join(f"{other}/{name}" for name in ("bin", ".local/bin", ".pyenv/shims"))
+    found = toolchains((("PATH", search),), [str(home), str(other)])
+    names = {os.path.relpath(grant.path, other) for grant in found.grants}
+    assert names == {"bin", ".local/bin", ".pyenv"}
 
 
 def test_symlinked_programs_are_followed(home: Path) -> None:
@@ -128,7 +141,7 @@ def test_a_project_leads_to_toolchains_only(home: Path, inside: bool) -> None:
 
     def shown() -> set[str]:
         writable = [str(home / "project")] if inside else []
-        found = toolchains(path, str(home), writable)
+        found = toolchains(path, [str(home)], writable)
         return {os.path.relpath(grant.path, home) for grant in found.grants}
 
     assert shown() == {"project/.venv"}
@@ -149,15 +162,15 @@ def test_a_link_that_a_command_may_write_is_nobodys_own(home: Path) -> None:
     (home / "bin").mkdir()
     (home / "bin" / "x").symlink_to(private)
     path = (("PATH", f"{home}/bin"),)
-    assert [g.path for g in toolchains(path, str(home)).grants] == [f"{home}/bin", str(private)]
-    found = toolchains(path, str(home), [f"{home}/bin"])
+    assert [g.path for g in toolchains(path, [str(home)]).grants] == [f"{home}/bin", str(private)]
+    found = toolchains(path, [str(home)], [f"{home}/bin"])
     assert [g.path for g in found.grants] == [f"{home}/bin"]
 
 
 def test_a_symlinked_entry_keeps_its_spelling(home: Path) -> None:
     make_program(home / "store" / "abc" / "bin" / "x")
     (home / ".profile-link").symlink_to(home / "store" / "abc")
-    found = toolchains((("PATH", f"{home}/.profile-link/bin"),), str(home))
+    found = toolchains((("PATH", f"{home}/.profile-link/bin"),), [str(home)])
     assert [g.path for g in found.grants] == [f"{home}/store/abc/bin"]
     assert (f"{home}/.profile-link", f"{home}/store/abc") in {
         (link.path, link.target) for link in found.links

@@ -19,7 +19,7 @@ def shown(
     home: Path, workspace: Path, plan: MakePlan, machine_with: Callable[..., Machine]
 ) -> Callable[..., set[str]]:
     def names(**manifest: object) -> set[str]:
-        on = machine_with(uid=os.getuid(), masks=["masked"])
+        on = machine_with(uid=os.getuid(), masks=["~/masked"])
         made = plan(preset="workspace-write", workspace=workspace, machine=on, **manifest)
         under = f"{home}/"
         return {p.removeprefix(under) for p in made.sandbox.paths("read") if p.startswith(under)}
@@ -39,6 +39,20 @@ def test_includes_and_lists_are_shown(home: Path, shown: Callable[..., set[str]]
     (home / "git" / "more").write_text("[include]\n\tpath = deep\n\tpath = more\n")
     named = {"git/more", "git/work", "git/deep", "ignore", "attributes"}
     assert shown() == {".gitconfig", *named}
+
+
+def test_the_settings_in_the_home_of_the_environment_are_shown_too(
+    home: Path, base: Path, workspace: Path, plan: MakePlan, machine_with: Callable[..., Machine]
+) -> None:
+    other = base / "data" / "me"
+    other.mkdir(parents=True)
+    (other / ".gitconfig").write_text("[include]\n\tpath = ~/more\n")
+    (other / "more").write_text("")
+    (home / ".gitconfig").write_text("")
+    machine = machine_with(uid=os.getuid(), variable_home=str(other))
+    made = plan(preset="workspace-write", workspace=workspace, machine=machine)
+    read = set(made.sandbox.paths("read"))
+    assert {f"{other}/.gitconfig", f"{other}/more", f"{home}/.gitconfig"} <= read
 
 
 def test_a_file_in_git_s_own_folder_names_others(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from sandboxd.policy.data import secrets
 from sandboxd.policy.mounts import secret_paths
@@ -160,6 +160,22 @@ def test_the_home_of_the_environment_is_one_too(
         assert masked(plan(fs_read_allow=[str(base)], env={"HOME": wrong})) == masked(
             plan(fs_read_allow=[str(base)])
         )
+
+
+def test_a_home_in_a_mask_of_the_config_is_each_home_of_the_daemon_s_user(
+    base: Path, home: Path, plan: MakePlan, machine_with: Callable[..., Machine]
+) -> None:
+    other = base / "data" / "me"
+    for folder in (home, other):
+        (folder / "secrets").mkdir(parents=True)
+    machine = machine_with(variable_home=str(other), masks=["~/secrets"])
+    made = plan(fs_read_allow=[str(base)], machine=machine)
+    assert {f"{home}/secrets", f"{other}/secrets"} <= masked(made)
+    for folder in (home, other):
+        with pytest.raises(CeilingExceeded, match="is hidden by this daemon's config"):
+            plan(fs_read_allow=[str(folder / "secrets")], machine=machine)
+    machine = machine_with(variable_home="/", masks=["~"])
+    assert f"{home}" in masked(plan(fs_read_allow=[str(base)], machine=machine))
 
 
 def test_a_home_that_commands_write_is_their_own(base: Path, plan: MakePlan) -> None:

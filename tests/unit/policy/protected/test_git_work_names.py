@@ -9,9 +9,8 @@ import pytest
 
 from sandboxd.policy.data import git_work_names
 from sandboxd.policy.paths import recording_fs
-from sandboxd.policy.paths.basis import Basis
+from sandboxd.policy.paths.revalidation import Basis
 from sandboxd.policy.protected import distant_git, git_programs, nested_git
-from sandboxd_proto.errors import PathDenied
 
 WORK = (
     "objects", "refs", "logs", "packed-refs", "packed-refs.lock", "packed-refs.new", "index",
@@ -201,15 +200,14 @@ def test_what_was_not_searched_can_only_be_read(
     assert (found.paths, found.read_only) == ((own,), ())
 
 
-def test_a_workspace_of_which_too_much_was_not_searched_is_refused(
+def test_a_workspace_of_which_too_much_was_not_searched_can_only_be_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(300):
         (tmp_path / f"{number}").mkdir()
     monkeypatch.setattr(distant_git, "MOST_FOLDERS", 40)
-    with pytest.raises(PathDenied) as refused:
-        nested_git.find(str(tmp_path), most=100)
-    assert "remove the folders" in str(refused.value.remedy)
+    found = nested_git.find(str(tmp_path), most=100)
+    assert (found.read_only, len(found.warnings)) == ((str(tmp_path),), 1)
     for number in range(150):
         (tmp_path / f"{number}").rmdir()
     assert nested_git.find(str(tmp_path), most=100).read_only == tuple(
@@ -224,7 +222,7 @@ def test_what_a_command_made_far_down_ends_plans(tmp_path: Path) -> None:
         assert nested_git.find(str(tmp_path)).paths == ()
     made = _repository(deep)
     assert Basis(notes, ()).holds()
-    distant_git.appeared(str(tmp_path), [made])
+    distant_git.add_repositories(str(tmp_path), [made])
     assert not Basis(notes, ()).holds()
     assert nested_git.find(str(tmp_path)).paths == (made,)
 

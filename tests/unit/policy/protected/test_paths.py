@@ -12,6 +12,7 @@ from sandboxd.platform.current import files
 from sandboxd.policy.data.protected_names import HOME, WORKSPACE
 from sandboxd.policy.mounts.mount_plan import MountKind, mount_plan
 from sandboxd.policy.mounts.own_paths import OwnPaths
+from sandboxd.policy.paths import homes
 from sandboxd.policy.plan import Plan, Protected
 from sandboxd.policy.protected import paths as protected_paths
 from sandboxd.policy.request import Machine
@@ -113,6 +114,36 @@ def test_the_folder_of_core_hookspath_is_read_only(
         config.write(f"[core]\n\thooksPath = {text} ; ours\n")
     assert git(repository, "config", "core.hooksPath").strip() == text.strip('"')
     assert kind(".githooks/pre-commit") is MountKind.PROTECTED
+
+
+@pytest.mark.parametrize("setting", ["core.hooksPath", "include.path", "core.fsmonitor"])
+@pytest.mark.parametrize(
+    "of", ["account", "variable", pytest.param("owner", marks=pytest.mark.requires("root"))]
+)
+def test_a_home_that_git_s_settings_name_is_that_of_everybody_who_runs_git_there(
+    setting: str, of: str, repository: Path, home: Path, base: Path, git: Git, plan: MakePlan,
+    machine_with: Callable[..., Machine], monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """`~` is the home of the daemon's account, the one of its HOME, or of the command's user."""
+    changes: dict[str, object] = {}
+    if of != "account":
+        changes["home"] = str(base)
+    if of == "variable":
+        changes["variable_home"] = str(home)
+    if of == "owner":
+        changes["uid"] = 0
+        monkeypatch.setattr(homes.system, "home_of", lambda uid: str(home))
+    (repository / "named").mkdir()
+    named = "~/src/project/named" + ("" if setting == "core.hooksPath" else "/x")
+    (repository / "named" / "x").write_text("")
+    git(repository, "config", setting, named)
+    if of == "owner":
+        os.chown(repository, 1234, 1234)
+    machine = machine_with(protect=["~/src/project/file"], **changes)
+    made = plan(preset="workspace-write", workspace=repository, machine=machine)
+    places = mount_plan(made.sandbox, machine.host)
+    for name in ("named/x", "file"):
+        assert places.at(f"{repository}/{name}").kind is MountKind.PROTECTED
 
 
 def test_hooks_in_the_top_folder_are_kept_one_by_one(
@@ -363,3 +394,16 @@ def test_start_up_files_of_a_writable_home_stay_read_only(
     write, read = MountKind.WRITE, MountKind.PROTECTED
     assert kinds(home) == [read, read, write]
     assert kinds(home, home / ".bashrc") == [write, read, write]
+
+
+def test_a_path_in_two_writable_folders_belongs_to_the_inner_one(
+    repository: Path, git: Git, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    git(repository, "init", "inner")
+    found = protected_paths.for_workspace(
+        str(elsewhere), (), writable=(str(repository), str(repository / "inner"))
+    )
+    roots = {one.path: one.root for one in found.protected}
+    assert roots[f"{repository}/inner/.envrc"] == f"{repository}/inner"
+    assert roots[f"{repository}/.envrc"] == str(repository)

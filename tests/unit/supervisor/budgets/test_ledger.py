@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandboxd.config import SessionCapConfig
+from sandboxd.config.config import SessionCapConfig
 from sandboxd.supervisor.budgets import ledger
 from sandboxd.supervisor.budgets.amounts import Amounts, charge_of, to_micros
 from sandboxd.supervisor.budgets.day import DayFile
@@ -91,11 +91,11 @@ def test_the_stricter_limit_holds_wherever_it_is() -> None:
 
 def test_a_charge_with_the_same_id_counts_once() -> None:
     (_, account) = chain(Budget())
-    assert not ledger.repeated(account, "r1", Amounts(1))
+    assert not ledger.is_repeated(account, "r1", Amounts(1))
     ledger.apply_charge(account, Amounts(1), "r1")
-    assert ledger.repeated(account, "r1", Amounts(1))
+    assert ledger.is_repeated(account, "r1", Amounts(1))
     with pytest.raises(Conflict):
-        ledger.repeated(account, "r1", Amounts(2))
+        ledger.is_repeated(account, "r1", Amounts(2))
 
 
 def test_one_warning_at_eighty_percent_until_the_limit_is_raised() -> None:

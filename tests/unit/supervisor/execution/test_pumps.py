@@ -40,7 +40,7 @@ def test_a_failure_while_output_is_read_is_told(later: bool) -> None:
             heard.set()
 
         pump = pumps.CollectingPump(Broken(later=later), reader, broken)  # type: ignore[arg-type]
-        pumps.CollectingPump.begin([pump])
+        pumps.CollectingPump.begin([pump], lambda: None)
         try:
             os.write(writer, b"output")
             with anyio.fail_after(30):

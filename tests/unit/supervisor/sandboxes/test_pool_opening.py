@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import Any
 
 import anyio
 import anyio.lowlevel
 import pytest
+from msgspec.structs import replace
 
 from sandboxd.backends.interface import Capabilities
-from sandboxd.config import Pool
-from sandboxd.event_loop import Begun
+from sandboxd.config.config import Pool
+from sandboxd.event_loop import Begun, create_task, wait
 from sandboxd.policy.plan import NetworkRule, SandboxSpec
 from sandboxd.supervisor.background import Background
 from sandboxd.supervisor.hanging_mount_checks import MountChecks
@@ -32,7 +32,7 @@ class SlowBackend:
 
     def __init__(self) -> None:
         self.go = anyio.Event()
-        self.now = self.most = self.all = self.failures = 0
+        self.now = self.most = self.all = self.failures = self.closed = 0
 
     @asynccontextmanager
     async def open(self, spec: SandboxSpec) -> AsyncIterator[object]:
@@ -48,6 +48,7 @@ class SlowBackend:
         finally:
             self.now -= 1
         yield object()
+        self.closed += 1
 
 
 def spec() -> SandboxSpec:
@@ -92,6 +93,29 @@ async def test_who_is_cancelled_in_the_queue_opens_none() -> None:
         await wait_for(lambda: backend.now == 0)
         await anyio.sleep(0.05)
     assert backend.all == MOST_OPENING
+
+
+async def test_who_is_cancelled_just_before_the_sandbox_is_up_leaves_none_open(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The task that waits is told, and has not run since."""
+    backend: Any = SlowBackend()
+    async with anyio.create_task_group() as tasks:
+        pool = WarmPool(Pool(enabled=False), Background(tasks), MountChecks())
+        taking = create_task(pool.take(backend, spec()))
+        await wait_for(lambda: backend.now == 1)
+        hand_over = pool._hand_over
+
+        def cancelled_first(*args: Any) -> None:
+            taking.cancel()
+            hand_over(*args)
+
+        monkeypatch.setattr(pool, "_hand_over", cancelled_first)
+        backend.go.set()
+        await wait({taking})
+        assert taking.cancelled()
+        await wait_for(lambda: backend.closed == 1)
+    assert not caplog.records
 
 
 @pytest.mark.parametrize("failures", [1, 2])

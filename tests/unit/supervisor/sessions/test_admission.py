@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from sandboxd.config import ApprovalsConfig, Config
+from sandboxd.config.config import ApprovalsConfig, Config
 from sandboxd.policy.plan import Limits, NetworkRule, Plan, SandboxSpec
 from sandboxd.supervisor.approvals.admission import Admission, Admitted, Waiter
 from sandboxd.supervisor.approvals.approval import Approval

@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
-from sandboxd.config import ApprovalsConfig, Config
+from sandboxd.config.config import ApprovalsConfig, Config
 from sandboxd.rpc.handlers import approval as handler
 from sandboxd.supervisor.approvals.admission import Admission
 from sandboxd.supervisor.approvals.approval import Approval, Outcome, Question

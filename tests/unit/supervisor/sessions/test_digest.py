@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 
 from sandboxd.policy.plan import Limits, NetworkRule, Plan, SandboxSpec
 from sandboxd.supervisor.approvals.questions import RunRequest

@@ -12,7 +12,7 @@ import anyio
 from sandboxd import event_loop
 from sandboxd.platform import terminal_jobs
 from sandboxd.platform.window_size import set_window_size
-from sandboxd.stock import Stock
+from sandboxd.preallocated import Preallocated
 
 assert sys.platform != "win32"
 
@@ -31,18 +31,20 @@ def _make_output_pipe() -> tuple[int, int]:
     return read, write
 
 
-_input_pipes = Stock(_make_input_pipe)
-_output_pipes = Stock(_make_output_pipe, for_each=2)
+def _make_empty_input() -> int:
+    read, write = os.pipe()
+    os.close(write)
+    return read
 
 
-def input_pipe() -> tuple[int, int]:
-    """(ours to write, the command's to read)."""
-    return _input_pipes.take()
+_input_pipes = Preallocated(_make_input_pipe)
+_empty_inputs = Preallocated(_make_empty_input)
+_output_pipes = Preallocated(_make_output_pipe, per_command=2)
 
 
-def output_pipe() -> tuple[int, int]:
-    """(ours to read, the command's to write)."""
-    return _output_pipes.take()
+input_pipe = _input_pipes.take  # (ours to write, the command's to read)
+empty_input = _empty_inputs.take  # the command's end of a pipe that has no writer
+output_pipe = _output_pipes.take  # (ours to read, the command's to write)
 
 
 def close(fd: int) -> None:

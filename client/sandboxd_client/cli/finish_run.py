@@ -1,0 +1,129 @@
+"""From a request that was sent to the exit code: relay the streams, then say what was denied."""
+
+from __future__ import annotations
+
+import sys
+
+assert sys.platform != "win32"
+
+from sandboxd_client.cli.execute import is_advised  # noqa: E402 - after the platform is known
+from sandboxd_client.cli.output import TerminalOutput  # noqa: E402
+from sandboxd_client.cli.relay import Relay  # noqa: E402
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from typing import Any
+
+    from sandboxd_client.caller import Outgoing
+    from sandboxd_client.cli.execute import Tell
+    from sandboxd_client.cli.input import Input
+    from sandboxd_client.cli.parse import Options
+    from sandboxd_client.cli.raw_mode import RawMode
+    from sandboxd_client.cli.streams import Streams
+    from sandboxd_client.cli.terminal_approver import Asker
+
+_TOLD = ("denials", "warnings", "widening")  # of a result: what lines are printed about
+
+
+def start_relay(
+    outgoing: Outgoing,
+    params: dict[str, Any],
+    streams: Streams,
+    *,
+    keys_kill: bool,
+    live: Tell | None,
+    ask: Asker | None,
+) -> Relay:
+    return Relay(
+        outgoing,
+        params["execution_id"],
+        output=TerminalOutput(),
+        input=_input(streams.raw) if streams.forwards_input else None,
+        raw=_raw_mode() if streams.raw else None,
+        pty=streams.pty,
+        streams="stream" in params,
+        own=streams,
+        keys_kill=keys_kill,
+        live=live,
+        ask=ask,
+    )
+
+
+def _input(raw: bool) -> Input:
+    from sandboxd_client.cli.input import Input
+
+    return Input(raw=raw)
+
+
+def _raw_mode() -> RawMode:
+    from sandboxd_client.cli.raw_mode import RawMode
+
+    return RawMode(0)
+
+
+def report(result: dict[str, Any], options: Options, told: Collection[str] = ()) -> int:
+    """`told`: lines that were printed while it ran."""
+    if _is_silent(result, options):
+        return 0
+    from sandboxd_client.cli import outcome
+
+    if options.has("--json"):
+        from sandboxd_client.cli.screen import put
+        from sandboxd_client.jsontext import dumps, printable
+
+        warnings = outcome.cut_off(result)
+        if warnings:
+            result = {**result, "warnings": [*(result.get("warnings") or []), *warnings]}
+        put(printable(dumps(result)) + b"\n")
+    elif not options.has("--quiet"):
+        hints, typed = advice(options, result), options.typed_in_sandbox
+        lines = outcome.cancelled_lines(result)
+        lines += outcome.remarks(result, given=options.hosts, hints=hints, typed=typed)
+        _say([line for line in lines if line not in told], [*_offer(options, result), *hints])
+    return exit_like_command(result)
+
+
+def _is_silent(result: dict[str, Any], options: Options) -> bool:
+    """It succeeded, and there is nothing to say: the usual end, which imports nothing more."""
+    if result.get("outcome") != "exited" or result.get("exit_code") != 0:
+        return False
+    return not (any(map(result.get, _TOLD)) or options.has("--json") or is_advised(options))
+
+
+def exit_like_command(result: dict[str, Any]) -> int:
+    """The exit code; dies where the command died of a signal that the user sent it."""
+    from sandboxd_client.cli import outcome, signals
+
+    died = result.get("outcome") == "signaled"
+    return signals.exit_like(outcome.exit_code(result), result.get("signal") if died else None)
+
+
+def _say(denials: list[str], hints: list[str]) -> None:
+    if not denials and not hints:
+        return
+    from sandboxd_client.cli.screen import say, say_denial
+
+    for line in denials:
+        say_denial(line)
+    for line in hints:
+        say(line)
+
+
+def _offer(options: Options, result: dict[str, Any]) -> list[str]:
+    if not result.get("widening") or options.has("--ask"):
+        return []
+    from sandboxd_client.cli.approval import offer
+
+    line = offer(result, own_session=options.has("--mode") or options.has("--plan"))
+    return [] if line is None else [line]
+
+
+def advice(options: Options, result: dict[str, Any]) -> list[str]:
+    from sandboxd_client.cli import outcome
+
+    if not options.operands or not (is_advised(options) or outcome.exit_code(result)):
+        return []
+    from sandboxd_client.cli.hints.advice import advise
+
+    return advise(options, result)

@@ -1,0 +1,56 @@
+"""Before a command: what it gets that differs from what its command line seems to say."""
+
+from __future__ import annotations
+
+import os
+
+from sandboxd_client.cli.plain_text import quote
+from sandboxd_client.cli.screen import say
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from sandboxd_client.cli.parse import Options
+
+_OF_THE_USER = ("HOME", "USER", "LOGNAME")
+
+
+def say_start_notices(options: Options, params: dict[str, Any], *, terminal: bool) -> None:
+    """`params`: of `execute`. `terminal`: whether somebody sees where it starts."""
+    if options.has("--quiet") or options.has("--json"):
+        return
+    folder = params.get("workspace")
+    if folder is None:
+        return
+    if terminal and options.has("--workspace") and "cwd" not in params:
+        say(f"starts in {quote(folder)}; --cwd names another folder")
+    named = _named(options)
+    if named:
+        from sandboxd_client.cli.hints.root import account, given_up_for
+
+        other = given_up_for(folder)
+        if other is not None:
+            _say_replaced(named, params, account(other), folder)
+
+
+def _say_replaced(named: set[str], params: dict[str, Any], who: str, workspace: str) -> None:
+    """The daemon takes values of root's own for the defaults, which they are nearly always."""
+    from sandboxd_client.cli.hints.root import account, has_home, home_inside
+    from sandboxd_client.cli.workspace import account_home
+
+    home = home_inside(workspace) if has_home(workspace) else "the private /tmp"
+    for name, value in params["manifest"].get("env", []):
+        if name not in named:
+            continue
+        if name == "HOME" and value in (account_home(), os.environ.get("HOME")):
+            say(f"HOME is {home}, not {value}: the command runs as {who}, the workspace's owner")
+        elif name != "HOME" and value == account(0):
+            say(f"{name} is not {value}: the command runs as {who}, the workspace's owner")
+
+
+def _named(options: Options) -> set[str]:
+    """Which of the variables that belong to a user were asked for by their names."""
+    passed = [part for item in options.all("--env-pass") for part in item.split(",")]
+    asked = {item.partition("=")[0] for item in (*options.all("--env"), *passed)}
+    return asked.intersection(_OF_THE_USER)

@@ -1,0 +1,1 @@
+"""Locks, threads and cached facts beside the event loop."""

@@ -1,0 +1,1 @@
+"""The daemon's config: its keys, how it is read, whether its file has changed."""

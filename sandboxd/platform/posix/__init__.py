@@ -1,0 +1,1 @@
+"""What differs from Windows on Linux and macOS."""

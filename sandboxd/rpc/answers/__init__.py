@@ -1,0 +1,1 @@
+"""Answers as JSON: their encoding, large ones, and paths as Windows has them."""

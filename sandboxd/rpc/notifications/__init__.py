@@ -1,0 +1,1 @@
+"""What the daemon sends unasked: to one request, a session, approvers."""

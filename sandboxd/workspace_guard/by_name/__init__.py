@@ -1,0 +1,1 @@
+"""The guard by path names instead of descriptors, for Windows."""

@@ -1,0 +1,1 @@
+"""Move what a command made aside, into the kept folder."""

@@ -1,0 +1,1 @@
+"""Repositories that a command made, or could have changed."""

@@ -1,0 +1,85 @@
+"""Who may have made what is there when a command starts: another one that still runs.
+
+That is not the user's: it is undone when the other command ends, and must not come back. The same
+holds for repositories that a persistent sandbox finds, which is older than they are.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable
+from functools import cached_property
+
+from sandboxd.policy.paths.within import within
+from sandboxd.policy.plan import GIT_DIR_RULES, Protected
+from sandboxd.policy.protected.nested_git import Repositories
+from sandboxd.workspace_guard.run_clock import RunClock
+
+
+class Maker:
+    """A command, or a persistent sandbox, with what was there before it. `users_own`: what the user
+    has made since: folders of git repositories, and the `.hg` and the like."""
+
+    def __init__(self, before: Repositories, protected: Iterable[Protected]) -> None:
+        self.users_own: frozenset[str] = frozenset()
+        self.clock = RunClock()
+        self.is_running = False
+        self._before = before
+        self._protected = protected
+
+    def writes_to(self, folder: str) -> bool:
+        return any(within(folder, one) or within(one, folder) for one in self._before.roots)
+
+    def may_have_made(self, path: str) -> bool:
+        before = self._before
+        if path in self.users_own or path in (*before.paths, *before.others):
+            return False
+        if not any(within(path, root) for root in before.roots):
+            return False
+        return path not in self._git_dirs and self._there.isdisjoint(_with_parents(path))
+
+    @cached_property
+    def _git_dirs(self) -> frozenset[str]:
+        return frozenset(one.path for one in self._protected if one.rule in GIT_DIR_RULES)
+
+    @cached_property
+    def _there(self) -> frozenset[str]:
+        return frozenset(one.path for one in self._protected if one.present)
+
+
+_makers: list[Maker] = []
+
+
+def enter(maker: Maker) -> None:
+    """It starts to run."""
+    maker.clock = RunClock()
+    maker.is_running = True
+    if maker not in _makers:
+        _makers.append(maker)
+
+
+def running_in(roots: Iterable[str]) -> list[Maker]:
+    """That write to one of these folders."""
+    return [one for one in _makers if one.is_running and any(map(one.writes_to, roots))]
+
+
+def leave(maker: Maker) -> None:
+    if maker in _makers:
+        _makers.remove(maker)
+
+
+def may_be_made(path: str) -> bool:
+    """By a command that runs now."""
+    return any(one.is_running and one.may_have_made(path) for one in tuple(_makers))
+
+
+def is_users_own(path: str) -> bool:
+    """For a command in a persistent sandbox."""
+    return any(one.is_running and path in one.users_own for one in tuple(_makers))
+
+
+def _with_parents(path: str) -> list[str]:
+    found = [path]
+    while found[-1] != posixpath.dirname(found[-1]):
+        found.append(posixpath.dirname(found[-1]))
+    return found

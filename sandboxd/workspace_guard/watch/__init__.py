@@ -1,0 +1,1 @@
+"""Watch protected paths while a command runs."""
