@@ -27,7 +27,7 @@ KIND = "PSS" if os.geteuid() == 0 else "RSS"
 def measured(place: Place) -> Section:
     with running_daemon() as daemon:
         fresh = kib_of(daemon.pid)
-        warm_kib, warm = _warm(daemon, place)
+        waiting, templates = _warm(daemon, place)
         used = kib_of(daemon.pid)
         _visit(daemon, place)
         rotated = kib_of(daemon.pid)
@@ -42,14 +42,15 @@ def measured(place: Place) -> Section:
                  targets=_at_most(USED_MB, rotated)),
             Line("idle daemon, after this whole bench", _mb(after),
                  targets=_at_most(USED_MB, after)),
-            Line(f"warm sandbox, with its share of the template, of {warm}", _mb(warm_kib / warm),
-                 targets=_at_most(SANDBOX_MB, warm_kib / warm)),
+            Line(f"sandbox that waits, one of {len(waiting)}", _mb(max(waiting)),
+                 targets=_at_most(SANDBOX_MB, max(waiting))),
+            Line("template of a plan, with its bwrap: once for all of them", _mb(sum(templates))),
         ),
     )  # fmt: skip
 
 
-def _warm(daemon: Daemon, place: Place) -> tuple[int, int]:
-    """(memory of everything below the daemon, how many sandboxes wait there)."""
+def _warm(daemon: Daemon, place: Place) -> tuple[list[int], list[int]]:
+    """The memory of each sandbox that waits, and of the processes that they are cloned from."""
     with rows_daemon.execute("", daemon, place.policy) as row:
         assert row.worker is not None
         works = [row.worker() for _ in range(BURST)]
@@ -60,9 +61,10 @@ def _warm(daemon: Daemon, place: Place) -> tuple[int, int]:
             for thread in threads:
                 thread.join()
     time.sleep(SETTLE_S)
-    with daemon.connect() as connection:
-        waiting = connection.call("status")["sandboxes"]["warm"]
-    return sum(kib_of(process.pid) for process in daemon.descendants()), max(1, waiting)
+    below = daemon.descendants()
+    parents = {process.parent for process in below}
+    waiting = [kib_of(process.pid) for process in below if process.pid not in parents]
+    return waiting, [kib_of(process.pid) for process in below if process.pid in parents]
 
 
 def _visit(daemon: Daemon, place: Place) -> None:
