@@ -224,6 +224,7 @@ class Execution:
                         self._lost = error
                         tasks.cancel_scope.cancel()
                     self._close_traffic()
+            self._close_traffic()  # the result has what the audit trail has
             if self._lost is not None:  # not inside the task group, which would wrap it
                 raise self._lost
             duration_ms = (self._ended_at - began) * 1000
