@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 RESULT_ID = 1
 _LIVE_AFTER_S = 2.0  # denials of what ends sooner are told once, at its end
 _SURPRISING = ("--workspace", "--env", "--env-pass")
-_ADVISED = ("git", "sh", "bash", "go")  # programs that there are hints for also when they succeed
+# Programs that there are hints for also when they succeed; servers do when they are interrupted.
+_ADVISED = ("git", "sh", "bash", "go", "uvicorn", "gunicorn", "hypercorn", "http-server")
 
 
 class Left(Exception):
@@ -204,7 +205,10 @@ def _refuse_half_work(options: Options) -> None:
 
 def is_advised(options: Options) -> bool:
     words = options.operands
-    return bool(words) and (words[0].rpartition("/")[2] in _ADVISED or "install" in words)
+    if not words:
+        return False
+    is_known = words[0].rpartition("/")[2] in _ADVISED
+    return is_known or "install" in words or "http.server" in words
 
 
 def _note_missing(options: Options) -> None:

@@ -24,6 +24,7 @@ def advise(options: Options, result: dict[str, Any]) -> list[str]:
     """The lines to print after a command."""
     argv, code = options.operands, outcome.exit_code(result)
     found = _in_plan_mode(options, result) or _git(options, result, code)
+    found = found or _server(options, result)
     if code:
         found = found or _unasked(options, result) or _ssh(options, result, code)
         found = found or _removed_repository(options, result)
@@ -76,6 +77,12 @@ def note_missing(options: Options) -> None:
         from sandboxd_client.cli.hints.git.worktrees import known
 
         options.worktrees = known(folder)
+
+
+def _server(options: Options, result: dict[str, Any]) -> str | None:
+    from sandboxd_client.cli.hints.servers import server_hint
+
+    return server_hint(options, result)
 
 
 def _in_plan_mode(options: Options, result: dict[str, Any]) -> str | None:
