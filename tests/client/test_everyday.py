@@ -16,8 +16,8 @@ from sandboxd_client.cli import grants, sessions
 from sandboxd_client.cli.explanation_text import report
 from sandboxd_client.cli.flags import RUN
 from sandboxd_client.cli.hints.advice import advise
-from sandboxd_client.cli.hints.git.sources import half_shown
 from sandboxd_client.cli.hints.git import user_settings
+from sandboxd_client.cli.hints.git.sources import half_shown
 from sandboxd_client.cli.hints.git.user_settings import missing_identity
 from sandboxd_client.cli.parse import parse
 from sandboxd_proto import toml_mistakes
