@@ -67,6 +67,7 @@ def _changed(error: OSError) -> PathDenied:
     return PathDenied(
         f"{error.filename or 'a path'} changed while it was looked at: {error.strerror}",
         remedy="send the request again",
+        again=True,
     )
 
 

@@ -33,6 +33,9 @@ _SURPRISING = ("--workspace", "--env", "--env-pass")
 _ADVISED = ("git", "sh", "bash", "go", "uvicorn", "gunicorn", "hypercorn", "http-server")
 
 
+_MOST_REPEATED = 4  # requests that met a folder which others change
+
+
 class Left(Exception):
     """sandboxctl ends before the command's end was reported; `code` is its exit code."""
 
@@ -83,7 +86,7 @@ def perform(options: Options, connect: Callable[[], socket], *, stderr: bool = T
         if not options.has("--quiet") and not options.has("--json"):
             _note_missing(options)
         ask, heard = _asker(sock, options), None if options.has("--quiet") else tell
-        result = attempt(sock, params, streams, live=heard, ask=ask)
+        result = _until_it_runs(sock, params, streams, live=heard, ask=ask)
         while ask is not None and streams.repeatable and ask.allows(result):
             params["execution_id"] = new_id()
             result = attempt(sock, params, streams, live=heard, ask=ask)
@@ -99,6 +102,22 @@ def perform(options: Options, connect: Callable[[], socket], *, stderr: bool = T
 
         say("it started in /: the manifest shows nothing of this folder; --read . would")
     return report(result, options, told)
+
+
+def _until_it_runs(
+    sock: socket, params: dict[str, Any], streams: Streams, *, live: Tell | None, ask: Asker | None
+) -> dict[str, Any]:
+    """Once more where others removed what a sandbox was to be made of; nothing has run then. Not
+    where our streams are the daemon's already."""
+    for _ in range(_MOST_REPEATED):
+        try:
+            return attempt(sock, params, streams, live=live, ask=ask)
+        except Exception as error:
+            facts = getattr(error, "facts", None) or {}
+            if not facts.get("again") or not streams.repeatable:
+                raise
+        params["execution_id"] = new_id()
+    return attempt(sock, params, streams, live=live, ask=ask)
 
 
 def attempt(
