@@ -61,6 +61,7 @@ class Traffic:
         self._unreachable: dict[tuple[str, int], str] = {}
         self._closed: dict[tuple[str, int], None] = {}
         self._untold: list[GateRefusal] = []
+        self._final: list[GateRefusal] | None = None
         self._news = anyio.Event()
 
     @property
@@ -69,7 +70,10 @@ class Traffic:
 
     @property
     def refusals(self) -> list[GateRefusal]:
-        """Also what an approver is still asked about: it is refused if the command ends now."""
+        """Also what an approver is still asked about: it is refused if the command ends now. Once
+        it is closed the same for all who ask: the result and the audit trail."""
+        if self._final is not None:
+            return self._final
         return list({**self.asking, **self._refusals}.values())
 
     def at(self, host: str, port: int) -> HostTraffic:
@@ -87,6 +91,8 @@ class Traffic:
         return Flow(self, entry)
 
     def refuse(self, refusal: GateRefusal) -> None:
+        if self.closed:
+            return
         if refusal.port is not None:
             self.at(refusal.host, refusal.port).refused += 1
         key = (refusal.host, refusal.port)
@@ -127,6 +133,8 @@ class Traffic:
 
     def close(self) -> None:
         """The execution has ended: later events are dropped."""
+        if not self.closed:
+            self._final = self.refusals
         self.closed = True
         self._news.set()
 

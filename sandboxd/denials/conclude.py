@@ -5,6 +5,7 @@ Denials that were reported while the command ran stay in the list, with their fi
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import partial
 
@@ -23,7 +24,7 @@ from sandboxd_proto.denial import Confidence, Denial
 
 _SIGSYS = 31  # by number: Windows has no such name
 _DNS_PORT = 53
-MAX_STRONG = 32  # a command can ask the gate for any number of hosts
+MAX_STRONG = 32  # of one kind: a command can ask the gate for any number of hosts
 
 
 def conclude(
@@ -35,7 +36,8 @@ def conclude(
     spoken = [weighed(denial) for denial in said]
     if facts.setup_failure is not None:
         failed = _sandbox_error(facts.setup_failure, ran=facts.outcome == "isolation_lost")
-        return _with_sent([*_protected(setting, facts), failed], spoken)
+        certain = [*_protected(setting, facts), failed, *_gate(setting, facts)]
+        return _with_sent(_bounded(certain), spoken)
     strong = [
         *_ended_by_daemon(setting, facts),
         *limits.reported_denials(setting, facts),
@@ -53,7 +55,7 @@ def conclude(
     elif facts.refused:
         # The kernel told some of what it refused: the command's words may tell the rest.
         strong += needs.denials(setting, needs.find_needs(classifier, facts, said))
-    strong = merge([], strong)[:MAX_STRONG]
+    strong = _bounded(merge([], strong))
     strong = merge(strong, _connections(classifier, facts, [*strong, *spoken]))
     strong = merge(strong, _sockets(classifier, facts))
     found = _with_sent(strong, spoken)
@@ -67,6 +69,17 @@ def conclude(
             more = [d for d in more if d.kind not in needs.KINDS]
         found = merge(found, more)
     return merge(found, claims.stdout_notes(stdout_notes, facts))
+
+
+def _bounded(denials: list[Denial]) -> list[Denial]:
+    """The first of each kind: many protected files hide no host that was refused."""
+    counts: Counter[str] = Counter()
+    found = []
+    for denial in denials:
+        counts[denial.kind] += 1
+        if counts[denial.kind] <= MAX_STRONG:
+            found.append(denial)
+    return found
 
 
 def _with_sent(strong: list[Denial], sent: list[Denial]) -> list[Denial]:

@@ -85,8 +85,12 @@ def is_unchanged(path: str, identity: Identity) -> bool:
         return False
 
 
-def changed_error(path: str, how: str) -> PathDenied:
-    return PathDenied(
+class PathChanged(PathDenied):
+    """Others changed a path of the plan. Where no command ran yet, the request can be repeated."""
+
+
+def changed_error(path: str, how: str) -> PathChanged:
+    return PathChanged(
         f"{path} changed between the check and the mount: {how}",
         field="manifest",
         remedy="send the request again",

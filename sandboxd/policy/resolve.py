@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 
 from msgspec.structs import replace
 
@@ -42,19 +43,32 @@ from sandboxd_proto.manifest import FIELDS, Manifest
 
 MAX_PATHS = 1000  # in one list of a manifest
 PRIVATE_HOME = "/tmp"  # of a user without a home folder; by rule it is where TMPDIR leads
+# Others remove files while a plan is made: it is made again.
+_MOST_ATTEMPTS, _AGAIN_S = 8, 2.0
 DEFAULT_TIMEOUT_S = system_places.DEFAULT_TIMEOUT_S
 
 
 def plan_for(request: PolicyRequest, machine: Machine) -> Plan:
     """The plan, or the error that names the field. Nothing has run and nothing was changed."""
-    try:
-        return _plan_for(request, machine)
-    except OSError as error:
-        # Missing paths were refused before; this one was swapped or removed during planning.
-        raise PathDenied(
-            f"{error.filename or 'a path'} changed while it was looked at: {error.strerror}",
-            remedy="send the request again",
-        ) from None
+    until = time.monotonic() + _AGAIN_S
+    for attempts_left in reversed(range(_MOST_ATTEMPTS)):
+        try:
+            return _plan_for(request, machine)
+        except OSError as error:
+            # Missing paths were refused before; this one was swapped or removed during planning.
+            again = attempts_left and time.monotonic() < until
+            if not again or error.errno not in recording_fs.VANISHED:
+                raise _changed(error) from None
+            recording_fs.is_fleeting()
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _changed(error: OSError) -> PathDenied:
+    return PathDenied(
+        f"{error.filename or 'a path'} changed while it was looked at: {error.strerror}",
+        remedy="send the request again",
+        again=True,
+    )
 
 
 def _plan_for(request: PolicyRequest, machine: Machine) -> Plan:
@@ -172,13 +186,14 @@ def _sandbox(
     if machine.uid == 0:
         later = tuple(writable.within_reach(later, owner or RunAs(0, 0)))
     kept = writable.settle(own, later, spec, machine.host)
+    masked = [Identity.of(recording_fs.lstat(mask.path)) for mask in spec.masks]
+    kept, covered = writable.identified(kept, own)
     spec = replace(spec, protected=kept)
     pinned = pins(spec, machine.host)
-    covered = [*(m.path for m in spec.masks), *(p.path for p in spec.protected if p.present)]
     spec = replace(
         spec,
         grants=tuple(sorted({*spec.grants, *pinned})),
-        mount_points=tuple(Identity.of(recording_fs.lstat(path)) for path in covered),
+        mount_points=(*masked, *covered),
     )
     return spec, from_preset
 

@@ -116,10 +116,9 @@ class Classifier:
                 self._scanner = self._make()
             return self._scanner.feed(stream, data)
         except Exception:
-            # A bug in the classifier must not fail the command: it only has no explanation.
-            log.exception("the output of a command could not be classified")
-            self._isolated = False
-            return []
+            # A bug in the classifier must not fail the command: it only has no explanation, except
+            # for what the kernel and the gate report.
+            return self._failed([])
 
     def _told_now(self, found: list[Denial]) -> list[Denial]:
         # A refusal by the gate is not reported again for the program's message about it.

@@ -24,6 +24,7 @@ from sandboxd.supervisor.classifier import Classifier, HostTraits
 from sandboxd.supervisor.execution.execution import Execution
 from sandboxd.supervisor.execution.lease import Lease
 from sandboxd.supervisor.execution.registry import Executions
+from sandboxd.supervisor.execution.repeatable import before_the_command
 from sandboxd.supervisor.execution.result import never_ran, new_secrets
 from sandboxd.supervisor.hanging_mount_checks import MountChecks
 from sandboxd.supervisor.recorder import Recorder
@@ -151,7 +152,8 @@ class Supervisor:
                 self.executions.deferred.add(partial(self._record_end, execution))
 
     async def _run_in_sandbox(self, execution: Execution) -> ExecuteResult:
-        lease = await self._wait_for_lease(execution)
+        with before_the_command():
+            lease = await self._wait_for_lease(execution)
         if lease is None:
             return never_ran(execution.id, execution.request, None, {})
         try:

@@ -16,6 +16,7 @@ from sandboxd_client.cli import grants, sessions
 from sandboxd_client.cli.explanation_text import report
 from sandboxd_client.cli.flags import RUN
 from sandboxd_client.cli.hints.advice import advise
+from sandboxd_client.cli.hints.git import user_settings
 from sandboxd_client.cli.hints.git.sources import half_shown
 from sandboxd_client.cli.hints.git.user_settings import missing_identity
 from sandboxd_client.cli.parse import parse
@@ -252,7 +253,23 @@ def test_who_commits_is_asked_for_in_the_words_of_git(tmp_path, monkeypatch):
     monkeypatch.setenv("EMAIL", "me@example.org")
     assert "--env EMAIL" in (missing_identity(str(tmp_path)) or "")
     (tmp_path / ".gitconfig").write_text("[user]\n\temail = me@example.org\n")
+    monkeypatch.setattr(user_settings, "account_home", lambda: str(tmp_path))
     assert missing_identity(str(tmp_path)) is None
+
+
+def test_a_name_in_a_home_that_the_daemon_may_not_show_is_said_to_be_there(tmp_path, monkeypatch):
+    home, workspace = tmp_path / "home", tmp_path / "project"
+    (workspace / ".git").mkdir(parents=True)
+    home.mkdir()
+    (home / ".gitconfig").write_text("[user]\n\temail = me@example.org\n")
+    monkeypatch.setenv("HOME", str(home))
+    if "email" in _content(Path("/etc/gitconfig")):
+        return
+    told = missing_identity(str(workspace), "git commit") or ""
+    assert f"are in {home}" in told
+    assert "sandboxctl restart" in told
+    (workspace / ".git" / "config").write_text("[user]\n\temail = me@example.org\n")
+    assert missing_identity(str(workspace), "git commit") is None
 
 
 def test_a_name_that_was_given_is_not_called_missing(tmp_path, monkeypatch):

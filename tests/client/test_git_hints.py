@@ -11,6 +11,7 @@ from ctl import Ctl
 
 from sandboxd_client.cli.hints.git import user_settings
 from sandboxd_client.cli.hints.git.hints import git_hint
+from sandboxd_client.cli.hints.shell_lines import simple_commands
 
 Git = Callable[..., str]
 
@@ -106,7 +107,9 @@ def test_writing_gits_settings_in_place_is_not_offered_for_what_git_replaces(
     def said(command: str, line: str) -> str:
         return inside(command, "--", "sh", "-c", line).stderr.decode()
 
-    assert said("run", "true; git config a.b c").endswith("; do that outside of the sandbox\n")
+    told = said("run", "true; git config a.b c")
+    assert "--write" not in told
+    assert "hint: run this git command outside of the sandbox" in told
     assert "--write" not in said("explain", "git config a.b c")
     assert said("run", "echo >> .git/config").endswith("nevertheless, with --write\n")
     assert "--write" in said("explain", "echo >> .git/config")
@@ -215,3 +218,43 @@ def test_hooks_are_named_only_where_the_sandbox_hides_them(
     monkeypatch.setattr(user_settings, "HIDDEN", (str(tmp_path),) if hidden else ())
     found = user_settings.unseen_hooks(["commit"], str(tmp_path / "project"), ())
     assert (found is not None) == hidden
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "true && git config user.name x",
+        "echo a | cat; git config user.name 'a b'; true",
+        "cd . && X=1 git config user.name x || true",
+        "echo one\ngit config user.name x\n# the end",
+        "if true; then git config user.name x; fi",
+    ],
+)
+def test_git_is_found_in_a_line_of_shell(inside: Ctl, git: Git, line: str) -> None:
+    for typed in (("-c", line), ("--", "bash", "-ec", line)):
+        done = inside("run", *typed)
+        assert b"give the setting to one command: git -c KEY=VALUE" in done.stderr, done.stderr
+
+
+def test_the_failure_of_a_later_command_is_no_failure_of_git(inside: Ctl, git: Git) -> None:
+    user = ("--env", "HOME=/tmp")
+    assert b"hint" not in inside("run", *user, "-c", "git status -s; exit 3").stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "commands"),
+    [
+        ("make && git commit -m 'a; b'", [["make"], ["git", "commit", "-m", "a; b"]]),
+        ("A=1 git add . >x 2>&1; ls|wc", [["git", "add", "."], ["ls"], ["wc"]]),
+        ("for f in a b; do git add $f; done", [["for", "f", "in", "a", "b"], ["git", "add", "$f"],
+                                               ["done"]]),
+        ("git commit -m \\\n  x # git push", [["git", "commit", "-m", "x"]]),
+        ("git checkout $(git branch)", []), ("git add `ls`", []), ("(cd a; git add .)", []),
+        ("cat <<E\ngit push\nE", []), ("git commit -m 'open", []), ("git add x >", []),
+        ("git push;" * 2000, []), ("", []),
+    ],
+)  # fmt: skip
+def test_only_lists_of_simple_commands_are_taken_apart(
+    line: str, commands: list[list[str]]
+) -> None:
+    assert simple_commands(line) == commands

@@ -207,3 +207,28 @@ def test_pip_in_a_virtual_environment_elsewhere_is_told_both_ways(tmp_path, monk
     assert said(package, "make") == []
     assert said(f"{inside}/lib/x.py", ".venv/bin/pip", "install", "x") == []
     assert said("/usr/lib/x.py", ".venv/bin/pip", "install", "x") == []
+
+
+SERVER_ENDED = {"outcome": "signaled", "signal": 2, "denials": []}
+
+
+@pytest.mark.parametrize(
+    ("words", "ended", "port"),
+    [
+        (["python3", "-m", "http.server", "8123"], SERVER_ENDED, "8123"),
+        (["python3", "-m", "http.server"], {"outcome": "exited", "exit_code": 0}, "PORT"),
+        (["sh", "-c", "cd x && exec uvicorn a:b --port=9000"], {"outcome": "timeout"}, "9000"),
+        (["npm", "run", "dev"], {"outcome": "exited", "exit_code": 130}, "PORT"),
+        (["php", "-S", "127.0.0.1:8000"], SERVER_ENDED, "8000"),
+        (["npm", "start"], {"outcome": "exited", "exit_code": 0}, None),
+        (["python3", "-m", "http.server"], {"outcome": "exited", "exit_code": 1}, None),
+        (["make", "serve"], SERVER_ENDED, None),
+        (["grep", "-r", "http.server"], SERVER_ENDED, None),
+    ],
+)
+def test_after_a_server_it_is_said_how_it_is_reached_from_outside(words, ended, port):
+    told = "\n".join(advise(parse(RUN, ["--", *words]), ended))
+    assert ("sandbox forward --tcp web" in told) == (port is not None)
+    assert port is None or f"sandbox forward --tcp web {port}" in told
+    shared = "\n".join(advise(parse(RUN, ["--net", "all", "--", *words]), ended))
+    assert "sandbox forward" not in shared

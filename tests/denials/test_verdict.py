@@ -95,6 +95,21 @@ def test_the_gate_names_host_and_port() -> None:
     }
 
 
+def test_what_the_gate_refused_is_told_beside_many_protected_paths_and_a_lost_sandbox() -> None:
+    many = tuple((f"{WS}/{number}/.git", None) for number in range(40))
+    event = (GateRefusal("b.example", 443, "not allowed"),)
+    chosen = setting(network=NetworkRule("allow_hosts", ("a.example",)))
+    for facts in (
+        RunEvidence(exit_code=0, gate_events=event, protected=many),
+        RunEvidence(outcome="isolation_lost", signal=9, setup_failure="lost", gate_events=event),
+        RunEvidence(
+            outcome="isolation_lost", signal=9, setup_failure="lost", gate_events=event,
+            protected=many,
+        ),
+    ):  # fmt: skip
+        assert "b.example" in [found.target for found in denials(chosen, facts=facts)]
+
+
 def test_the_kernel_s_report_of_a_connection_needs_no_text() -> None:
     facts = RunEvidence(
         exit_code=0, notified=(ConnectAttempt("1.1.1.1", 80), ConnectAttempt("127.0.0.1", 99))

@@ -2,7 +2,8 @@
 
 const fs = require("node:fs")
 const path = require("node:path")
-const { InvalidParams, SandboxdError, TimeoutExpired } = require("./errors.cjs")
+const { SandboxdError, TimeoutExpired } = require("./errors.cjs")
+const { checkOptions } = require("./options.cjs")
 const local = require("./transfer.cjs")
 
 const MOST_ENTRIES = 100000
@@ -250,13 +251,13 @@ for (const [name, known] of Object.entries(OPTIONS)) {
   const method = Box.prototype[name]
   const at = Math.max(method.length, 1) // options come last; the path of `list` has a default
   Box.prototype[name] = function (...args) {
-    const unknown = Object.keys(args[at] ?? {}).find((option) => !known.includes(option))
-    if (unknown === undefined) return method.apply(this, args)
-    const refused = new InvalidParams(`box.${name} has no option ${unknown}`, {
-      kind: "InvalidParams", code: -32602, field: unknown, remedy: `its options: ${known.join(", ")}`,
-    })
-    if (name === "start") throw refused // the others answer with a promise
-    return Promise.reject(refused)
+    try {
+      checkOptions(`box.${name}`, args[at], known)
+    } catch (refused) {
+      if (name === "start") throw refused // the others answer with a promise
+      return Promise.reject(refused)
+    }
+    return method.apply(this, args)
   }
 }
 

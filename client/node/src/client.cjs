@@ -4,6 +4,7 @@ const { randomUUID } = require("node:crypto")
 const { Box } = require("./box.cjs")
 const { InvalidParams, NotFound } = require("./errors.cjs")
 const { Execution } = require("./execution.cjs")
+const { CLIENT, checkOptions } = require("./options.cjs")
 const { withReadableStreams } = require("./output.cjs")
 const { policyOf } = require("./policy.cjs")
 const { Transport, defaultSocket } = require("./transport.cjs")
@@ -45,7 +46,9 @@ class Client {
    * Connect; the daemon is started when none listens, unless `autostart` is false. The connection
    * belongs to the session that $SANDBOXD_SESSION names, unless `joinSession` is false.
    */
-  static async connect({ socket = defaultSocket(), autostart = true, joinSession = true } = {}) {
+  static async connect(options = {}) {
+    checkOptions("Client.connect", options, CLIENT.connect)
+    const { socket = defaultSocket(), autostart = true, joinSession = true } = options
     const attach = joinSession ? sessionOfEnvironment() : undefined
     const client = new Client(await Transport.open(socket, autostart))
     if (attach) {
@@ -70,7 +73,9 @@ class Client {
   }
 
   /** Run a command to its end. An aborted `signal` ends it: its outcome is then `cancelled`. */
-  async execute(argv, { signal, stdin, ...options } = {}) {
+  async execute(argv, given = {}) {
+    checkOptions("client.execute", given, CLIENT.execute)
+    const { signal, stdin, ...options } = given
     signal?.throwIfAborted()
     const input = stdin === undefined ? { params: {} } : inputOf(stdin)
     const request = this._transport.send("execute", { argv, ...policyOf(options), ...input.params })
@@ -99,7 +104,8 @@ class Client {
   }
 
   /** Run a command that survives this connection; `attach` and `wait` find it again. */
-  start(argv, options = {}) {
+  async start(argv, options = {}) {
+    checkOptions("client.start", options, CLIENT.start)
     return this.call("execute", { argv, ...policyOf(options), detach: true })
   }
 
@@ -108,12 +114,16 @@ class Client {
   }
 
   /** Follow a detached command: iterate over what it says from now on, and what is kept of before. */
-  attach(executionId, { stdin = false, after, signal } = {}) {
+  attach(executionId, options = {}) {
+    checkOptions("client.attach", options, CLIENT.attach)
+    const { stdin = false, after, signal } = options
     return Execution.attach(this._transport, executionId, { stdin, ...(after ? { after } : {}) }, signal)
   }
 
   /** Run a command and iterate over its output while it runs. */
-  stream(argv, { signal, stdin, ...options } = {}) {
+  stream(argv, given = {}) {
+    checkOptions("client.stream", given, CLIENT.stream)
+    const { signal, stdin, ...options } = given
     signal?.throwIfAborted()
     const input = stdin === undefined ? { params: {} } : inputOf(stdin)
     const execution = new Execution(this._transport, { argv, ...policyOf(options), ...input.params }, signal)
@@ -123,6 +133,7 @@ class Client {
 
   /** A sandbox that outlives one command. It ends with this connection, unless `scope` says else. */
   async box(options = {}) {
+    checkOptions("client.box", options, CLIENT.box)
     const made = await this.call("sandbox/create", { scope: "connection", ...policyOf(options) })
     return new Box(this, made.sandbox, true)
   }
@@ -131,7 +142,8 @@ class Client {
     return this.call("status")
   }
 
-  check(options = {}) {
+  async check(options = {}) {
+    checkOptions("client.check", options, CLIENT.check)
     return this.call("manifest/check", policyOf(options))
   }
 

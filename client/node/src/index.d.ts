@@ -95,7 +95,7 @@ export class Client {
   call(method: string, params?: object): Promise<any>
   execute(argv: string[], options?: Options): Promise<ExecuteResult>
   stream(argv: string[], options?: Options): Execution
-  start(argv: string[], options?: Options): Promise<Detached>
+  start(argv: string[], options?: Omit<Options, "signal">): Promise<Detached>
   wait(executionId: string): Promise<ExecuteResult>
   attach(executionId: string, options?: {
     stdin?: boolean; after?: StreamPositions; signal?: AbortSignal

@@ -29,7 +29,11 @@ if TYPE_CHECKING:
 RESULT_ID = 1
 _LIVE_AFTER_S = 2.0  # denials of what ends sooner are told once, at its end
 _SURPRISING = ("--workspace", "--env", "--env-pass")
-_ADVISED = ("git", "sh", "bash", "go")  # programs that there are hints for also when they succeed
+# Programs that there are hints for also when they succeed; servers do when they are interrupted.
+_ADVISED = ("git", "sh", "bash", "go", "uvicorn", "gunicorn", "hypercorn", "http-server")
+
+
+_MOST_REPEATED = 4  # requests that met a folder which others change
 
 
 class Left(Exception):
@@ -82,7 +86,7 @@ def perform(options: Options, connect: Callable[[], socket], *, stderr: bool = T
         if not options.has("--quiet") and not options.has("--json"):
             _note_missing(options)
         ask, heard = _asker(sock, options), None if options.has("--quiet") else tell
-        result = attempt(sock, params, streams, live=heard, ask=ask)
+        result = _until_it_runs(sock, params, streams, live=heard, ask=ask)
         while ask is not None and streams.repeatable and ask.allows(result):
             params["execution_id"] = new_id()
             result = attempt(sock, params, streams, live=heard, ask=ask)
@@ -98,6 +102,22 @@ def perform(options: Options, connect: Callable[[], socket], *, stderr: bool = T
 
         say("it started in /: the manifest shows nothing of this folder; --read . would")
     return report(result, options, told)
+
+
+def _until_it_runs(
+    sock: socket, params: dict[str, Any], streams: Streams, *, live: Tell | None, ask: Asker | None
+) -> dict[str, Any]:
+    """Once more where others removed what a sandbox was to be made of; nothing has run then. Not
+    where our streams are the daemon's already."""
+    for _ in range(_MOST_REPEATED):
+        try:
+            return attempt(sock, params, streams, live=live, ask=ask)
+        except Exception as error:
+            facts = getattr(error, "facts", None) or {}
+            if not facts.get("again") or not streams.repeatable:
+                raise
+        params["execution_id"] = new_id()
+    return attempt(sock, params, streams, live=live, ask=ask)
 
 
 def attempt(
@@ -204,7 +224,10 @@ def _refuse_half_work(options: Options) -> None:
 
 def is_advised(options: Options) -> bool:
     words = options.operands
-    return bool(words) and (words[0].rpartition("/")[2] in _ADVISED or "install" in words)
+    if not words:
+        return False
+    is_known = words[0].rpartition("/")[2] in _ADVISED
+    return is_known or "install" in words or "http.server" in words
 
 
 def _note_missing(options: Options) -> None:

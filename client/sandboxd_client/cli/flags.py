@@ -112,8 +112,8 @@ POLICY = (
     Flag("--write", "PATH", "allow reading and writing PATH", many=True, completes="file"),
     Flag("--deny", "PATH", "hide PATH, even inside an allowed one", many=True, completes="file"),
     Flag("--net", "HOST", "none, all, or hosts that may be reached, at ports 80 and 443 or as "
-         "HOST:PORT; group:python, node, rust, go: those of these tools' own configuration (comma "
-         "or repeated)",
+         "HOST:PORT; group:python, group:node, group:rust, group:go: those of these tools' own "
+         "configuration (comma or repeated)",
          many=True, choices=("none", "all", *(f"group:{tool}" for tool in TOOL_GROUPS))),
     Flag("--timeout", "TIME", "stop the command after 30s, 5m, …; none: never (default)"),
     Flag("--memory", "SIZE", "at most this much memory: 256M, 2G"),
@@ -169,6 +169,8 @@ RUN = CommandSpec(
         ("sandboxctl run make test", "the git repository here is writable, no network"),
         ("sandboxctl run -c 'make 2>&1 | tail'", "a line of shell"),
         ("sandboxctl run --net group:python pip install -r requirements.txt", "named hosts only"),
+        ("sandboxctl run --net group:rust,example.org cargo build",
+         "the hosts of a tool's own configuration, and one more"),
         ("sandboxctl run --preset read-only --read ~/data ./report.py", "nothing can be written"),
         ("sandboxctl run --timeout 10m --detach --name build make", "in the background"),
         ("sandboxctl help sandbox forward", "for a server that is to be reached from outside"),

@@ -55,13 +55,13 @@ def masks_for(
     places = mount_plan(spec, machine.host)
     wanted = {d.path: d.identity.is_dir for d in denied}
     strong = [*configured, *machine.own.hidden, recording_fs.realpath(machine.caches_root)]
-    _add(wanted, strong, places)
+    _add(wanted, [_mountable(path, spec, machine, places) for path in strong], places)
     lifted = {grant.path for grant in asked if grant.by_name}
     links = _LinkSearch()
     found = _defaults(spec, machine, places, _own_homes(spec, machine, home), links)
     defaults = [path for path in found if path not in lifted]
     _refuse_by_link(asked, defaults)
-    _add(wanted, [_mountable(path, spec, machine) for path in defaults], places)
+    _add(wanted, [_mountable(path, spec, machine, places) for path in defaults], places)
     _refuse_other_spellings(wanted)
     masks = tuple(sorted(Mask(path, is_dir) for path, is_dir in wanted.items()))
     return Masks(masks, tuple(map(_too_crowded, links.crowded[:1])))
@@ -263,13 +263,17 @@ def _too_crowded(folder: str) -> str:
     )
 
 
-def _mountable(path: str, spec: SandboxSpec, machine: Machine) -> str:
+def _mountable(path: str, spec: SandboxSpec, machine: Machine, places: MountPlan) -> str:
     """The path, or the highest folder above it that the command of a root daemon could not enter:
-    nothing can be mounted in there, so that folder is masked whole."""
+    nothing can be mounted in there, so that folder is masked whole. Not one above the mount that
+    shows the path: that would show it still."""
     if machine.uid != 0:
         return path
     uid, gid = (spec.run_as.uid, spec.run_as.gid) if spec.run_as else (0, 0)
-    return closed_to(path, uid, gid) or path
+    closed, shown_by = closed_to(path, uid, gid), places.at(path).path
+    if closed is not None and not within(closed, shown_by):
+        closed = closed_to(path, uid, gid, below=shown_by)
+    return closed or path
 
 
 def _names_in(home: str, places: MountPlan, *, all_of_them: bool) -> Iterable[str]:

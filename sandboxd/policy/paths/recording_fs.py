@@ -28,6 +28,9 @@ from sandboxd.policy.paths.recording import (
     select_entries,
 )
 
+# Of a look at what was there a moment ago: others removed it, or a folder above it.
+VANISHED = (errno.ENOENT, errno.ENOTDIR, errno.ESTALE)
+
 _T = TypeVar("_T", bound=Hashable)
 _notes: ContextVar[Recording | None] = ContextVar("looks at the host's files", default=None)
 
@@ -191,6 +194,13 @@ def holds_until(moment: float) -> None:
     notes = _notes.get()
     if notes is not None:
         notes.until = min(notes.until, moment)
+
+
+def is_fleeting() -> None:
+    """Something changed between two looks: what was recorded is no basis of a plan."""
+    notes = _notes.get()
+    if notes is not None:
+        notes.fleeting = True
 
 
 def holds_while(fact: Fact) -> None:

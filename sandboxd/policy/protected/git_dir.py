@@ -111,7 +111,7 @@ class GitDirContext(msgspec.Struct, frozen=True):
 
 def exec_paths(git_dir: str, around: GitDirContext) -> ExecPaths:
     """What in `git_dir`, and in all git dirs that it contains, stays as it is."""
-    if recording_fs.isdir(git_dir) and not is_readable(git_dir):
+    if recording_fs.isdir(git_dir) and not is_readable(git_dir) and recording_fs.isdir(git_dir):
         raise scan_limits.Unprotectable(
             f"the git dir {git_dir} cannot be read, so it cannot be protected",
             field="workspace", remedy=f"give yourself access: chmod u+rwx {shlex.quote(git_dir)}",
@@ -133,11 +133,11 @@ def is_readable(git_dir: str) -> bool:
     needed = stat.S_IRUSR | stat.S_IXUSR
     try:
         recording_fs.select(git_dir, git_work_names.is_kept)
+        return recording_fs.lstat(git_dir).st_mode & needed == needed
     except OSError as error:
         if error.errno == errno.E2BIG:
             scan_limits.check_foreign_names(git_dir, MOST_LISTED)
         return False
-    return recording_fs.lstat(git_dir).st_mode & needed == needed
 
 
 def _kept_names(git_dir: str, rule: Rule) -> list[str]:
@@ -304,7 +304,13 @@ def _worktrees(git_dir: str, around: GitDirContext) -> ExecPaths:
     if not recording_fs.isdir(folder) or recording_fs.islink(folder):
         return ExecPaths()  # `git worktree add` inside makes one
     found = ExecPaths(protect(folder, around.root))
-    for name in sorted(recording_fs.listdir(folder))[:_MOST_WORKTREES]:
+    try:
+        names = sorted(recording_fs.listdir(folder))
+    except OSError as error:
+        if error.errno not in recording_fs.VANISHED:
+            raise
+        return found
+    for name in names[:_MOST_WORKTREES]:
         state = posixpath.join(folder, name)
         back = read_text(posixpath.join(state, "gitdir")).strip()
         tree = recording_fs.realpath(posixpath.dirname(posixpath.join(state, back))) if back else ""

@@ -8,6 +8,7 @@ written by that name is judged.
 
 from __future__ import annotations
 
+import errno
 import posixpath
 import stat
 import time
@@ -169,4 +170,11 @@ def _entries(folder: str) -> list[files.DirEntry]:
 
 
 def _read_link(path: str) -> str | None:
-    return recording_fs.readlink(path) if recording_fs.islink(path) else None
+    """None if it is no link, or none any more."""
+    try:
+        return recording_fs.readlink(path) if recording_fs.islink(path) else None
+    except OSError as error:
+        if error.errno not in (*recording_fs.VANISHED, errno.EINVAL):
+            raise
+        recording_fs.is_fleeting()
+        return None

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
+
+from msgspec.structs import replace
 
 from sandboxd.policy.mounts.mount_plan import Host, MountKind, mount_plan
 from sandboxd.policy.mounts.own_paths import OwnPaths
 from sandboxd.policy.paths import recording_fs
 from sandboxd.policy.paths.closed_folders import closed_to
 from sandboxd.policy.paths.within import within
-from sandboxd.policy.plan import Grant, Protected, RunAs, SandboxSpec
+from sandboxd.policy.plan import Grant, Identity, Protected, RunAs, SandboxSpec
 from sandboxd_proto.errors import PathDenied
 
 
@@ -56,6 +58,25 @@ def settle(
     wanted = {*own, *(p for p in more if p.rule in kept_always or p.path not in named)}
     open_ = (p for p in wanted if places.at(p.path).kind is MountKind.WRITE)
     return tuple(sorted(open_, key=lambda p: (p.path, p.root)))
+
+
+def identified(
+    kept: Iterable[Protected], own: Collection[Protected]
+) -> tuple[tuple[Protected, ...], tuple[Identity, ...]]:
+    """These with the inodes of those that exist. What has vanished since it was found counts as
+    absent, and is watched; the daemon's own must exist."""
+    found: list[Protected] = []
+    identities: list[Identity] = []
+    for one in kept:
+        try:
+            identities += [Identity.of(recording_fs.lstat(one.path))] if one.present else []
+        except OSError as error:
+            if one in own or error.errno not in recording_fs.VANISHED:
+                raise
+            found.append(replace(one, present=False, is_dir=False))
+        else:
+            found.append(one)
+    return tuple(found), tuple(identities)
 
 
 def _refuse_by_link(linked: list[Grant], more: list[Protected]) -> None:

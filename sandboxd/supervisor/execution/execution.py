@@ -19,6 +19,7 @@ from sandboxd.supervisor.execution.lease import Lease
 from sandboxd.supervisor.execution.lost_files import lost_files, may_lose_files
 from sandboxd.supervisor.execution.output_log import OutputLog
 from sandboxd.supervisor.execution.protected_paths_check import ProtectedPathsCheck, cleans
+from sandboxd.supervisor.execution.repeatable import before_the_command
 from sandboxd.supervisor.execution.result import (
     ENDED_EARLY,
     Ended,
@@ -156,7 +157,8 @@ class Execution:
 
     async def run(self, lease: Lease) -> ExecuteResult:
         """Run the command to its end. The lease is released as soon as its tree is dead."""
-        state = self._prepare(lease)
+        with before_the_command():
+            state = self._prepare(lease)
         try:
             if cleans(self.request.argv):
                 await event_loop.enter_task()
@@ -224,6 +226,7 @@ class Execution:
                         self._lost = error
                         tasks.cancel_scope.cancel()
                     self._close_traffic()
+            self._close_traffic()  # the result has what the audit trail has
             if self._lost is not None:  # not inside the task group, which would wrap it
                 raise self._lost
             duration_ms = (self._ended_at - began) * 1000

@@ -11,6 +11,7 @@ import os
 import stat
 from collections.abc import Iterator
 
+from sandboxd.linux.openat import changed_error
 from sandboxd.policy.data import git_work_names
 from sandboxd.policy.data.protected_names import REBASE_STATE
 from sandboxd.policy.plan import Protected
@@ -45,7 +46,6 @@ from sandboxd.workspace_guard.quarantine.quarantine import (
     put_back_below,
 )
 from sandboxd.workspace_guard.snapshot import Node, SnapshotBudget
-from sandboxd_proto.errors import PathDenied
 from sandboxd_proto.locations import KEPT_FOLDER
 
 _SMALL = 64 << 10
@@ -65,7 +65,7 @@ class GitDir:
         self._root = root
         folder = open_folder(root, one.root, one.path)
         if folder is None:
-            raise PathDenied(f"{one.path} is no folder any more", remedy="send the request again")
+            raise changed_error(one.path, "it is no folder any more")
         self._folder = folder
         status = os.fstat(folder)
         self._identity = status.st_dev, status.st_ino

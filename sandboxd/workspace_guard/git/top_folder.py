@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import stat
 
+from sandboxd.linux.openat import changed_error
 from sandboxd.policy.plan import Protected
 from sandboxd.policy.protected.git_dir import is_head_content
 from sandboxd.workspace_guard import snapshot
@@ -21,7 +22,6 @@ from sandboxd.workspace_guard.quarantine.quarantine import (
     put_back,
 )
 from sandboxd.workspace_guard.snapshot import Node, SnapshotBudget
-from sandboxd_proto.errors import PathDenied
 
 _NAMES = ("HEAD", "commondir", "config", "objects", "refs")
 _SMALL = 4096
@@ -31,7 +31,7 @@ class TopFolder:
     def __init__(self, root: int, one: Protected) -> None:
         folder = open_folder(root, one.root, one.path)
         if folder is None:
-            raise PathDenied(f"{one.path} is no folder any more", remedy="send the request again")
+            raise changed_error(one.path, "it is no folder any more")
         self._folder = folder
         self.path = one.path
         self._mode = os.fstat(folder).st_mode

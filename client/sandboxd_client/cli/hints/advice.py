@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from sandboxd_client.cli.parse import Options
 
 _SSH = ("ssh", "scp", "sftp")
-_SSH_FAILED = (255, 128)  # its own exit code, and git's
+_GIT_FAILED = 128
+_SSH_FAILED = (255, _GIT_FAILED)  # its own exit code, and git's
 _STDERR = 2
 _UNREACHED = {"curl": 7, "wget": 4, "nc": 1, "ncat": 1}  # exit codes for a refused connection
 _LOCAL = ("localhost", "127.0.0.1", "0.0.0.0")
@@ -23,6 +24,7 @@ def advise(options: Options, result: dict[str, Any]) -> list[str]:
     """The lines to print after a command."""
     argv, code = options.operands, outcome.exit_code(result)
     found = _in_plan_mode(options, result) or _git(options, result, code)
+    found = found or _server(options, result)
     if code:
         found = found or _unasked(options, result) or _ssh(options, result, code)
         found = found or _removed_repository(options, result)
@@ -44,8 +46,12 @@ def advise(options: Options, result: dict[str, Any]) -> list[str]:
 def refuse_half_work(options: Options) -> None:
     """Before the command: `git worktree remove` would delete the files, and fail at the rest."""
     words, folder = _git_words(options)
-    if words[:2] != ["worktree", "remove"] or not folder:
-        return
+    if (
+        words[:2] != ["worktree", "remove"]
+        or not folder
+        or not _is_git(program_words(options.operands))
+    ):
+        return  # or it is one of several commands
     import os
 
     pointer = os.path.join(folder, ".git")
@@ -73,25 +79,55 @@ def note_missing(options: Options) -> None:
         options.worktrees = known(folder)
 
 
+def _server(options: Options, result: dict[str, Any]) -> str | None:
+    from sandboxd_client.cli.hints.servers import server_hint
+
+    return server_hint(options, result)
+
+
 def _in_plan_mode(options: Options, result: dict[str, Any]) -> str | None:
     from sandboxd_client.cli.plan_words import after_run
 
     return after_run(options, result)
 
 
-def _git_words(options: Options) -> tuple[list[str], str]:
-    """The subcommand with its words, and the workspace; nothing for another program."""
+def _git_command(options: Options, code: int = 0, *, is_denied: bool = True) -> list[str]:
+    """The words from `git` on; of a line of shell, the last git command in it. If another command
+    follows that one, an exit `code` that is not git's own says nothing about it."""
     words = program_words(options.operands)
-    if not words or words[0].rpartition("/")[2] != "git":
+    if _is_git(words) and words is options.operands:
+        return words
+    if not any("git" in word for word in options.operands[1:]):
+        return []
+    from sandboxd_client.cli.hints.shell_lines import line_of, simple_commands
+
+    line = line_of(options.operands)
+    commands = simple_commands(line) if line is not None else []
+    found = [*filter(_is_git, commands)]
+    if found and code not in (0, _GIT_FAILED) and not is_denied and found[-1] is not commands[-1]:
+        return []
+    if found:
+        return found[-1]
+    return words if _is_git(words) else []
+
+
+def _is_git(words: list[str]) -> bool:
+    return bool(words) and words[0].rpartition("/")[2] == "git"
+
+
+def _git_words(options: Options, code: int = 0, *, is_denied: bool = True) -> tuple[list[str], str]:
+    """The subcommand with its words, and the workspace; nothing for another program."""
+    command = _git_command(options, code, is_denied=is_denied)
+    if not command:
         return [], ""
     from sandboxd_client.cli.hints.git.hints import words_after_git
     from sandboxd_client.cli.workspace import here, workspace
 
-    return words_after_git(words), workspace(options.one("--workspace")) or here()
+    return words_after_git(command), workspace(options.one("--workspace")) or here()
 
 
 def _git(options: Options, result: dict[str, Any], code: int) -> str | None:
-    words, folder = _git_words(options)
+    words, folder = _git_words(options, code, is_denied=bool(result.get("denials")))
     if not words:
         return None
     foreign = _foreign_repository(options, words, folder, code) if code else None
@@ -122,7 +158,7 @@ def _git_hint(
     denials = result.get("denials") or []
     typed = " ".join((*options.all("--env"), *options.operands))
     found = _remote(options, words, denials) if code else None
-    before = program_words(options.operands)[: -len(words)]
+    before = _git_command(options)[: -len(words)]
     found = found or git_hint(words, code, denials, folder, typed, before)
     if found is None and options.missing:
         from sandboxd_client.cli.hints.git.deletions import deleted_by

@@ -11,9 +11,10 @@ import pytest
 from msgspec.structs import replace
 
 from sandboxd.policy.data import secrets
-from sandboxd.policy.mounts import secret_paths
+from sandboxd.policy.mounts import masks, secret_paths
 from sandboxd.policy.mounts.mount_plan import MountKind, mount_plan
 from sandboxd.policy.mounts.own_paths import OwnPaths
+from sandboxd.policy.paths import closed_folders
 from sandboxd.policy.plan import Plan
 from sandboxd.policy.request import Machine
 from sandboxd_proto.errors import CeilingExceeded, PathDenied
@@ -248,6 +249,28 @@ def test_the_daemons_own_folder_is_never_lifted(
     assert str(own) in masked(plan(fs_write_allow=[str(home)], machine=machine))
     with pytest.raises(PathDenied):
         plan(fs_read_allow=[str(own)], machine=machine)
+
+
+def test_a_folder_of_root_around_the_daemons_own_is_masked_for_other_users_commands(
+    base: Path, workspace: Path, plan: MakePlan, machine_with: Callable[..., Machine],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """The user of the command cannot enter the folder, so nothing can be mounted in it."""
+    shown, closed = base / "shown", base / "shown" / "closed"
+    own, inner = closed / "run" / "sandboxd", workspace / "run" / "sandboxd"
+    for folder in (own, inner):
+        folder.mkdir(parents=True)
+    closed.chmod(0o700)
+    # The folders are the test's own; for this plan they are root's, and the command another's.
+    monkeypatch.setattr(
+        masks, "closed_to",
+        lambda path, uid, gid, below="/": closed_folders.closed_to(path, -1, -1, below),
+    )  # fmt: skip
+    machine = machine_with(uid=0, own=OwnPaths(hidden=(str(own), str(inner))))
+    found = masked(plan(fs_read_allow=[str(shown), str(workspace)], machine=machine))
+    assert str(closed) in found
+    assert str(inner) in found, "a folder above the one that shows it hides nothing"
+    assert str(own) not in found
 
 
 def test_the_daemons_own_folder_that_does_not_exist_is_made_by_no_command(

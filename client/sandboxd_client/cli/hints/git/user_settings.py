@@ -8,6 +8,7 @@ from sandboxd_client.cli.hints.git.files import read
 from sandboxd_client.cli.hints.git.sources import HIDDEN, lies_below
 from sandboxd_client.cli.hints.root import account, given_up_for, has_home, home_inside, user_inside
 from sandboxd_client.cli.plain_text import quote
+from sandboxd_client.cli.workspace import account_home
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,8 +36,10 @@ _HOOKS: dict[str, tuple[str, ...]] = {
 def missing_identity(workspace: str, typed: str = "") -> str | None:
     """No settings that the sandbox shows say who commits. `typed`: what was said to sandboxctl."""
     settings = texts_of_settings(workspace)
-    if any("email" in text for text in (*settings, typed.lower())):
+    if "email" in typed.lower():
         return None
+    if any("email" in text for text in settings):
+        return _hidden_home(workspace)
     if all(os.environ.get(f"GIT_{who}_EMAIL") for who in ("AUTHOR", "COMMITTER")):
         return None
     if os.environ.get("EMAIL"):
@@ -57,6 +60,22 @@ def missing_identity(workspace: str, typed: str = "") -> str | None:
     return (
         "git does not know your name and address: set them outside (git config --global user.name "
         f"NAME; git config --global user.email ADDRESS), or {_ONE_COMMAND}"
+    )
+
+
+def _hidden_home(workspace: str) -> str | None:
+    """Where only a HOME that is not the account's own has the name and address. Of such homes the
+    daemon shows only the settings in the one that it was started with."""
+    home, own = home_inside(workspace), account_home()
+    if given_up_for(workspace) is not None or os.path.realpath(home) == os.path.realpath(own):
+        return None
+    elsewhere = ("/etc/gitconfig", os.path.join(workspace, ".git", "config"))
+    if any(b"email" in read(path) for path in elsewhere):
+        return None
+    return (
+        f"your name and address are in {quote(home)}, which is not the home folder of your "
+        f"account: the daemon shows it if it was started with the same HOME (sandboxctl restart "
+        f"starts it so), or {_ONE_COMMAND}"
     )
 
 
