@@ -9,6 +9,7 @@ import msgspec
 from sandboxd.policy.plan import Limits
 from sandboxd.progress import ReportProgress
 from sandboxd.traffic import Traffic
+from sandboxd_proto.errors import PathDenied
 from sandboxd_proto.manifest import SyscallPolicy
 from sandboxd_proto.messages.execute import Tier
 
@@ -19,6 +20,11 @@ TERM_GRACE_S = 2.0
 Wanted = Literal[
     "look", "read", "exec", "enter", "write", "create", "remove", "change", "probe", "rename"
 ]
+
+
+class PathChanged(PathDenied):
+    """Others changed a path of the plan. Before a command was started the request can be
+    repeated."""
 
 
 class PtyRequest(msgspec.Struct, frozen=True):

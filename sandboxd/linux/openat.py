@@ -12,7 +12,7 @@ import os
 
 from sandboxd.policy.plan import Identity
 from sandboxd.resource_errors import resource_error
-from sandboxd_proto.errors import PathDenied
+from sandboxd.types import PathChanged
 
 _OPENAT2 = 437  # the same number on every architecture since 5.6
 _AT_FDCWD = -100
@@ -83,10 +83,6 @@ def is_unchanged(path: str, identity: Identity) -> bool:
         return Identity.of(os.lstat(path)) == identity
     except OSError:
         return False
-
-
-class PathChanged(PathDenied):
-    """Others changed a path of the plan. Where no command ran yet, the request can be repeated."""
 
 
 def changed_error(path: str, how: str) -> PathChanged:

@@ -24,7 +24,6 @@ from sandboxd.supervisor.classifier import Classifier, HostTraits
 from sandboxd.supervisor.execution.execution import Execution
 from sandboxd.supervisor.execution.lease import Lease
 from sandboxd.supervisor.execution.registry import Executions
-from sandboxd.supervisor.execution.repeatable import before_the_command
 from sandboxd.supervisor.execution.result import never_ran, new_secrets
 from sandboxd.supervisor.hanging_mount_checks import MountChecks
 from sandboxd.supervisor.recorder import Recorder
@@ -37,6 +36,7 @@ from sandboxd.supervisor.sandboxes.persistent import (
 )
 from sandboxd.supervisor.sandboxes.pool import Held, WarmPool
 from sandboxd.supervisor.sessions.session import Session
+from sandboxd.types import PathChanged
 from sandboxd.workspace_guard.guard import Guards
 from sandboxd_proto.errors import (
     InternalError,
@@ -141,6 +141,8 @@ class Supervisor:
         try:
             result = await self._run_in_sandbox(execution)
         except SandboxdError as error:
+            if isinstance(error, PathChanged) and not execution.spawned:
+                error.facts["again"] = True
             execution.error = error
             raise
         else:
@@ -152,8 +154,7 @@ class Supervisor:
                 self.executions.deferred.add(partial(self._record_end, execution))
 
     async def _run_in_sandbox(self, execution: Execution) -> ExecuteResult:
-        with before_the_command():
-            lease = await self._wait_for_lease(execution)
+        lease = await self._wait_for_lease(execution)
         if lease is None:
             return never_ran(execution.id, execution.request, None, {})
         try:

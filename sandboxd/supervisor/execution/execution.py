@@ -19,7 +19,6 @@ from sandboxd.supervisor.execution.lease import Lease
 from sandboxd.supervisor.execution.lost_files import lost_files, may_lose_files
 from sandboxd.supervisor.execution.output_log import OutputLog
 from sandboxd.supervisor.execution.protected_paths_check import ProtectedPathsCheck, cleans
-from sandboxd.supervisor.execution.repeatable import before_the_command
 from sandboxd.supervisor.execution.result import (
     ENDED_EARLY,
     Ended,
@@ -63,6 +62,7 @@ class Execution:
         self.sandbox_id = request.sandbox
         self.approval: str | None = None
         self.recorded = False
+        self.spawned = False
         self.successor: Execution | None = None
         self.refused_hosts: tuple[GateRefusal, ...] = ()
         self.result: ExecuteResult | None = None
@@ -157,12 +157,12 @@ class Execution:
 
     async def run(self, lease: Lease) -> ExecuteResult:
         """Run the command to its end. The lease is released as soon as its tree is dead."""
-        with before_the_command():
-            state = self._prepare(lease)
+        state = self._prepare(lease)
         try:
             if cleans(self.request.argv):
                 await event_loop.enter_task()
                 await state.workspace.remember_kept()
+            self.spawned = True
             process = await self._spawn(lease)
         except BaseException:
             state.workspace.close()
