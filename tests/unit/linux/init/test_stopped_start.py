@@ -1,4 +1,4 @@
-"""A command that is stopped between its fork and its exec: its reaper waits for it, the init not."""
+"""A command that is stopped between its fork and its exec: its reaper waits for it, no init."""
 
 from __future__ import annotations
 
