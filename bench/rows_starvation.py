@@ -11,7 +11,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,7 @@ def measured(place: Place) -> Section:
     attacks |= {
         "a background process that prints": _flood,
         "1000 requests in one batch": _batch,
+        "8 clients that ask and do not read": _asked_unread,
         "programs that are FIFOs": _fifos,
     }
     workspace = place.folder / "starved"
@@ -125,6 +126,24 @@ def _batch(connection: Connection, workspace: Path) -> None:
     ]
     connection.send_raw(json.dumps(ask).encode() + b"\n")
     connection.receive()
+
+
+def _asked_unread(connection: Connection, workspace: Path) -> None:
+    """They read a little now and then, and connect again: else the daemon soon reads no more."""
+    line = b'{"jsonrpc":"2.0","id":1,"method":"status","params":{}}\n' * 50
+    path = str(connection.socket.getpeername())
+    with ExitStack() as stack:
+        clients = [stack.enter_context(Connection(path)) for _ in range(8)]
+        for client in clients:
+            client.socket.setblocking(False)
+        until = time.monotonic() + 2
+        while time.monotonic() < until:
+            for client in clients:
+                with suppress(BlockingIOError):
+                    client.socket.send(line)
+                with suppress(BlockingIOError):
+                    client.socket.recv(4096)
+            time.sleep(0.005)
 
 
 def _fifos(connection: Connection, workspace: Path) -> None:

@@ -47,6 +47,9 @@ MAX_BATCH = 1000
 MAX_FOLLOWS = 64
 MAX_FOLLOWS_IN_ALL = 256
 REQUESTS_A_TURN = 8  # of one connection in one callback; those of a batch count one by one
+# They change nothing and take long to answer: above the limit a connection waits for one of them.
+QUESTIONS = {"status", "manifest/check", "audit/query", "audit/verify"}
+MAX_QUESTIONS = 8  # of one connection at a time
 # They end or unblock a command, so they get twice the limit.
 CONTROL_METHODS = {"execution/cancel", "execution/signal", "execution/close_stdin"}
 HALF_CLOSED_POLL_S = 0.02
@@ -85,6 +88,8 @@ class Connection:
         self._half_frame = 0  # bytes of it
         self.descriptors = PendingDescriptors()
         self._in_flight = 0
+        self._questions = 0
+        self._question_ended = anyio.Event()
         self.is_gone = False
         self._ended = anyio.Event()
         channel.on_close = self._note_end
@@ -162,7 +167,13 @@ class Connection:
             yield from self._handle_frame(item)
 
     def _handle_some(self) -> None:
-        """Handle a bounded number of requests, then let other connections run."""
+        """Handle one request; more of them if no other connection waits for its turn."""
+        self._handle(1 if self._service.turns.crowded else REQUESTS_A_TURN)
+
+    def _handle_turn(self) -> None:
+        self._handle(REQUESTS_A_TURN)
+
+    def _handle(self, most: int) -> None:
         if self.is_gone:
             return
         try:
@@ -177,9 +188,9 @@ class Connection:
                 if self._outbox.is_full:
                     self.channel.pause()  # the outbox calls `_handle_some` again
                     return
-                if number >= REQUESTS_A_TURN:
+                if number >= most:
                     self.channel.pause()
-                    event_loop.call_soon(self._handle_some)
+                    self._service.turns.wait(self._handle_turn)
                     return
         except Exception:
             log.exception("a connection failed")
@@ -354,12 +365,16 @@ class Connection:
             busy = Busy(f"{most} requests of this connection are in flight already")
             answer(None if request.id is msgspec.UNSET else failure(request.id, busy), _nothing)
             return None
+        is_question = request.method in QUESTIONS
+        if is_question and self._questions >= MAX_QUESTIONS:
+            return RunAgain(self._question_ended.wait)
         call = RequestContext(self._service, self, offset, request.id, prepared)
         result = self._service.dispatcher.answer(request, call)
         if isinstance(result, RunAgain):
             return result
         if isinstance(result, Later):
             self._in_flight += 1
+            self._questions += is_question
             mine = self.open_requests.execution(request.id)
             rest = partial(self._finish_request, call, request, result, answer, mine)
             if result.ends_with_execution:
@@ -385,6 +400,10 @@ class Connection:
         finally:
             self.open_requests.close(request.id, mine)
             self._in_flight -= 1
+            if request.method in QUESTIONS:
+                self._questions -= 1
+                self._question_ended.set()
+                self._question_ended = anyio.Event()
 
 
 def _nothing() -> None:

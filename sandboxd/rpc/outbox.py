@@ -12,7 +12,7 @@ from sandboxd.rpc.transport.interface import Transport
 from sandboxd_proto.errors import InternalError
 
 log = logging.getLogger(__name__)
-MAX_UNSENT_ANSWERS = 512
+MAX_UNSENT_ANSWERS = 64
 MAX_UNSENT_BYTES = 16 << 20  # of answers
 MAX_UNREAD_BYTES = 8 << 20  # of notifications
 

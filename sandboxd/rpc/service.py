@@ -7,13 +7,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import anyio
+import msgspec
 
+from sandboxd.concurrency.shared_work import SharedWork
 from sandboxd.config.staleness import ConfigFile
 from sandboxd.policy.plan_cache import PlanCache
 from sandboxd.policy.request import Machine
 from sandboxd.rpc.notifications.hub import Hub
 from sandboxd.rpc.partial_frames import PartialFrames
 from sandboxd.rpc.plan_limiter import PlanLimiter
+from sandboxd.rpc.turns import Turns
 from sandboxd.supervisor.approvals.admission import Admission
 from sandboxd.supervisor.egress_questions import EgressQuestions
 from sandboxd.supervisor.sessions.lifecycle import SessionLifecycle
@@ -36,6 +39,8 @@ class Service:
     egress_questions: EgressQuestions
     config_file: ConfigFile
     planning: PlanLimiter = field(default_factory=PlanLimiter)
+    turns: Turns = field(default_factory=Turns)
+    status: SharedWork[msgspec.Raw] = field(default_factory=SharedWork)
     clients: int = 0
     subscriptions: int = 0
     follows: int = 0

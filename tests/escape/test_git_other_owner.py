@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -66,3 +67,31 @@ def test_the_owners_repository_stays_as_it_is(
         assert state(theirs) == before, (how, ran.story)
     owner = unprivileged_user().pw_uid
     assert {path.lstat().st_uid for path in (theirs, *theirs.rglob("*"))} == {owner}
+
+
+def checks_out(repository: Path) -> bool:
+    """Whether the owner's git runs the hook in `x`. `~` is the owner's home, and not root's."""
+    owner, mark = unprivileged_user(), repository / "ran"
+    mark.unlink(missing_ok=True)
+    words = ["env", f"HOME={owner.pw_dir}", "git", "-C", str(repository), "checkout", "-q", "main"]
+    subprocess.run([*as_user(owner), *words], check=True, cwd="/")
+    return mark.exists()
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+@pytest.mark.parametrize("how", HOW)
+def test_hooks_in_the_home_of_the_owner(
+    box: Box, theirs: Path, tmp_path: Path, how: str, is_there: bool
+) -> None:
+    owner = unprivileged_user()
+    above = os.path.relpath(theirs, owner.pw_dir)  # so that no test writes into a real home
+    git(theirs, "config", "core.hooksPath", f"~/{above}/x")
+    (theirs / "evil").write_text('#!/bin/sh\ntouch "$(git rev-parse --show-toplevel)/ran"\n')
+    if is_there:
+        (theirs / "x").mkdir()
+    subprocess.run(["chown", "-R", f"{owner.pw_uid}:{owner.pw_gid}", str(theirs)], check=True)
+    line = "mkdir -p x; cp evil x/post-checkout"
+    ran = attack(box, how, theirs, ("sh", "-c", f"{line}; true"))
+    assert not checks_out(theirs), ran.story
+    subprocess.run([*as_user(owner), "sh", "-ec", line], cwd=theirs, check=True)
+    assert checks_out(theirs)

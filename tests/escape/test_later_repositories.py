@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from support.attacks import Box
-from support.git_attacks import git, is_reported, make_repository, wait_for
+from support.git_attacks import content, git, is_reported, make_repository, wait_for
 from support.runs import Ran
 
 pytestmark = [pytest.mark.isolation, pytest.mark.requires("git")]
@@ -115,6 +115,39 @@ def test_control(project: Path, mark: Path, way: str) -> None:
     subprocess.run(["sh", "-ec", script], cwd=project, check=True, capture_output=True)
     mark.unlink(missing_ok=True)
     assert runs(project / "src", mark, later)
+
+
+# What git would read then, and what the command writes there.
+REDIRECTS = {
+    "no HEAD": ("HEAD", "echo nothing > src/.git/HEAD"),
+    "a HEAD that names a file of the git dir": (
+        "HEAD",
+        "echo 'ref: hooks/pre-commit' > src/.git/HEAD",
+    ),
+    "HEAD replaced": ("HEAD", "echo nothing > h; mv h src/.git/HEAD"),
+    "other objects": (
+        "objects/info/alternates",
+        "git init -q evil; echo ../../../evil/.git/objects > src/.git/objects/info/alternates",
+    ),
+}
+
+
+@pytest.mark.parametrize("way", REDIRECTS)
+def test_head_and_alternates_of_it_stay(
+    project: Path, within_sandbox: Callable[..., Ran], way: str
+) -> None:
+    name, line = REDIRECTS[way]
+    src = users_repository(project / "src")
+    path = src / ".git" / name
+    before = content(path)
+    ran = within_sandbox(f"set -e; {line}")
+    assert ran.exited(0), ran.story
+    assert is_reported(ran), ran.story
+    assert content(path) == before, ran.story
+    assert git(src, "rev-parse", "--show-toplevel") == f"{src}\n"
+    assert git(src, "log", "--format=%s") == "first\n"
+    subprocess.run(["sh", "-ec", line], cwd=project, check=True)  # the control
+    assert content(path) != before
 
 
 def test_daily_work_in_one_that_runs_programs(

@@ -303,6 +303,7 @@ static void serve(struct init *init)
         if (lone_polled(command))
             fds[count++] = (struct pollfd){.fd = command->channel, .events = POLLIN};
     int timeout = sooner(lone_timeout_ms(), prefork_timeout_ms());
+    timeout = sooner(timeout, stopped_starts_timeout_ms());
     timeout = init->unreaped ? 0 : sooner(timeout, mount_check_timeout_ms(init));
     if (poll(fds, count, timeout) < 0) {
         if (errno == EINTR)
@@ -320,6 +321,7 @@ static void serve(struct init *init)
     if (fds[0].revents != 0)
         on_control(init);
     on_lone(init, fds + 4, count - 4);
+    stopped_starts_end();
     check_mounts(init);
     if (prefork_timeout_ms() == 0)
         prefork_make(init->signals);

@@ -19,6 +19,7 @@ from sandboxd.config.config import Config
 from sandboxd.policy.presets import PRESETS
 from sandboxd.rpc.dispatch import later
 from sandboxd.rpc.request_context import RequestContext
+from sandboxd.rpc.service import Service
 from sandboxd.supervisor.host_facts import cgroup_version, landlock_abi
 from sandboxd_proto import PROTOCOL_VERSION
 from sandboxd_proto.messages.execution import NoParams, Nothing
@@ -58,9 +59,16 @@ def initialize(call: RequestContext, params: InitializeParams) -> InitializeResu
 
 
 @later
-async def status(call: RequestContext, params: NoParams) -> StatusResult:
-    """Probes every backend at each call."""
-    service = call.service
+async def status(call: RequestContext, params: NoParams) -> msgspec.Raw:
+    """One at a time, for all who asked before it began: it probes every backend."""
+
+    async def made() -> msgspec.Raw:
+        return msgspec.Raw(encode(await _status(call.service)))
+
+    return await call.service.status.result(made)
+
+
+async def _status(service: Service) -> StatusResult:
     registry, config = service.supervisor.registry, service.machine.config
     found: dict[str, BackendStatus] = {}
     notes: dict[str, tuple[str, ...]] = {}

@@ -93,6 +93,7 @@ struct command {
     struct start_state *start_state; /* in memory that the reaper shares */
     struct limit_watch watch;
     struct attempts *attempts;
+    uint64_t look_due_ms; /* whether it was stopped before its exec */
     /* The rest is for a command without a reaper, which the init looks after. */
     bool lone;
     struct start_state own_state; /* if it never had one */
@@ -132,6 +133,12 @@ struct command *prefork_use(const struct exec_request *request, const uint8_t *p
 void prefork_soon(void);
 /* Until prefork_make should be called; -1: not at all. */
 int prefork_timeout_ms(void);
+
+/* stopped_start.c: commands that another one stopped before their exec */
+
+void stopped_start_watch(struct command *command);
+void stopped_starts_end(void);
+int stopped_starts_timeout_ms(void);
 
 /* lone.c: commands that the init looks after itself, and those whose reaper was killed */
 

@@ -96,7 +96,7 @@ static void learn_start(struct reaper *reaper)
     /* Killed between fork and exec: there was no command. */
     if (reaper->start_state->stage != EXEC_STAGE_EXEC)
         fail(reaper, reaper->start_state->stage, EINTR, "");
-    reaper->started = true;
+    reaper->started = reaper->start_state->executed = true;
 }
 
 /* The daemon is woken once: what takes time is done before the first message. */
@@ -341,7 +341,7 @@ static void start(struct reaper *reaper, int terminal)
         waitpid(reaper->main_pid, NULL, __WALL);
         fail(reaper, failure->stage, failure->error, failure->path);
     }
-    reaper->started = true;
+    reaper->started = reaper->start_state->executed = true;
 }
 
 /* A child that needs its reaper before the exec, or has none: it reports through a pipe. */

@@ -56,6 +56,7 @@ static void command_add(struct command *command, const struct exec_request *requ
     command->channel = request->channel;
     command->flags = request->flags;
     limits_begin(&command->watch, &request->limits);
+    stopped_start_watch(command);
     for (struct command *other = commands; other != NULL; other = other->next)
         other->start_state->shared = command->start_state->shared = true;
     command->next = commands;

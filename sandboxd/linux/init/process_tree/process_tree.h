@@ -115,6 +115,8 @@ uint32_t limits_check(struct limit_watch *watch, uint64_t reaped_cpu_us,
 struct start_state {
     _Atomic pid_t main_pid;
     _Atomic uint32_t stage;
+    /* The reaper knows that the program was executed. */
+    _Atomic bool executed;
     _Atomic bool started;
     _Atomic bool exit_reported;
     /* The main process has ended with this wait status; the reaper may have reaped it. */
