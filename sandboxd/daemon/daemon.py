@@ -117,7 +117,8 @@ class Parts(msgspec.Struct, frozen=True):
 def _parts(start: Start, listener: Listener) -> Iterator[Parts]:
     with ExitStack() as held:
         home = system.home_folder()
-        host = Host.current(home)
+        variable_home = os.environ.get("HOME", "")
+        host = Host.current(home, variable_home)
         around = assembly.platform_parts(start.config, host, listener, held)
         # First: it makes files that are hidden.
         admission, hub, day = _sessions(start, listener, held)
@@ -131,7 +132,7 @@ def _parts(start: Start, listener: Listener) -> Iterator[Parts]:
             own=own,
             home=home,
             uid=system.user_id(),
-            variable_home=os.environ.get("HOME", ""),
+            variable_home=variable_home,
             caches_root=system.caches_root(home),
             forwards_folder=around.forwards_folder,
             limit_sandboxes=backends.limit_sandboxes(),

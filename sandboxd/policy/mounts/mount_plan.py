@@ -16,7 +16,14 @@ from functools import lru_cache
 import msgspec
 
 from sandboxd.policy.data import system_dirs_macos
-from sandboxd.policy.data.system_dirs import CONTAINER_ENGINES, HOMES, PROGRAMS
+from sandboxd.policy.data.system_dirs import (
+    AMBIENT,
+    CONTAINER_ENGINES,
+    HOMES,
+    PROGRAMS,
+    READABLE,
+    TOO_WIDE,
+)
 from sandboxd.policy.paths import recording_fs
 from sandboxd.policy.paths.within import folders_above, is_below, within
 from sandboxd.policy.plan import Grant, SandboxSpec
@@ -61,16 +68,20 @@ class Host(msgspec.Struct, frozen=True):
     name_files: tuple[tuple[str, str], ...] = ()
     churning: tuple[str, ...] = ()
     own_home: str = ""  # of the daemon's user, canonical
+    variable_home: str = ""  # the same by the variable HOME, if that is another folder
 
     @classmethod
-    def current(cls, home: str) -> Host:
+    def current(cls, home: str, variable_home: str = "") -> Host:
         found: list[tuple[str, str | None]] = []
         for path in PROGRAMS:
             if recording_fs.islink(path):
                 found.append((path, recording_fs.readlink(path)))
             elif recording_fs.isdir(path):
                 found.append((path, None))
-        homes = {h for h in (*HOMES, recording_fs.realpath(home)) if recording_fs.isdir(h)}
+        own = recording_fs.realpath(home)
+        variable = recording_fs.realpath(variable_home) if posixpath.isabs(variable_home) else ""
+        variable = variable if variable != own and _may_be_hidden(variable) else ""
+        homes = {h for h in (*HOMES, own, variable) if recording_fs.isdir(h)}
         homes.discard("/")
         # One inside another would stay hidden although the caller allows the outer one.
         homes = {h for h in homes if not any(is_below(h, outer) for outer in homes)}
@@ -78,8 +89,20 @@ class Host(msgspec.Struct, frozen=True):
         outside = resolv if recording_fs.isfile(resolv) and not is_below(resolv, "/etc") else None
         # A mount that appears in a sandbox ends it, unless it is covered.
         churning = tuple(path for path in CONTAINER_ENGINES if recording_fs.isdir(path))
-        own = recording_fs.realpath(home)
-        return cls(tuple(found), tuple(sorted(homes)), outside, _name_files(), churning, own)
+        return cls(
+            tuple(found), tuple(sorted(homes)), outside, _name_files(), churning, own, variable
+        )
+
+
+_PRIVATE = ("/tmp", "/var/tmp")
+
+
+def _may_be_hidden(home: str) -> bool:
+    """Not a folder of the system, one around it, or one in a folder that shows nothing anyway."""
+    around = any(within(one, home) for one in (*PROGRAMS, *AMBIENT, *_PRIVATE))
+    programs = [one for one in READABLE if one != "/opt"]
+    inside = any(within(home, one) for one in (*programs, *_PRIVATE, "/run"))
+    return home not in TOO_WIDE and not around and not inside
 
 
 def _name_files() -> tuple[tuple[str, str], ...]:
@@ -207,7 +230,8 @@ def _other_homes(spec: SandboxSpec, host: Host) -> tuple[str, ...]:
     others: bwrap may not enter them."""
     if spec.run_as is not None or not host.own_home:
         return host.homes
-    return tuple(h for h in host.homes if not within(host.own_home, h))
+    own = [one for one in (host.own_home, host.variable_home) if one]
+    return tuple(h for h in host.homes if not any(within(one, h) for one in own))
 
 
 def shows_root(spec: SandboxSpec) -> bool:
