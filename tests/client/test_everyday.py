@@ -16,7 +16,7 @@ from sandboxd_client.cli import grants, sessions
 from sandboxd_client.cli.explanation_text import report
 from sandboxd_client.cli.flags import RUN
 from sandboxd_client.cli.hints.advice import advise
-from sandboxd_client.cli.hints.git import user_settings
+from sandboxd_client.cli.hints.git.hints import git_hint
 from sandboxd_client.cli.hints.git.sources import half_shown
 from sandboxd_client.cli.hints.git.user_settings import missing_identity
 from sandboxd_client.cli.parse import parse
@@ -245,15 +245,12 @@ def test_what_to_write_in_place_of_a_line_that_is_not_toml(text, hint):
 def test_who_commits_is_asked_for_in_the_words_of_git(tmp_path, monkeypatch):
     monkeypatch.delenv("EMAIL", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
-    if "email" in _content(Path("/etc/gitconfig")):
-        return
     assert "user.email" in (missing_identity(str(tmp_path)) or "")
     (tmp_path / ".gitconfig").write_text("[include]\n\tpath = ~/more\n")
     assert f"--read {tmp_path}/more" in (missing_identity(str(tmp_path)) or "")
     monkeypatch.setenv("EMAIL", "me@example.org")
     assert "--env EMAIL" in (missing_identity(str(tmp_path)) or "")
     (tmp_path / ".gitconfig").write_text("[user]\n\temail = me@example.org\n")
-    monkeypatch.setattr(user_settings, "account_home", lambda: str(tmp_path))
     assert missing_identity(str(tmp_path)) is None
 
 
@@ -265,11 +262,20 @@ def test_a_name_in_a_home_that_the_daemon_may_not_show_is_said_to_be_there(tmp_p
     monkeypatch.setenv("HOME", str(home))
     if "email" in _content(Path("/etc/gitconfig")):
         return
-    told = missing_identity(str(workspace), "git commit") or ""
-    assert f"are in {home}" in told
-    assert "sandboxctl restart" in told
-    (workspace / ".git" / "config").write_text("[user]\n\temail = me@example.org\n")
     assert missing_identity(str(workspace), "git commit") is None
+    told = missing_identity(str(workspace), "git commit", is_known=True) or ""
+    assert f"the settings in {home}" in told
+    assert "sandboxctl restart" in told
+
+
+def test_another_failure_of_git_is_not_taken_for_a_missing_name(tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        "sandboxd_client.cli.hints.git.user_settings.texts_of_settings", lambda workspace: [""]
+    )
+    words = ["tag", "v1"]
+    assert git_hint(words, 128, [], str(tmp_path), errors=b"fatal: tag 'v1' already exists") is None
+    said = b'Run\n  git config --global user.email "you@example.com"\n'
+    assert "name and address" in (git_hint(words, 128, [], str(tmp_path), errors=said) or "")
 
 
 def test_a_name_that_was_given_is_not_called_missing(tmp_path, monkeypatch):

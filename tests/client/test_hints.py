@@ -232,3 +232,21 @@ def test_after_a_server_it_is_said_how_it_is_reached_from_outside(words, ended, 
     assert port is None or f"sandbox forward --tcp web {port}" in told
     shared = "\n".join(advise(parse(RUN, ["--net", "all", "--", *words]), ended))
     assert "sandbox forward" not in shared
+
+
+@pytest.mark.parametrize(
+    ("argv", "errors"),
+    [
+        (["chown", "root", "nofile"], b"chown: cannot access 'nofile': No such file or directory"),
+        (["docker", "--nosuch"], b"unknown flag: --nosuch\nSee 'docker --help'."),
+        (["su", "--nosuch"], b"su: unrecognized option '--nosuch'\nTry 'su --help'"),
+        (
+            ["npm", "install", "-g"],
+            b"npm error enoent Could not read /srv/rootuser/package.json",
+        ),
+    ],
+)
+def test_a_program_that_failed_for_another_reason_gets_no_hint(argv, errors):
+    assert tool_hint(argv) is not None
+    assert tool_hint(argv, errors) is None
+    assert tool_hint(argv, b"x: Operation not permitted") == tool_hint(argv)

@@ -1,5 +1,7 @@
 "use strict"
 
+const path = require("node:path")
+
 // Where programs are, who the user is, language, terminal and editor. Nothing that can be a secret.
 const USUAL = new Set([
   "PATH", "HOME", "USER", "SHELL", "LANG", "TZ", "TERM", "COLORTERM",
@@ -13,6 +15,8 @@ function usual(caller) {
 
 /** `timeout` and `env` in the manifest; the caller's usual variables where nothing names others. */
 function policyOf({ timeout, env, ...options }) {
+  // As for the Python client it is relative to where the program runs; the daemon knows absolute paths only.
+  if (typeof options.workspace === "string") options.workspace = path.resolve(options.workspace)
   if (options.sandbox != null && timeout === undefined && env === undefined) return options // it has its own
   const manifest = { ...options.manifest }
   if (timeout !== undefined) manifest.timeout = timeout

@@ -96,7 +96,7 @@ def perform(options: Options, connect: Callable[[], socket], *, stderr: bool = T
         sock.close()
     from sandboxd_client.cli.finish_run import report
 
-    options.printed = streams.printed or b""
+    options.printed, options.errors = streams.printed or b"", streams.errors
     if options.has("--manifest") and "cwd" not in params and not options.has("--quiet"):
         from sandboxd_client.cli.screen import say
 

@@ -25,6 +25,7 @@ from sandboxd_client.cli.screen import say
 from sandboxd_client.cli.status import age
 from sandboxd_client.cli.workspace import here, resolve
 from sandboxd_client.cli.workspace import workspace as find_workspace
+from sandboxd_proto.errors import NotFound
 from sandboxd_proto.locations import KEPT_FOLDER
 
 _DIFF_BYTES = 1 << 20
@@ -247,8 +248,8 @@ def _chosen(folder: str, names: Sequence[str]) -> Sequence[Kept]:
             if name in (entry.id, entry.origin.rstrip("/"), entry.path.replace(os.sep, "/"))
         ]
         if not found:
-            raise UsageError(
-                f"nothing that is kept is called {given!r}", "see sandboxctl kept list"
+            raise NotFound(
+                f"nothing that is kept is called {given!r}", remedy="see sandboxctl kept list"
             )
         chosen.append(found[-1])
     return chosen

@@ -178,7 +178,7 @@ class Relay:
             params = message["params"]
             data = _bytes_of(params)
             if self._own is not None:
-                self._own.keep(data)
+                self._own.keep(params["stream"], data)
             if self._pty:
                 self._interrupts.printed(data)
             if params["stream"] == "stderr":  # beside a terminal it has no part in Ctrl-Z

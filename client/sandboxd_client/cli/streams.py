@@ -27,13 +27,14 @@ if TYPE_CHECKING:
     from sandboxd_client.cli.file_input import FileInput
 
 _KEPT_BYTES = 64 * 1024
+_KEPT_ERRORS = 8 * 1024
 _FIFO, _REGULAR, _SOCKET, _KIND = 0o010000, 0o100000, 0o140000, 0o170000
 
 
 class Streams:
     """`input`, `output`: whether ours may be passed on, if they are what can be. `stderr`: whether
     it may be apart from the terminal. `keeps`: whether the end of the output is kept for a hint;
-    then it is relayed."""
+    then it is relayed. `errors`: the end of what was printed on stderr; None if it is passed on."""
 
     def __init__(
         self, *, pty: bool, input: bool, output: bool, stderr: bool = True, keeps: bool = False
@@ -47,6 +48,7 @@ class Streams:
         self._merged = False
         if not pty:
             self._choose(input, output)
+        self.errors: bytes | None = None if "stderr" in self.passed else b""
         self.repeatable = not self.passed  # what is passed is the first command's own
         self.forwards_input = "stdin" not in self.passed and has_input(0)
 
@@ -67,9 +69,11 @@ class Streams:
             if same:
                 self.passed["stderr"] = 1
 
-    def keep(self, data: bytes) -> None:
+    def keep(self, stream: str, data: bytes) -> None:
         if self.printed is not None:
             self.printed = (self.printed + data)[-_KEPT_BYTES:]
+        if self.errors is not None and (stream == "stderr" or self.pty or self._merged):
+            self.errors = (self.errors + data)[-_KEPT_ERRORS:]
 
     @property
     def passes_output(self) -> bool:

@@ -30,7 +30,7 @@ def advise(options: Options, result: dict[str, Any]) -> list[str]:
         found = found or _removed_repository(options, result)
         found = found or _group(options, result) or _descriptor(argv)
         found = found or _environment_outside(options, result)
-        found = found or (tool_hint(argv) if code != NOT_FOUND else None)
+        found = found or (tool_hint(argv, options.errors) if code != NOT_FOUND else None)
         found = found or _own_localhost(options, result, code)
         found = found or _unfound(options, result, code) or _foreign_folder(options, result)
         found = found or _wider_workspace(options, result)
@@ -159,7 +159,7 @@ def _git_hint(
     typed = " ".join((*options.all("--env"), *options.operands))
     found = _remote(options, words, denials) if code else None
     before = _git_command(options)[: -len(words)]
-    found = found or git_hint(words, code, denials, folder, typed, before)
+    found = found or git_hint(words, code, denials, folder, typed, before, options.errors)
     if found is None and options.missing:
         from sandboxd_client.cli.hints.git.deletions import deleted_by
 
@@ -168,7 +168,7 @@ def _git_hint(
         from sandboxd_client.cli.hints.git.deletions import miscounted
 
         found = miscounted(words, denials, options.printed)
-    if found is None and code and not denials and words[0] in SWITCHES:
+    if found is None and code and not denials and words[0] in SWITCHES and "-C" not in before:
         from sandboxd_client.cli.hints.git.blocking_files import left_in_the_way
 
         found = left_in_the_way(options, words, folder)
@@ -251,7 +251,10 @@ def _own_localhost(options: Options, result: dict[str, Any], code: int) -> str |
     """Nothing listens where the command connects to: the server may run in another sandbox."""
     words = program_words(options.operands)
     program = words[0].rpartition("/")[2] if words else ""
-    unknown = any(map(options.has, ("--sandbox", "--manifest"))) or "all" in options.all("--net")
+    nets = options.all("--net")
+    unknown = any(map(options.has, ("--sandbox", "--manifest"))) or "all" in nets
+    # It is allowed, and leads to the host's own.
+    unknown = unknown or any(net.partition(":")[0] in _LOCAL for net in nets)
     if unknown or _UNREACHED.get(program) != code:
         return None
     if any(denial.get("kind") == "network" for denial in result.get("denials") or []):

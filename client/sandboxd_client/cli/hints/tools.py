@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import re
+
 _CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 _ENGINES = ("docker", "podman", "docker-compose", "nerdctl")
 _SYSTEM_PACKAGES = ("apt", "apt-get", "aptitude", "dpkg", "dnf", "yum", "zypper", "pacman", "apk",
                     "snap", "flatpak")  # fmt: skip
 _MAVEN = ("mvn", "mvnw")
 _OFFLINE = {"-o", "--offline", "-qo", "-oq"}
+# What such programs print when a sandbox is the reason, and not their own words or files.
+_REFUSED = re.compile(
+    rb"not permitted|not allowed|denied|refused|read-only|writable|EACCES|EPERM|EROFS"
+    rb"|connect|socket|daemon|system bus|not been booted|sandbox|namespace"
+    rb"|invalid argument|effective uid|set[ug]id|set groups|no new priv|privilege|superuser"
+    rb"|(?:be|as|only|not|you) root|password|authenti|(?:get|acquire).* lock",
+    re.IGNORECASE,
+)
 
 
 def program_words(argv: list[str]) -> list[str]:
@@ -22,10 +32,15 @@ def program_words(argv: list[str]) -> list[str]:
     return words
 
 
-def tool_hint(argv: list[str]) -> str | None:
-    """For the program of `argv`, looking through `sh -c LINE` for its first word."""
+def tool_hint(argv: list[str], errors: bytes | None = None) -> str | None:
+    """For the program of `argv`, looking through `sh -c LINE` for its first word. `errors`: the end
+    of its stderr, if that is known: a wrong word or a missing file is no reason for a hint."""
     words = program_words(argv)
     program = words[0].rpartition("/")[2] if words else ""
+    if program in _MAVEN and _OFFLINE & set(words) and not any("repo.local" in w for w in words):
+        return _maven_offline()
+    if errors is not None and not _REFUSED.search(errors):
+        return None
     if program in _ENGINES:
         return (
             f"{program} needs the engine's socket, and who can use that is root on this machine: "
@@ -37,8 +52,6 @@ def tool_hint(argv: list[str]) -> str | None:
         return _pyenv(words[0])
     if program in _CHROMIUM:
         return _chromium(program, words)
-    if program in _MAVEN and _OFFLINE & set(words) and not any("repo.local" in w for w in words):
-        return _maven_offline()
     if program == "npm" and {"-g", "--global"} & set(words):
         return _npm_global(words)
     if _sets_go(words):

@@ -14,6 +14,7 @@ from sandboxd_proto.errors import SandboxdError
 
 _MOST_WORDS = 3
 # The commits that git was on its way to, besides those that the command names.
+_TAKES_COMMIT = ("checkout", "switch", "merge", "reset", "cherry-pick", "revert", "rebase")
 _AIMS = ("FETCH_HEAD", "ORIG_HEAD", "REBASE_HEAD", "CHERRY_PICK_HEAD", "refs/stash",
          "refs/bisect/bad")  # fmt: skip
 
@@ -56,14 +57,19 @@ def _in_commits(
 ) -> list[str]:
     named = [word for word in words[1:] if not word.startswith("-") and "\n" not in word]
     began = os.fsdecode(read(os.path.join(git_dirs(workspace)[1], "BISECT_START")))
-    trees = [*named[:_MOST_WORDS], *_AIMS, *began.splitlines()[:1]]
-    asked = [(f"{tree}:./{path}", path) for tree in trees for path in untracked]
+    named = named[:_MOST_WORDS]
+    trees = [*named, *_AIMS, *began.splitlines()[:1]]
+    asked = [(f"{tree}^{{commit}}", "") for tree in named]
+    asked += [(f"{tree}:./{path}", path) for tree in trees for path in untracked]
     answers = client.execute(
         ["git", "cat-file", "--batch-check"], preset="read-only", workspace=workspace,
         stdin="".join(f"{name}\n" for name, _ in asked),
     ).stdout.text.splitlines()  # fmt: skip
-    pairs = zip(asked, answers, strict=False)
-    return [*dict.fromkeys(path for (_, path), said in pairs if not said.endswith(" missing"))]
+    there = [path for (_, path), said in zip(asked, answers, strict=False)
+             if not said.endswith(" missing")]  # fmt: skip
+    if named and words[0] in _TAKES_COMMIT and "" not in there:
+        return []  # a misspelt name is the reason
+    return [*filter(None, dict.fromkeys(there))]
 
 
 def _told(paths: list[str], workspace: str) -> str:

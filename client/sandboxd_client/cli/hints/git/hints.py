@@ -63,9 +63,10 @@ def git_hint(
     workspace: str,
     typed: str = "",
     before: Sequence[str] = (),
+    errors: bytes | None = None,
 ) -> str | None:
     """`words`: from the subcommand on; `before`: what stands before it. `typed`: variables of
-    --env and the whole command."""
+    --env and the whole command. `errors`: the end of its stderr, if that is known."""
     name, rest = words[0], words[1:]
     written = [d for d in denials if d.get("kind") != "filesystem_read"]
     targets = [str(denial.get("target")) for denial in written]
@@ -84,8 +85,10 @@ def git_hint(
         return signing_hint(name)
     if name == "rebase" and code and not denials and any(word in _GOES_ON for word in rest):
         return _sequence_aside(workspace)
-    if code == FATAL and name in _AUTHORED and not denials:
-        return missing_identity(workspace, typed)
+    # In every language git proposes to set user.email.
+    nameless = errors is None or b"user.email" in errors
+    if code == FATAL and name in _AUTHORED and not denials and nameless:
+        return missing_identity(workspace, typed, is_known=errors is not None)
     if name == "submodule" and code and any(word in _SUBMODULES for word in rest):
         return _submodule(rest, workspace)
     left, repositories = _read_only(denials, workspace)

@@ -8,7 +8,6 @@ from sandboxd_client.cli.hints.git.files import read
 from sandboxd_client.cli.hints.git.sources import HIDDEN, lies_below
 from sandboxd_client.cli.hints.root import account, given_up_for, has_home, home_inside, user_inside
 from sandboxd_client.cli.plain_text import quote
-from sandboxd_client.cli.workspace import account_home
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,13 +32,14 @@ _HOOKS: dict[str, tuple[str, ...]] = {
 }
 
 
-def missing_identity(workspace: str, typed: str = "") -> str | None:
-    """No settings that the sandbox shows say who commits. `typed`: what was said to sandboxctl."""
+def missing_identity(workspace: str, typed: str = "", *, is_known: bool = False) -> str | None:
+    """No settings that the sandbox shows say who commits. `typed`: what was said to sandboxctl.
+    `is_known`: git said that it does not know it."""
     settings = texts_of_settings(workspace)
     if "email" in typed.lower():
         return None
     if any("email" in text for text in settings):
-        return _hidden_home(workspace)
+        return _unseen_home(workspace) if is_known else None
     if all(os.environ.get(f"GIT_{who}_EMAIL") for who in ("AUTHOR", "COMMITTER")):
         return None
     if os.environ.get("EMAIL"):
@@ -63,19 +63,11 @@ def missing_identity(workspace: str, typed: str = "") -> str | None:
     )
 
 
-def _hidden_home(workspace: str) -> str | None:
-    """Where only a HOME that is not the account's own has the name and address. Of such homes the
-    daemon shows only the settings in the one that it was started with."""
-    home, own = home_inside(workspace), account_home()
-    if given_up_for(workspace) is not None or os.path.realpath(home) == os.path.realpath(own):
-        return None
-    elsewhere = ("/etc/gitconfig", os.path.join(workspace, ".git", "config"))
-    if any(b"email" in read(path) for path in elsewhere):
-        return None
+def _unseen_home(workspace: str) -> str:
+    home = quote(home_inside(workspace))
     return (
-        f"your name and address are in {quote(home)}, which is not the home folder of your "
-        f"account: the daemon shows it if it was started with the same HOME (sandboxctl restart "
-        f"starts it so), or {_ONE_COMMAND}"
+        f"the sandbox does not show the settings in {home}: the daemon was started with another "
+        f"HOME (sandboxctl restart starts it with this one), or {_ONE_COMMAND}"
     )
 
 
