@@ -11,6 +11,7 @@ from typing import Any
 from sandboxd_proto.amounts import bytes_in, seconds_in
 
 _LISTS = ("fs_read_allow", "fs_write_allow", "fs_deny")
+_LONGEST_COUNT, _LONGEST_AMOUNT = 18, 64
 _COUNTS = ("max_processes", "max_cpus")
 _NO_NETWORK = ("none", "off", "no", "disabled", "deny")
 _ALL_NETWORK = ("all", "inherit", "host")
@@ -38,15 +39,21 @@ def _field(name: str, value: Any) -> Any:
         return [value]
     if name == "network":
         return _network(value)
-    if name in _COUNTS and isinstance(value, str) and value.isascii() and value.isdigit():
+    if name in _COUNTS and isinstance(value, str) and _is_count(value):
         return int(value)
     return _amount(name, value)
+
+
+def _is_count(text: str) -> bool:
+    return len(text) <= _LONGEST_COUNT and text.isascii() and text.isdigit()
 
 
 def _amount(name: str, value: Any) -> Any:
     if not isinstance(value, str):
         if name.endswith("_bytes") and isinstance(value, float) and value.is_integer():
             return int(value)
+        return value
+    if len(value) > _LONGEST_AMOUNT:
         return value
     if name == "timeout" and value == "longest":
         return value

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import types
+from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Any, Literal, Union, get_args, get_origin
 
@@ -27,6 +28,16 @@ _HINTS = {
     "argv": 'a list of words, for example ["sh", "-c", "make test"]',
 }
 _SHOWN = 60
+_LONGEST_NAME = 64  # of a name that is compared
+
+
+def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
+    """The name that was perhaps meant. A client may send megabytes, and comparing takes long."""
+    return next(iter(get_close_matches(name[:_LONGEST_NAME], known, n=1, cutoff=cutoff)), None)
+
+
+def shortened(text: str) -> str:
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
 def sentence(error: str, path: str, value: Any, into: Any) -> tuple[str, str | None, str | None]:
@@ -34,11 +45,11 @@ def sentence(error: str, path: str, value: Any, into: Any) -> tuple[str, str | N
     unknown, missing = _UNKNOWN.search(error), _MISSING.search(error)
     inner_type, inner = type_at(into, path), _wrong_value(value, into, path)
     if unknown:
-        name = unknown.group(1)
+        name = shortened(unknown.group(1))
         known = _names(inner_type)
-        near = get_close_matches(name, known, n=1, cutoff=0.6)
+        near = nearest(name, known)
         remedy: str | None = (
-            f"did you mean {near[0]}?" if near else f"the fields are {', '.join(known)}"
+            f"did you mean {near}?" if near else f"the fields are {', '.join(known)}"
         )
         if name in _names(_member(inner_type, "manifest")):
             remedy = f'{name} is a field of the manifest: {{"manifest": {{"{name}": …}}}}'
@@ -171,12 +182,11 @@ def _named(name: str, option: Any) -> list[str]:
 
 def _shown(value: Any) -> str:
     if isinstance(value, str):
-        text = f'"{value}"'
+        text = f'"{value[: _SHOWN + 1]}"'
     elif isinstance(value, bool) or value is None:
         text = {True: "true", False: "false", None: "null"}[value]
     elif isinstance(value, list | dict):
         text = "a list" if isinstance(value, list) else "an object"
     else:
         text = str(value)
-    text = "".join(c if c.isprintable() else "?" for c in text)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    return shortened("".join(c if c.isprintable() else "?" for c in text))

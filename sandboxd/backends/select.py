@@ -7,7 +7,6 @@ and without a sandbox nothing runs unless both keys are set.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from difflib import get_close_matches
 
 from sandboxd.backends.interface import Available, Backend, Enforcement
 from sandboxd.backends.registry import Registry
@@ -21,6 +20,7 @@ from sandboxd_proto.errors import (
     PolicyNotSupported,
     SandboxUnavailable,
 )
+from sandboxd_proto.wording import nearest, shortened
 
 Selected = tuple[Backend, Enforcement]
 
@@ -105,10 +105,10 @@ def _named(name: str, config: Config, registry: Registry) -> Backend:
         return registry["none"]
     if name not in registry:
         sandboxed = [one for one in registry.names() if one != "none"]
-        near = get_close_matches(name, sandboxed, n=1)
-        hint = f"did you mean {near[0]}? " if near else ""
+        near = nearest(name, sandboxed)
+        hint = f"did you mean {near}? " if near else ""
         raise InvalidParams(
-            f"there is no backend {name!r}", field="backend",
+            f"there is no backend {shortened(name)!r}", field="backend",
             remedy=f"{hint}The backends are {', '.join(registry.names())}",
         )  # fmt: skip
     permitted = config.ceiling.backends

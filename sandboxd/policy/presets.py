@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
-
 import msgspec
 
 from sandboxd.config.config import Config, check_known
 from sandboxd.policy.limits import DEFAULT_PROCESSES
 from sandboxd_proto.errors import ManifestInvalid
 from sandboxd_proto.manifest import Base, NetworkKind, SyscallPolicy
+from sandboxd_proto.wording import nearest, shortened
 
 
 class Preset(msgspec.Struct, frozen=True):
@@ -66,10 +65,10 @@ def preset(name: str | None) -> Preset:
         return NO_PRESET
     found = PRESETS.get(name)
     if found is None:
-        near = get_close_matches(name, PRESETS, n=1)
+        near = nearest(name, PRESETS)
         raise ManifestInvalid(
-            f"there is no preset {name!r}", field="preset",
-            remedy=f"did you mean {near[0]}?" if near else f"the presets are {', '.join(PRESETS)}",
+            f"there is no preset {shortened(name)!r}", field="preset",
+            remedy=f"did you mean {near}?" if near else f"the presets are {', '.join(PRESETS)}",
         )  # fmt: skip
     return found
 

@@ -17,7 +17,6 @@ import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import wraps
 from inspect import BoundArguments, Signature
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -39,12 +38,12 @@ from sandboxd_proto.errors import (
 )
 from sandboxd_proto.lenient import understood
 from sandboxd_proto.wire import convert
+from sandboxd_proto.wording import nearest, shortened
 
 if TYPE_CHECKING:
     from sandboxd.rpc.connection import Connection
 
 log = logging.getLogger(__name__)
-_LONGEST_NAME = 64  # of a method that is compared with those that exist
 
 _EXECUTE = methods.BY_NAME["execute"]
 
@@ -178,10 +177,10 @@ class Dispatcher:
 
     def _check(self, request: Request, call: RequestContext) -> None:
         if request.method not in self._methods:
-            near = get_close_matches(request.method[:_LONGEST_NAME], self._methods, n=1)
+            near = nearest(request.method, self._methods)
             raise MethodNotFound(
-                f"there is no method {request.method!r}",
-                remedy=f"did you mean {near[0]}?" if near else "`rpc.discover` lists them",
+                f"there is no method {shortened(request.method)!r}",
+                remedy=f"did you mean {near}?" if near else "`rpc.discover` lists them",
             )
         method = methods.BY_NAME[request.method]
         if method.role != call.connection.role:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sandboxd.policy import presets
 from sandboxd_proto.amounts import bytes_in, seconds_in, shown_bytes, shown_seconds
 from sandboxd_proto.errors import InvalidParams, ManifestInvalid
 from sandboxd_proto.manifest import Network, manifest_from, manifest_from_toml
@@ -115,3 +116,40 @@ def test_a_shown_size_is_within_a_thousandth(value: int) -> None:
     read = bytes_in(shown_bytes(value))
     assert read is not None
     assert abs(read - value) <= value / 1000 + 1
+
+
+LONG = "1" * 10_000
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {LONG: 1},
+        {"manifest": {LONG: 1}},
+        {"manifest": {"timeout": LONG}},
+        {"manifest": {"max_memory_bytes": f"{LONG}M"}},
+        {"manifest": {"max_processes": LONG}},
+        {"preset": LONG},
+        {"argv": LONG},
+    ],
+)
+def test_a_long_text_is_cut_in_errors_and_not_compared(
+    params: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A message can have megabytes of it, and the event loop makes the error."""
+    compared: list[str] = []
+
+    def compare(word: str, *known: Any, **more: Any) -> list[str]:
+        compared.append(word)
+        return []
+
+    monkeypatch.setattr("sandboxd_proto.wording.get_close_matches", compare)
+
+    def check() -> None:
+        presets.preset(convert({"argv": ["a"], **params}, ExecuteParams).preset)
+
+    with pytest.raises((InvalidParams, ManifestInvalid)) as met:
+        check()
+    told = met.value
+    assert len(f"{told.message} {told.field} {told.remedy}") < 1000
+    assert all(len(word) <= 64 for word in compared)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from sandboxd.policy.plan import Plan
 from sandboxd.policy.request import PolicyRequest
-from sandboxd.rpc.handlers.plan_preparation import wait_for_plan
+from sandboxd.rpc.handlers.plan_preparation import prepare_plan, wait_for_plan
 from sandboxd.rpc.request_context import RequestContext
 from sandboxd.supervisor.approvals.admission import Judged, Waiter, look_at_files, plan_mode_error
 from sandboxd.supervisor.approvals.approval import Approval, session_closed_error
@@ -26,7 +26,7 @@ from sandboxd.supervisor.sandboxes.persistent import PersistentSandbox
 from sandboxd.supervisor.sessions.modes import decide
 from sandboxd.supervisor.sessions.session import Session
 from sandboxd.supervisor.widening import merge_addition
-from sandboxd_proto.errors import ApprovalDenied, SandboxdError
+from sandboxd_proto.errors import ApprovalDenied, PathDenied, SandboxdError
 from sandboxd_proto.messages.approval import ApprovalKind
 from sandboxd_proto.messages.execute import Detached, ExecuteResult
 
@@ -169,6 +169,8 @@ async def hold_and_run(
             execution.result = never_ran(execution.id, execution.request, None, {})
             supervisor.give_up(execution)
             return execution.result
+        if found.decision == "ask":
+            await _plan_again(call, execution)
         await _use_widening(call, execution)
         execution.request = within_budget(call, execution.request)
     except BaseException as error:
@@ -179,6 +181,26 @@ async def hold_and_run(
         raise
     supervisor.start_clock(execution)
     return await supervisor.run(execution)
+
+
+async def _plan_again(call: RequestContext, execution: Execution) -> None:
+    """After a wait: what came into being meanwhile (a repository, a secret) is protected, too."""
+    request, admission = execution.request, call.service.admission
+    if request.policy is None or request.session is None:
+        return  # in a sandbox that is up
+    call.prepared.clear()
+    await prepare_plan(call, request.policy)
+    plan = call.plan_for(request.policy)
+    before = admission.judge(request.session, request.plan, is_widened=True)
+    if admission.judge(request.session, plan, is_widened=True).effect != before.effect:
+        raise PathDenied(
+            "what the command could do changed while it waited for the approval",
+            remedy="send the request again",
+        )
+    tmps = admission.sessions.tmps
+    if request.session.tmp is not None and tmps is not None:
+        plan = tmps.plan_with(request.session, plan)
+    execution.request = replace(request, plan=plan)
 
 
 async def _ask(

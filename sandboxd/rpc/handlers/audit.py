@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
 import anyio
@@ -21,6 +20,7 @@ from sandboxd_proto.messages.audit import (
     Verified,
 )
 from sandboxd_proto.messages.execution import NoParams
+from sandboxd_proto.wording import nearest, shortened
 
 
 @later
@@ -52,11 +52,11 @@ def _check_known(name: str) -> None:
     """A misspelt type would look like a trail without such records."""
     if not any(fnmatchcase(known, name) for known in RECORD_TYPES):
         families = dict.fromkeys(f"{known.partition('.')[0]}.*" for known in RECORD_TYPES)
-        near = [family for family in families if family == f"{name}.*"]
-        near += get_close_matches(name, [*RECORD_TYPES, *families], n=1)
+        near = f"{name}.*" if f"{name}.*" in families else None
+        near = near or nearest(name, [*RECORD_TYPES, *families])
         raise InvalidParams(
-            f"no type of record is called {name!r}", field="types",
-            remedy=f"did you mean {near[0]}?" if near else f"they are {', '.join(families)}; "
+            f"no type of record is called {shortened(name)!r}", field="types",
+            remedy=f"did you mean {near}?" if near else f"they are {', '.join(families)}; "
             "docs/audit.md has each name",
         )  # fmt: skip
 
