@@ -38,6 +38,17 @@ def test_not_found_is_127_and_not_executable_126(ctl, workspace):
     assert ctl("run", "--", "./plain").returncode == 126
 
 
+def test_a_program_that_the_daemon_found_beside_is_the_hint(ctl, fake, refuse):
+    def unfound(connection, params, id):
+        raise refuse(-32007, "good.py cannot be executed: not found in PATH", kind="ExecFailed",
+                     field="argv[0]", remedy="did you mean ./good.py?", errno=2)  # fmt: skip
+
+    fake.handlers["execute"] = unfound
+    done = ctl("run", "good.py")
+    assert done.returncode == 127
+    assert done.stderr.endswith(b"not found in PATH\n  hint:  did you mean ./good.py?\n")
+
+
 def test_refusal_is_125_with_error_cause_and_hint(ctl, fake, refuse):
     def denied(connection, params, id):
         raise refuse(-32003, "no such path", kind="PathDenied", field="fs_read_allow[0]",
