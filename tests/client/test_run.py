@@ -30,6 +30,20 @@ def test_signal_is_128_plus_n(ctl):
     assert ctl("run", "--", "sh", "-c", "kill -9 $$").returncode == 137
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("SEGV", b"11 (SIGSEGV)"), ("KILL", b"9 (SIGKILL)"), ("TERM", None), ("HUP", None),
+     ("INT", None), ("PIPE", None)],
+)  # fmt: skip
+def test_a_command_that_crashed_is_said_to_have_in_one_line(ctl, name, said):
+    line = ("--", "sh", "-c", f"kill -{name} $$")
+    told = b"" if said is None else b"sandboxctl: it was ended by signal " + said + b"\n"
+    assert ctl("run", *line).stderr == told
+    assert ctl("run", "--quiet", *line).stderr == b""
+    shown = ctl("run", "--json", *line)
+    assert (shown.stderr, json.loads(shown.stdout).get("warnings")) == (b"", None)
+
+
 def test_not_found_is_127_and_not_executable_126(ctl, workspace):
     (workspace / "plain").write_text("x")
     missing = ctl("run", "--", "no-such-program-here")
