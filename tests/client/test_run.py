@@ -63,6 +63,16 @@ def test_a_program_that_the_daemon_found_beside_is_the_hint(ctl, fake, refuse):
     assert done.stderr.endswith(b"not found in PATH\n  hint:  did you mean ./good.py?\n")
 
 
+def test_a_path_behind_a_host_is_said_to_be_ignored(ctl):
+    whole = ("--net", "https://b.example,https://c.example/")
+    path = ("--net", "https://me:secret@a.example/simple?token=1")
+    line = b"sandboxctl: --net allows all of a.example: the path of a URL is ignored\n"
+    assert ctl("run", *path, *whole, "--", "true").stderr == line
+    assert ctl("run", *whole, "--", "true").stderr == b""
+    assert ctl("run", "--quiet", *path, "--", "true").stderr == b""
+    assert ctl("run", "--json", *path, "--", "true").stderr == b""
+
+
 def test_refusal_is_125_with_error_cause_and_hint(ctl, fake, refuse):
     def denied(connection, params, id):
         raise refuse(-32003, "no such path", kind="PathDenied", field="fs_read_allow[0]",
