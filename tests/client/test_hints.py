@@ -8,6 +8,7 @@ import pytest
 
 from sandboxd_client.cli.flags import RUN
 from sandboxd_client.cli.hints.advice import advise, background
+from sandboxd_client.cli.hints.left_jobs import left_job
 from sandboxd_client.cli.hints.tools import tool_hint
 from sandboxd_client.cli.parse import parse
 
@@ -232,3 +233,34 @@ def test_after_a_server_it_is_said_how_it_is_reached_from_outside(words, ended, 
     assert port is None or f"sandbox forward --tcp web {port}" in told
     shared = "\n".join(advise(parse(RUN, ["--net", "all", "--", *words]), ended))
     assert "sandbox forward" not in shared
+
+
+@pytest.mark.parametrize(
+    ("argv", "leaves"),
+    [
+        (["sh", "-c", "sleep 300 & echo started"], True),
+        (["bash", "-lc", "nohup ./server > log 2>&1 & echo $!; disown"], True),
+        (["dash", "-c", "sleep 300 &"], True),
+        (["setsid", "./server", "-w"], True),
+        (["/usr/bin/setsid", "-f", "./server"], True),
+        (["setsid", "--wait", "./server"], False),
+        (["setsid", "--version"], False),
+        (["sh", "-c", "make & echo started; wait"], False),
+        (["sh", "-c", "./server & sleep 1; curl localhost"], False),
+        (["sh", "-c", "./server & echo $! | xargs kill"], False),
+        (["sh", "-c", "trap 'kill %1' EXIT; ./server & echo"], False),
+        (["sh", "-c", "make 2>&1 && echo 'a & b'"], False),
+        (["sh", "-c", "(sleep 1 &)"], False),
+        (["echo", "&"], False),
+    ],
+)
+def test_a_job_that_nothing_waits_for_is_told_to_have_ended(argv, leaves):
+    assert (left_job(argv) is not None) == leaves
+
+
+def test_a_job_before_the_last_command_is_told_of(ctl):
+    line = ("--", "sh", "-c", "sleep 0 & echo started")
+    said = ctl("run", *line)
+    assert said.stdout == b"started\n"
+    assert said.stderr.count(b"what it left in the background ended with it") == 1
+    assert ctl("run", "--quiet", *line).stderr == b""

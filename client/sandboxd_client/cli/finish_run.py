@@ -132,4 +132,13 @@ def advice(options: Options, result: dict[str, Any]) -> list[str]:
         return []
     from sandboxd_client.cli.hints.advice import advise
 
-    return advise(options, result)
+    return advise(options, result) or _left_job(options, result)
+
+
+def _left_job(options: Options, result: dict[str, Any]) -> list[str]:
+    if result.get("exit_code") != 0 or options.has("--sandbox"):
+        return []
+    from sandboxd_client.cli.hints.left_jobs import left_job
+
+    found = left_job(options.operands)
+    return [f"hint: {found}"] if found else []
