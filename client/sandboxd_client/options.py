@@ -30,7 +30,9 @@ Word = str | bytes | os.PathLike[str]
 class ExecuteOptions(TypedDict, total=False):
     """The optional params of `execute`, by their names on the wire.
 
-    `preset`: "read-only", "workspace-write", … `workspace`: the folder that the preset is about.
+    `preset`: "read-only", "workspace-write", … `workspace`: the folder that the preset is about,
+    and that the command starts in. `cwd`: another folder to start in, absolute or from the
+    workspace. Without both the command starts in /, not in your current folder: give `workspace`.
     `manifest`: what may be touched, field by field; its `env` in place of your usual variables.
     `timeout`: seconds, "5m", or "none"; without it the command is ended after 30 s.
     `env`: variables over your usual ones (PATH, HOME, …).

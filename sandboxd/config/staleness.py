@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
 from collections.abc import Callable
 
 from sandboxd.config.config import ConfigError
+from sandboxd.platform.regular_file import read_regular
 
 _MOST_BYTES = 1 << 20  # a larger one is not read again
 
@@ -22,16 +24,21 @@ class ConfigFile:
     def __init__(self, path: str, check: Callable[[], object] | None = None) -> None:
         self.path = path
         self._check = check
-        self._read = self._checked = _signature(path)
+        self._same = self._changed = _signature(path)
+        self._digest = _digest(path)
         self._mistake: str | None = None
 
     def warnings(self) -> list[str]:
-        """For `initialize` and `status`."""
+        """For `initialize` and `status`. A signature that was not seen before costs a read."""
         now = _signature(self.path)
-        if now == self._read:
+        if now == self._same:
             return []
-        if now != self._checked:
-            self._checked, self._mistake = now, self._found()
+        if now != self._changed:
+            digest = _digest(self.path)
+            if digest is not None and digest == self._digest:  # touched, or changed back
+                self._same = now
+                return []
+            self._changed, self._mistake = now, self._found()
         changed = f"{self.path} changed after the daemon had read it"
         if self._mistake is None:
             return [f"{changed}; `sandboxctl restart` makes it take effect"]
@@ -60,6 +67,16 @@ def _is_plain(path: str) -> bool:
     except OSError:
         return True
     return stat.S_ISREG(found.st_mode) and found.st_size <= _MOST_BYTES
+
+
+def _digest(path: str) -> bytes | None:
+    """None where it is not read: there is none, it is large, or its owner keeps it closed."""
+    if not _is_plain(path):
+        return None
+    try:
+        return hashlib.sha256(read_regular(path, _MOST_BYTES)).digest()
+    except OSError:
+        return None
 
 
 def _signature(path: str) -> _Signature | None:

@@ -174,3 +174,15 @@ def test_a_wrong_path_says_what_this_program_can_do(shared_daemon) -> None:
         with pytest.raises(PathDenied) as read:
             client.execute(["true"], manifest={"fs_read_allow": ["/no/such/folder"]})
         assert "leave it out of the manifest" in str(read.value.remedy)
+
+
+def test_where_a_command_starts_is_as_documented(shared_daemon, tmp_path):
+    for method in (Client.execute, Client.stream, AsyncClient.execute):
+        text = " ".join(str(method.__doc__).split())
+        assert "Without both the command starts in /, not in your current folder" in text
+    with Client(shared_daemon.socket) as client:
+        assert client.execute(["pwd"], preset="read-only").stdout.text == "/\n"
+        named = client.execute(["pwd"], preset="read-only", workspace=tmp_path)
+        assert named.stdout.text == f"{tmp_path}\n"
+        below = client.execute(["pwd"], preset="read-only", workspace=tmp_path, cwd="/usr")
+        assert below.stdout.text == "/usr\n"

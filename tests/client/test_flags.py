@@ -68,6 +68,23 @@ def test_a_mistake_is_named_with_what_would_be_right(arguments, hint):
     assert caught.value.hint == hint
 
 
+@pytest.mark.parametrize(
+    ("command", "flag", "hint"),
+    [
+        ("check", "--mode", "--mode is an option of run, sandbox run and session open"),
+        ("explain", "--mode", "--mode is an option of run, sandbox run and session open"),
+        ("status", "-v", "-v is an option of check"),
+        ("ps", "--net", "--net is an option of run, explain, shell, sandbox create and others"),
+        ("check", "--modus", "see sandboxctl help check"),
+        ("check", "--timout", "did you mean --timeout?"),
+    ],
+)
+def test_an_option_of_another_command_is_named_as_such(command, flag, hint):
+    with pytest.raises(UsageError) as caught:
+        parse(COMMANDS[command], [flag, "plan"])
+    assert caught.value.hint == hint
+
+
 def test_flags_may_follow_the_operand_of_other_commands():
     options = parse(COMMANDS["kill"], ["e-1", "--signal", "INT", "e-2"])
     assert options.operands == ["e-1", "e-2"]

@@ -8,6 +8,7 @@ import pytest
 
 from sandboxd_client.cli.flags import RUN
 from sandboxd_client.cli.hints.advice import advise, background
+from sandboxd_client.cli.hints.left_jobs import left_job
 from sandboxd_client.cli.hints.tools import tool_hint
 from sandboxd_client.cli.parse import parse
 
@@ -250,3 +251,33 @@ def test_a_program_that_failed_for_another_reason_gets_no_hint(argv, errors):
     assert tool_hint(argv) is not None
     assert tool_hint(argv, errors) is None
     assert tool_hint(argv, b"x: Operation not permitted") == tool_hint(argv)
+
+
+    ("argv", "leaves"),
+    [
+        (["sh", "-c", "sleep 300 & echo started"], True),
+        (["bash", "-lc", "nohup ./server > log 2>&1 & echo $!; disown"], True),
+        (["dash", "-c", "sleep 300 &"], True),
+        (["setsid", "./server", "-w"], True),
+        (["/usr/bin/setsid", "-f", "./server"], True),
+        (["setsid", "--wait", "./server"], False),
+        (["setsid", "--version"], False),
+        (["sh", "-c", "make & echo started; wait"], False),
+        (["sh", "-c", "./server & sleep 1; curl localhost"], False),
+        (["sh", "-c", "./server & echo $! | xargs kill"], False),
+        (["sh", "-c", "trap 'kill %1' EXIT; ./server & echo"], False),
+        (["sh", "-c", "make 2>&1 && echo 'a & b'"], False),
+        (["sh", "-c", "(sleep 1 &)"], False),
+        (["echo", "&"], False),
+    ],
+)
+def test_a_job_that_nothing_waits_for_is_told_to_have_ended(argv, leaves):
+    assert (left_job(argv) is not None) == leaves
+
+
+def test_a_job_before_the_last_command_is_told_of(ctl):
+    line = ("--", "sh", "-c", "sleep 0 & echo started")
+    said = ctl("run", *line)
+    assert said.stdout == b"started\n"
+    assert said.stderr.count(b"what it left in the background ended with it") == 1
+    assert ctl("run", "--quiet", *line).stderr == b""

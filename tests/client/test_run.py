@@ -30,12 +30,47 @@ def test_signal_is_128_plus_n(ctl):
     assert ctl("run", "--", "sh", "-c", "kill -9 $$").returncode == 137
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("SEGV", b"11 (SIGSEGV)"), ("KILL", b"9 (SIGKILL)"), ("TERM", None), ("HUP", None),
+     ("INT", None), ("PIPE", None)],
+)  # fmt: skip
+def test_a_command_that_crashed_is_said_to_have_in_one_line(ctl, name, said):
+    line = ("--", "sh", "-c", f"kill -{name} $$")
+    told = b"" if said is None else b"sandboxctl: it was ended by signal " + said + b"\n"
+    assert ctl("run", *line).stderr == told
+    assert ctl("run", "--quiet", *line).stderr == b""
+    shown = ctl("run", "--json", *line)
+    assert (shown.stderr, json.loads(shown.stdout).get("warnings")) == (b"", None)
+
+
 def test_not_found_is_127_and_not_executable_126(ctl, workspace):
     (workspace / "plain").write_text("x")
     missing = ctl("run", "--", "no-such-program-here")
     assert missing.returncode == 127
     assert missing.stderr.startswith(b"sandboxctl: error: no-such-program-here cannot be executed")
     assert ctl("run", "--", "./plain").returncode == 126
+
+
+def test_a_program_that_the_daemon_found_beside_is_the_hint(ctl, fake, refuse):
+    def unfound(connection, params, id):
+        raise refuse(-32007, "good.py cannot be executed: not found in PATH", kind="ExecFailed",
+                     field="argv[0]", remedy="did you mean ./good.py?", errno=2)  # fmt: skip
+
+    fake.handlers["execute"] = unfound
+    done = ctl("run", "good.py")
+    assert done.returncode == 127
+    assert done.stderr.endswith(b"not found in PATH\n  hint:  did you mean ./good.py?\n")
+
+
+def test_a_path_behind_a_host_is_said_to_be_ignored(ctl):
+    whole = ("--net", "https://b.example,https://c.example/")
+    path = ("--net", "https://me:secret@a.example/simple?token=1")
+    line = b"sandboxctl: --net allows all of a.example: the path of a URL is ignored\n"
+    assert ctl("run", *path, *whole, "--", "true").stderr == line
+    assert ctl("run", *whole, "--", "true").stderr == b""
+    assert ctl("run", "--quiet", *path, "--", "true").stderr == b""
+    assert ctl("run", "--json", *path, "--", "true").stderr == b""
 
 
 def test_refusal_is_125_with_error_cause_and_hint(ctl, fake, refuse):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from sandboxd.config.loading import load
@@ -129,6 +131,23 @@ def test_an_edit_while_the_daemon_starts_counts_as_one_after_it(tmp_path):
     file = ConfigFile(str(path))
     load(str(path), {}, {}, required=True)
     path.write_text('backend = "landlock"\n')
+    assert "changed after" in file.warnings()[0]
+
+
+def test_a_config_of_the_same_content_has_not_changed(tmp_path):
+    path = tmp_path / "config.toml"
+    path.write_text("# one\n")
+    file = ConfigFile(str(path))
+    os.utime(path, ns=(1, 1))
+    assert file.warnings() == []
+    path.write_text("# two\n")
+    os.utime(path, ns=(2, 2))
+    assert "changed after" in file.warnings()[0]
+    assert "changed after" in file.warnings()[0]
+    (tmp_path / "new").write_text("# one\n")
+    (tmp_path / "new").replace(path)
+    assert file.warnings() == []
+    path.unlink()
     assert "changed after" in file.warnings()[0]
 
 

@@ -30,6 +30,15 @@ def attached(client: Connection, execution: str, **params: Any) -> tuple[dict[st
     return answer, client.output(execution)
 
 
+def test_the_duration_is_not_below_what_the_command_took(shared_daemon: Daemon) -> None:
+    """Its start is reported some milliseconds after it: a clock that begins then is late."""
+    with shared_daemon.connect() as client:
+        for _ in range(3):
+            execution = detached(client, "sleep", "0.1")
+            result = client.call("execution/wait", {"execution_id": execution})
+            assert result["duration_ms"] >= 100
+
+
 def test_state_and_a_wait_with_a_limit(shared_daemon: Daemon) -> None:
     with shared_daemon.connect() as client:
         execution = detached(client, "cat", stdin_open=True)

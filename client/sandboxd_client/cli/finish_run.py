@@ -78,7 +78,7 @@ def report(result: dict[str, Any], options: Options, told: Collection[str] = ())
         put(printable(dumps(result)) + b"\n")
     elif not options.has("--quiet"):
         hints, typed = advice(options, result), options.typed_in_sandbox
-        lines = outcome.cancelled_lines(result)
+        lines = outcome.cancelled_lines(result) + _crash_lines(result)
         lines += outcome.remarks(result, given=options.hosts, hints=hints, typed=typed)
         _say([line for line in lines if line not in told], [*_offer(options, result), *hints])
     return exit_like_command(result)
@@ -97,6 +97,12 @@ def exit_like_command(result: dict[str, Any]) -> int:
 
     died = result.get("outcome") == "signaled"
     return signals.exit_like(outcome.exit_code(result), result.get("signal") if died else None)
+
+
+def _crash_lines(result: dict[str, Any]) -> list[str]:
+    from sandboxd_client.cli import outcome, signals
+
+    return [] if signals.was_sent(result.get("signal")) else outcome.crash_lines(result)
 
 
 def _say(denials: list[str], hints: list[str]) -> None:
@@ -126,4 +132,13 @@ def advice(options: Options, result: dict[str, Any]) -> list[str]:
         return []
     from sandboxd_client.cli.hints.advice import advise
 
-    return advise(options, result)
+    return advise(options, result) or _left_job(options, result)
+
+
+def _left_job(options: Options, result: dict[str, Any]) -> list[str]:
+    if result.get("exit_code") != 0 or options.has("--sandbox"):
+        return []
+    from sandboxd_client.cli.hints.left_jobs import left_job
+
+    found = left_job(options.operands)
+    return [f"hint: {found}"] if found else []

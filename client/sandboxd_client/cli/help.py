@@ -12,6 +12,7 @@ from sandboxd_client.cli.parse import Options, UsageError
 from sandboxd_client.cli.table import COMMANDS, GROUPS
 
 _WIDTH, _LEFT = 80, 25
+_MOST_LISTED = 4  # commands in a hint
 
 EXIT_CODES = """\
 exit codes:
@@ -161,10 +162,24 @@ def unknown_flag(command: CommandSpec, name: str) -> str:
     flag, _, value = name.removeprefix("--").partition("-")
     if value and any(one.value for one in command.flags if one.name == f"--{flag}"):
         return f"did you mean --{flag} {value}?"
-    near = get_close_matches(name, known, n=1)
+    if owners := [c.name for c in COMMANDS.values() if name in _names_of(c)]:
+        return f"{name} is an option of {_listed(owners)}"
+    # Without the dashes, which all have in common.
+    near = get_close_matches(name.lstrip("-"), [one.lstrip("-") for one in known], n=1)
     if near:
-        return f"did you mean {near[0]}?"
+        return f"did you mean --{near[0]}?"
     return f"see sandboxctl help {command.name}"
+
+
+def _names_of(command: CommandSpec) -> list[str]:
+    return [word for flag in command.flags for word in (flag.name, flag.short) if word]
+
+
+def _listed(names: Sequence[str]) -> str:
+    """`a, b and c`; of many the first ones."""
+    if len(names) > _MOST_LISTED:
+        names = [*names[:_MOST_LISTED], "others"]
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 # What other tools call it.

@@ -49,6 +49,18 @@ def _host_of(word: str) -> str:
     return place.partition("?")[0].partition("#")[0]
 
 
+def say_ignored_paths(asked: list[str]) -> None:
+    """A host is allowed as a whole, whatever the URL says of it."""
+    words = [word for item in asked for word in item.split(",")]
+    urls = [word.partition("://")[2] for word in words if "://" in word]
+    hosts = [_host_of(f"://{url}") for url in urls if url.partition("/")[2]]
+    if hosts:
+        from sandboxd_client.cli.screen import printable, say
+
+        names = printable(", ".join(dict.fromkeys(hosts)))
+        say(f"--net allows all of {names}: the path of a URL is ignored")
+
+
 def _check_misspelt(word: str) -> None:
     from difflib import get_close_matches
 

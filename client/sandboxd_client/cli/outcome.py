@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 TIMEOUT, REFUSED, SIGNALED = 124, 125, 128
+# SIGHUP, SIGINT, SIGPIPE, SIGTERM; SIGUSR1 and SIGUSR2, which sandboxctl passes on.
+_USUAL = (1, 2, 13, 15, 10, 12)
 _ENDED = {
     "timeout": "its time was up",
     "memory": "it used more memory than it may",
@@ -44,7 +46,7 @@ def describe_end(result: dict[str, Any]) -> str:
     if outcome == "exited":
         return f"it ended with exit code {result.get('exit_code')} {took}"
     if outcome == "signaled":
-        return f"it was ended by signal {signal} {took}"
+        return f"{_by_signal(signal)} {took}"
     if outcome == "cancelled":
         return f"it was cancelled {took}"
     return f"it was ended {took}: {_ENDED.get(outcome, outcome)}"
@@ -79,6 +81,26 @@ def remarks(
     return lines + _warnings(result)
 
 
+def crash_lines(result: dict[str, Any]) -> list[str]:
+    """For a command that a signal ended which people and pipes do not send: a shell would say so.
+    A filter that ended it is among the denials."""
+    signal = result.get("signal")
+    if result.get("outcome") != "signaled" or not isinstance(signal, int) or signal in _USUAL:
+        return []
+    if any(denial.get("kind") == "syscall" for denial in result.get("denials") or []):
+        return []
+    return [_by_signal(signal)]
+
+
+def _by_signal(number: Any) -> str:
+    from signal import Signals
+
+    try:
+        return f"it was ended by signal {number} ({Signals(number).name})"
+    except ValueError:
+        return f"it was ended by signal {number}"
+
+
 def cancelled_lines(result: dict[str, Any]) -> list[str]:
     """For who runs it in the foreground, and did not cancel it."""
     if result.get("outcome") != "cancelled":
@@ -92,7 +114,7 @@ def cancelled_lines(result: dict[str, Any]) -> list[str]:
 def beside_explanation(result: dict[str, Any]) -> list[str]:
     """The same lines where a table has the denials already."""
     denials = result.get("denials") or []
-    lines = cancelled_lines(result) + _ended(result, denials)
+    lines = cancelled_lines(result) + crash_lines(result) + _ended(result, denials)
     if denials:
         from sandboxd_client.cli.denial_lines import after_moving
 

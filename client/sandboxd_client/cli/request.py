@@ -180,9 +180,11 @@ def _limits(options: Options, manifest: dict[str, Any]) -> None:
         if options.has(flag):
             manifest[field] = options.one(flag)
     if options.has("--net"):
-        from sandboxd_client.cli.network import network, widen
+        from sandboxd_client.cli.network import network, say_ignored_paths, widen
 
         net = network(options.all("--net"))
+        if not options.has("--quiet") and not options.has("--json"):
+            say_ignored_paths(options.all("--net"))
         manifest["network"] = widen(manifest.get("network"), net)
         options.hosts = manifest["network"].get("hosts") or []
 

@@ -134,7 +134,13 @@ def _text(error: Exception, options: Options | None) -> str:
         from sandboxd_client.cli.plain_text import one_line
 
         cause, hint = f"the approver says: {one_line(str(facts['message']))}", None
-    if exit_code(error) == NOT_FOUND and options is not None and options.operands:
+    is_guessed = hint is not None and hint.startswith("did you mean")
+    if (
+        exit_code(error) == NOT_FOUND
+        and options is not None
+        and options.operands
+        and not is_guessed
+    ):
         from sandboxd_client.cli.workspace import shown_folders
 
         shown = shown_folders(options)

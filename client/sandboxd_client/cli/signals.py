@@ -80,6 +80,11 @@ def is_sent() -> bool:
     return bool(_sent)
 
 
+def was_sent(number: object) -> bool:
+    """Whether the user sent the command this one."""
+    return number in _sent
+
+
 def exit_like(code: int, number: object) -> int:
     """The exit code of sandboxctl, unless the user ended the command with the signal `number`."""
     if isinstance(number, int) and number in _sent:

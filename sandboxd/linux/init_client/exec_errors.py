@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import pwd
+import shlex
 import stat
 import struct
 from functools import partial
@@ -13,7 +14,7 @@ from sandboxd.concurrency.bounded_thread import run_within
 from sandboxd.linux.init_client.messages import ExecStage
 from sandboxd.platform.regular_file import open_regular, read_most
 from sandboxd.policy.data.system_dirs import PROGRAMS
-from sandboxd.policy.paths.within import within_any
+from sandboxd.policy.paths.within import within, within_any
 from sandboxd.resource_errors import process_limit_error
 from sandboxd.types import Command
 from sandboxd_proto.account_names import in_sentence
@@ -124,12 +125,21 @@ def _not_executed(command: Command, number: int, remedy: str) -> ExecFailed:
 
 
 def _not_found(command: Command, path: str) -> ExecFailed:
-    missing = _interpreter(os.path.join(command.cwd, path))
+    if "/" not in path:  # no folder of PATH has it: what has that name elsewhere was not tried
+        return _not_in_path(command)
+    file = os.path.normpath(os.path.join(command.cwd, path))
+    missing = _interpreter(file)
     if missing is None:
         return _not_executed(command, errno.ENOENT, _where(command))
     which = f"its interpreter {missing} is not in the sandbox"
     remedy = f"its first line names {missing}: check that path"
-    if within_any(missing, PROGRAMS):
+    if missing.endswith("\r"):
+        which = "its first line ends in a carriage return (line ends of Windows), which the kernel "
+        which += f"takes for a part of the interpreter's name, {missing.rstrip()}"
+        remedy = f"convert its line ends: sed -i 's/\\r$//' {shlex.quote(path)}"
+    elif within_any(missing, PROGRAMS) and _is_shown(file, command.cwd):
+        remedy = f"it needs {missing}: check that path, and what the sandbox shows of it"
+    elif within_any(missing, PROGRAMS):
         # The kernel's answer is the same for both, and every sandbox with programs has this one.
         which, remedy = f"it, or its interpreter {missing}, is not in the sandbox", _where(command)
     elif _is_program(missing):
@@ -137,6 +147,22 @@ def _not_found(command: Command, path: str) -> ExecFailed:
     return ExecFailed(
         f"{path} cannot be executed: {which}", field="argv[0]", remedy=remedy, errno=errno.ENOENT
     )
+
+
+def _is_shown(file: str, cwd: str) -> bool:
+    """The command was started in its folder. A sandbox's / is its own."""
+    return cwd != "/" and within(os.path.realpath(file), os.path.realpath(cwd))
+
+
+def _not_in_path(command: Command) -> ExecFailed:
+    name = command.argv[0]
+    beside = os.path.join(command.cwd, name)
+    if name in ("", ".", "..") or not os.path.isfile(beside) or not os.access(beside, os.X_OK):
+        return _not_executed(command, errno.ENOENT, _where(command))
+    return ExecFailed(
+        f"{name} cannot be executed: not found in PATH", field="argv[0]",
+        remedy=f"did you mean ./{shlex.quote(name)}?", errno=errno.ENOENT,
+    )  # fmt: skip
 
 
 def _is_program(path: str) -> bool:
@@ -171,7 +197,8 @@ def _interpreter(path: str) -> str | None:
     try:
         head = read_most(fd, 4096)
         if head.startswith(b"#!"):
-            words = head[2:].split(b"\n", 1)[0].split()
+            words = head[2:].split(b"\n", 1)[0].replace(b"\t", b" ").split(b" ")
+            words = [word for word in words if word.strip()]
             return os.fsdecode(words[0]) if words else None
         return _elf_loader(fd, head)
     except OSError:

@@ -42,7 +42,8 @@ from sandboxd_proto.messages.execution import State
 
 @dataclass(slots=True)
 class RunState:
-    """What an execution needs from its start to its end."""
+    """What an execution needs from its start to its end. `began`: before the command is sent, which
+    may run before its start is reported."""
 
     classifier: Classifier
     workspace: ProtectedPathsCheck
@@ -162,6 +163,7 @@ class Execution:
             if cleans(self.request.argv):
                 await event_loop.enter_task()
                 await state.workspace.remember_kept()
+                state.began = time.perf_counter()
             self.spawned = True
             process = await self._spawn(lease)
         except BaseException:
@@ -204,7 +206,8 @@ class Execution:
             if request.listener is not None or request.pty is not None:
                 await event_loop.enter_task()
                 await self._until_started(process, lease)
-                began = time.perf_counter()
+                if lease.backend.capabilities.copies:  # its folders were sent first
+                    began = time.perf_counter()
             io.take_over(process)
             feeding = event_loop.Begun(io.feed()) if io.feeds else None
             if request.listener is None and (feeding is None or feeding.done):

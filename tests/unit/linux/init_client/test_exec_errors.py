@@ -37,6 +37,34 @@ def test_a_script_names_its_missing_interpreter(tmp_path: Path) -> None:
     assert "/no/such/interpreter" in told(str(script)).message
 
 
+def test_a_first_line_of_windows_is_named_with_the_conversion(tmp_path: Path) -> None:
+    """The kernel looks for a file whose name ends in a carriage return."""
+    (tmp_path / "the script").write_bytes(b"#! /bin/sh\r\necho hi\r\n")
+    error = told("./the script", cwd=str(tmp_path))
+    assert "its first line ends in a carriage return (line ends of Windows)" in error.message
+    assert "\r" not in error.message
+    assert error.remedy == "convert its line ends: sed -i 's/\\r$//' './the script'"
+
+
+def test_what_the_start_folder_holds_is_not_to_be_allowed_once_more(tmp_path: Path) -> None:
+    (tmp_path / "script").write_text("#!/usr/bin/no-such-program\n")
+    error = told("./script", cwd=str(tmp_path))
+    assert "its interpreter /usr/bin/no-such-program is not in the sandbox" in error.message
+    assert "fs_read_allow" not in str(error.remedy)
+    assert "fs_read_allow" in str(told(str(tmp_path / "script"), cwd="/usr").remedy)
+
+
+def test_a_program_of_the_start_folder_without_its_folder_is_not_looked_into(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "good.py").write_text("#!/usr/bin/python3\n")
+    assert "did you mean" not in str(told("good.py", cwd=str(tmp_path)).remedy)
+    (tmp_path / "good.py").chmod(0o755)
+    error = told("good.py", cwd=str(tmp_path))
+    assert error.message == "good.py cannot be executed: not found in PATH"
+    assert error.remedy == "did you mean ./good.py?"
+
+
 def test_a_folder_is_not_told_to_become_executable(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     error = told("./folder", errno.EACCES, cwd=str(tmp_path))
