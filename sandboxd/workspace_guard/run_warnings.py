@@ -98,6 +98,8 @@ class RunWarnings:
         running_commands.note_new_folders(new)
         new = [*filter(is_led_into, new)]
         self._disarmed = frozenset(new)
+        if not self._maker.is_running:  # the persistent sandbox's own look disarms them
+            new = []
         found = PlantedRepositories(by_root(made.git), by_root(made.others), by_root(new))
         self._tell_plans(made)
         named_first = (*sorted(made.git)[:MOST_NAMED], *sorted(made.new_git)[:MOST_NAMED])
@@ -117,8 +119,6 @@ class RunWarnings:
         gone = set(map(posixpath.dirname, paths)) | set(paths)
         if self._made is not None:
             self._made.git = [one for one in self._made.git if one not in gone]
-            whole = {one for one in gone & self._disarmed if not _is_repository(one)}
-            self._made.new_git = [one for one in self._made.new_git if one not in whole]
 
     def look(self) -> list[str]:
         """Sentences for the result."""
@@ -130,8 +130,8 @@ class RunWarnings:
         return said
 
     def _said(self, made: FoundRepositories) -> list[str]:
-        git = [*sorted(made.git), *sorted(made.new_git)]
         # Not those that were moved aside.
+        git = [*sorted(made.git), *sorted(filter(_is_repository, made.new_git))]
         others = [*sorted(filter(files.lexists, made.others)), *sorted(made.new_others)]
         said = [
             _made_repository(one, self._named.get(one, []), disarmed=one in self._disarmed)

@@ -201,3 +201,96 @@ def test_what_a_persistent_sandbox_left_running_arms(box: Box, project: Path, ma
     assert not runs(project, mark)
     box.connection.call("sandbox/destroy", {"sandbox": sandbox})
     assert not runs(project, mark)
+
+
+# Ordinary work in repositories of the command's own, one command after the other; `$up` is a
+# repository with a submodule that the user has elsewhere.
+WORK = (
+    "git clone -q --recurse-submodules $up clone",
+    "cd clone; git checkout -q -b topic; echo x > new; git add new; git commit -q -m second",
+    "git -C clone pull -q --no-rebase origin main; git -C clone worktree add -q ../tree; "
+    "git -C clone worktree add -q inside",
+    "git -C clone submodule -q status; echo x > clone/sub/x; git -C clone/sub add x; "
+    "git -C clone/sub commit -q -m third; git -C clone commit -q -a -m fourth",
+    "git init -q made; git -C made commit -q --allow-empty -m x; git clone -q made again; "
+    "git clone -q --bare made made.git; git init -q --separate-git-dir=apart apart-tree",
+    "git clone -q --sparse made sparse; git clone -q --filter=blob:none file://$PWD/made partial",
+    "git -C again pull -q; git -C again remote -v; git -C again push -q origin HEAD:refs/heads/y",
+)
+
+
+@pytest.mark.parametrize("how", ["cold", "persistent"])
+def test_ordinary_work_in_new_repositories_goes_on(
+    box: Box, project: Path, outside: Path, mark: Path, how: str
+) -> None:
+    library, up = make_repository(outside / "library"), make_repository(outside / "up")
+    git(up, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", library, "sub")
+    git(up, "commit", "-qm", "x")
+    params = {"preset": "workspace-write", "workspace": str(project)}
+    params["manifest"] = {"fs_read_allow": [str(outside)]}
+    given = {**params, "cwd": str(project)}
+    if how == "persistent":
+        sandbox = box.connection.call("sandbox/create", params)["sandbox"]
+        given = {"sandbox": sandbox, "cwd": str(project)}
+    commands = ["\n".join((f"up={up}", line)) for line in WORK]
+    if how == "cold":  # settings of a repository that was there before stay as they are
+        commands = commands[:2] + commands[4:6]
+    allow = (
+        "export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=protocol.file.allow GIT_CONFIG_VALUE_0=always"
+    )
+    for line in commands:
+        ran = box.shell(script(mark, "set -e", allow, line), **given)
+        assert ran.exited(0), ran.story
+        assert not is_reported(ran), ran.story
+    assert not (project / ".sandboxd-kept").exists()
+    assert git(project / "clone/sub", "status", "--short", "-b") != ""
+
+
+def test_what_installers_write_is_moved_aside_and_the_rest_stays(
+    box: Box, project: Path, outside: Path, mark: Path
+) -> None:
+    make_repository(outside / "up")
+    lines = (
+        f"git clone -q {outside}/up clone; cd clone; git config core.hooksPath .husky/_",
+        "git config filter.lfs.clean 'git-lfs clean -- %f'; git config branch.main.rebase true",
+        "cd .git; mkdir -p hooks info; echo x > hooks/pre-push; echo x > info/attributes",
+        "echo x > hooks/a.sample",
+    )
+    params = {"preset": "workspace-write", "workspace": str(project)}
+    manifest = {"fs_read_allow": [str(outside)]}
+    ran = box.shell(script(mark, "set -e", *lines), manifest=manifest, **params)
+    assert ran.exited(0), ran.story
+    clone = project / "clone"
+    names = {"config", "hooks/pre-push", "info/attributes"}
+    found = {d["target"] for d in ran.denials if d["kind"] == "protected_path"}
+    assert found == {f"{clone}/.git/{name}" for name in names}, ran.story
+    assert git(clone, "remote", "get-url", "origin") == f"{outside}/up\n"
+    assert git(clone, "config", "branch.main.rebase") == "true\n"
+    assert git(clone, "config", "branch.main.merge") == "refs/heads/main\n"
+    assert git(clone, "config", "core.hooksPath", check=False) == ""
+    assert git(clone, "config", "filter.lfs.clean", check=False) == ""
+    assert git(clone, "status", "--short") == ""
+    assert (clone / ".git/hooks/a.sample").exists()
+    assert [one.stat().st_uid for one in clone.glob(".git/config")] == [clone.stat().st_uid]
+    kept = [one.name for one in (project / ".sandboxd-kept").glob("*/*")]
+    assert sorted(one.partition("-")[2] for one in kept) == sorted(
+        "clone%2F%2Egit%2F" + name.replace("/", "%2F") for name in names
+    )
+
+
+def test_where_no_repository_is_around_it_is_only_named(
+    box: Box, workspace: Path, mark: Path
+) -> None:
+    ran = run(box, "cold", workspace, mark, MAKE, ARM["a setting"])
+    assert not is_reported(ran), ran.story
+    assert f"a git repository in {workspace}/evil: look at" in " ".join(ran.raw["warnings"])
+    mark.unlink(missing_ok=True)
+    git(workspace / "evil", "status")
+    assert mark.exists()
+
+
+def test_those_beyond_the_number_that_is_judged_are_moved(box: Box, project: Path) -> None:
+    make = "git init -q a; for i in $(seq 520); do mkdir -p n$i; cp -r a/.git n$i; done"
+    ran = attack(box, "cold", project, ("sh", "-ec", make))
+    assert ran.exited(0), ran.story
+    assert len(list(project.glob("*/.git"))) == 512

@@ -168,12 +168,15 @@ class PlantedWatch:
         git |= self._further_git
         others |= self._further_others
         by_root = self._nested.by_root
-        # A running command may still need what it has made in its own folders.
-        new = sorted(filter(is_led_into, (*self._maker.new_folders,))) if finished else []
-        found = PlantedRepositories(by_root(sorted(git)), by_root(sorted(others)), by_root(new))
+        found = PlantedRepositories(by_root(sorted(git)), by_root(sorted(others)), {})
         moved = [*undo_all(found, self._planned)]
         for later in self._later:
             moved += later.undo(finished=finished)
+        # A running command may still need what it has made in its own folders. Afterwards: a git
+        # dir of the user's that it had moved there is back.
+        new = sorted(filter(is_led_into, (*self._maker.new_folders,))) if finished else []
+        for root, folders in by_root(new).items():
+            moved += disarm_new_git(root, folders, self._planned)
         return {one.path: one.moved_to for one in moved}
 
     def _look_further(self) -> None:
@@ -195,12 +198,12 @@ class PlantedWatch:
 def undo_all(found: PlantedRepositories, planned: PlannedGit) -> list[MovedPath]:
     """Move aside what would run programs. For a thread."""
     moved: list[MovedPath] = []
-    for root, folders in found.new_git.items():
-        moved += disarm_new_git(root, folders, planned)
     for root, folders in found.git.items():
         moved += undo_planted_git(root, folders, planned)
     for root, marks in found.others.items():
         moved += undo_planted_others(root, marks)
+    for root, folders in found.new_git.items():
+        moved += disarm_new_git(root, folders, planned)
     return moved
 
 
