@@ -164,7 +164,7 @@ def _protected(setting: Setting, facts: RunEvidence) -> Iterator[Denial]:
         done, now = "was made, changed or removed, which is undone where that is possible", ""
         if moved_to and setting.host.exists(path):
             done = f"changed and was moved to {named(moved_to)}"
-            now = "; what was there before is in its place"
+            now = "; what was there before, or its harmless part, is in its place"
         elif moved_to:
             done = f"appeared and was moved to {named(moved_to)}"
         yield Denial(

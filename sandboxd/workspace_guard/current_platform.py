@@ -29,6 +29,14 @@ if sys.platform == "win32":
     ) -> Sequence[MovedPath]:
         return planted_repositories.undo(workspace, folders, pinned)
 
+    def disarm_new_git(
+        workspace: str, folders: Iterable[str], planned: PlannedGit
+    ) -> Sequence[MovedPath]:
+        return ()  # only named here
+
+    def is_led_into(folder: str) -> bool:
+        return False
+
     def remember_kept(workspace: str) -> Callable[[], bool] | None:
         return None  # not written again here
 
@@ -44,6 +52,8 @@ if sys.platform == "win32":
 else:
     from sandboxd.linux.birth_time import birth_ns_of as born_ns
     from sandboxd.workspace_guard.quarantine.backup import remember_kept
+    from sandboxd.workspace_guard.repositories.disarm import disarm as disarm_new_git
+    from sandboxd.workspace_guard.repositories.disarm import is_led_into
     from sandboxd.workspace_guard.repositories.planted_git import undo as undo_planted_git
     from sandboxd.workspace_guard.repositories.planted_non_git import undo as undo_planted_others
     from sandboxd.workspace_guard.repositories.uncovered import UncoveredRepositories
@@ -64,6 +74,8 @@ else:
 
 __all__ = [
     "born_ns",
+    "disarm_new_git",
+    "is_led_into",
     "open_watch",
     "remember_kept",
     "remember_repositories",

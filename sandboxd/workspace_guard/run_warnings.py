@@ -18,6 +18,7 @@ from sandboxd.policy.plan import Protected
 from sandboxd.policy.protected import distant_git
 from sandboxd.policy.protected.nested_git import Repositories
 from sandboxd.workspace_guard import running_commands
+from sandboxd.workspace_guard.current_platform import is_led_into
 from sandboxd.workspace_guard.git.planned_git import PlannedGit, planned_git
 from sandboxd.workspace_guard.repositories.new_repositories import (
     FoundRepositories,
@@ -32,10 +33,13 @@ _MAIN_STATE = ("HEAD", "index")
 
 class PlantedRepositories(NamedTuple):
     """Folders of the user that are git repositories now, and new `.hg` and the like in such
-    folders, each by the writable root that they lie in. Not the roots themselves, for git."""
+    folders, each by the writable root that they lie in. Not the roots themselves, for git.
+
+    `new_git`: in new folders, where another repository may lead git into them."""
 
     git: dict[str, list[str]]
     others: dict[str, list[str]]
+    new_git: dict[str, list[str]]
 
 
 class RunWarnings:
@@ -50,6 +54,7 @@ class RunWarnings:
         self._maker = Maker(before, self._protected)
         self._made: FoundRepositories | None = None
         self._named: dict[str, list[str]] = {}
+        self._disarmed: frozenset[str] = frozenset()
         self._search = NewRepositories(before)
         self._states: dict[str, int] = {}
         if before.main_checkouts:
@@ -85,13 +90,21 @@ class RunWarnings:
         if not self._maker.is_running:  # in a persistent sandbox
             made.git = [one for one in made.git if not running_commands.is_users_own(one)]
             made.others = [one for one in made.others if not running_commands.is_users_own(one)]
-        found = PlantedRepositories(
-            self._before.by_root(made.git), self._before.by_root(made.others)
-        )
+            again = [*filter(running_commands.is_in_new_folder, made.git)]
+            made.git = [one for one in made.git if one not in again]
+            made.new_git += again
+        by_root, roots = self._before.by_root, self._before.roots
+        new = [one for one in made.new_git if one not in roots]
+        running_commands.note_new_folders(new)
+        new = [*filter(is_led_into, new)]
+        self._disarmed = frozenset(new)
+        if not self._maker.is_running:  # the persistent sandbox's own look disarms them
+            new = []
+        found = PlantedRepositories(by_root(made.git), by_root(made.others), by_root(new))
         self._tell_plans(made)
         named_first = (*sorted(made.git)[:MOST_NAMED], *sorted(made.new_git)[:MOST_NAMED])
-        new = (one for one in named_first if one not in self._before.roots)
-        self._named = {folder: _protected_in(folder) for folder in new}
+        named = (one for one in named_first if one not in roots)
+        self._named = {folder: _protected_in(folder) for folder in named}
         return found
 
     def _tell_plans(self, made: FoundRepositories) -> None:
@@ -117,10 +130,13 @@ class RunWarnings:
         return said
 
     def _said(self, made: FoundRepositories) -> list[str]:
-        git = [*sorted(made.git), *sorted(made.new_git)]
         # Not those that were moved aside.
+        git = [*sorted(made.git), *sorted(filter(_is_repository, made.new_git))]
         others = [*sorted(filter(files.lexists, made.others)), *sorted(made.new_others)]
-        said = [_made_repository(one, self._named.get(one, [])) for one in git[:MOST_NAMED]]
+        said = [
+            _made_repository(one, self._named.get(one, []), disarmed=one in self._disarmed)
+            for one in git[:MOST_NAMED]
+        ]
         said += map(_made_other, others[:MOST_NAMED])
         more = max(len(git) - MOST_NAMED, 0) + max(len(others) - MOST_NAMED, 0)
         said += [_made_more(more)] if more else []
@@ -144,10 +160,17 @@ def _protected_in(folder: str) -> list[str]:
     return [one for one in sorted(WORKSPACE) if files.lexists(posixpath.join(folder, one))]
 
 
-def _made_repository(folder: str, protected: list[str]) -> str:
-    text = (
-        f"the command made a git repository in {named(folder)}: look at its config and hooks "
-        "before you run git there, or add it to another repository with git add"
+def _is_repository(folder: str) -> bool:
+    return any(files.lexists(posixpath.join(folder, one)) for one in (".git", "HEAD"))
+
+
+def _made_repository(folder: str, protected: list[str], *, disarmed: bool) -> str:
+    text = f"the command made a git repository in {named(folder)}: "
+    text += (
+        "its config and hooks run no programs (those that would were moved aside)"
+        if disarmed
+        else "look at its config and hooks before you run git there, or add it to another "
+        "repository with git add"
     )
     if not protected:
         return text

@@ -18,10 +18,12 @@ from sandboxd.workspace_guard.run_clock import RunClock
 
 class Maker:
     """A command, or a persistent sandbox, with what was there before it. `users_own`: what the user
-    has made since: folders of git repositories, and the `.hg` and the like."""
+    has made since: folders of git repositories, and the `.hg` and the like. `new_folders`: of
+    repositories that commands have made since."""
 
     def __init__(self, before: Repositories, protected: Iterable[Protected]) -> None:
         self.users_own: frozenset[str] = frozenset()
+        self.new_folders: set[str] = set()
         self.clock = RunClock()
         self.is_running = False
         self._before = before
@@ -76,6 +78,19 @@ def may_be_made(path: str) -> bool:
 def is_users_own(path: str) -> bool:
     """For a command in a persistent sandbox."""
     return any(one.is_running and path in one.users_own for one in tuple(_makers))
+
+
+def note_new_folders(folders: Iterable[str]) -> None:
+    """For persistent sandboxes: a command made a git repository in each of these."""
+    for folder in folders:
+        for one in tuple(_makers):
+            if one.writes_to(folder):
+                one.new_folders.add(folder)
+
+
+def is_in_new_folder(path: str) -> bool:
+    """For a command in a persistent sandbox: an earlier one has made this repository."""
+    return any(path in one.new_folders for one in tuple(_makers))
 
 
 def _with_parents(path: str) -> list[str]:

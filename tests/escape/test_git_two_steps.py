@@ -1,5 +1,6 @@
 """A repository that one command made, with programs in it, and that a later one leads git into.
 
+It was made when the workspace was no repository: otherwise it is disarmed (test_git_commit_links).
 Its settings are protected from the later command, as those of the user's own are: that says nothing
 about who made them. Where the workspace's own repository may run programs, and a submodule of the
 user's may, git's daily work goes on.
@@ -71,7 +72,9 @@ def test_a_later_command_leads_git_there(
     line, victim = LATER[later]
     between = "git init -q between && git -C between commit -q --allow-empty -m x"
     lines = between, harm("between/evil", mark), harm("evil", mark), "git -C between add evil"
+    (project / ".git").rename(project.parent / "away")
     first = run(box, project, "\n".join(lines))
+    (project.parent / "away").rename(project / ".git")
     assert first.exited(0), first.story
     assert runs(project / "evil", mark, "status")  # control
     ran = run(box, project, line, how)
@@ -161,11 +164,17 @@ def test_hooks_that_the_users_settings_name_behind_a_link_of_the_index(
     if steps == 1:
         ran = run(box, project, f"{make}; git add evil", how)
     else:
-        assert run(box, project, make, how).exited(0)
-        ran = run(box, project, "git add evil", how)
+        ran = run(box, project, make, how)
+        assert ran.exited(0), ran.story
+        run(box, project, "git add evil", how)
     assert is_reported(ran), ran.story
     status = ("-c", "core.hooksPath=.githooks", "status")
     assert not runs(project, mark, *status), ran.story
+    # The control: the git dir was moved aside.
+    git(project, "rm", "-q", "-r", "--cached", "--ignore-unmatch", "evil")
+    git(project, "init", "-q", "evil")
+    git(project / "evil", "add", "file")
+    git(project / "evil", "commit", "-q", "-m", "x")
     git(project, "add", "evil")
     os.utime(project / "evil/file", (1, 1))
     assert runs(project, mark, *status), "the control"

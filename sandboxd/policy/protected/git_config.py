@@ -8,7 +8,7 @@ command wrote: it accepts a narrow grammar and a list of keys, and says no to ev
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from urllib.parse import unquote
 
 MAX_BYTES = 1 << 20
@@ -104,16 +104,18 @@ def _value(text: str, following: Iterator[str]) -> str:
     return "".join(kept)
 
 
-# What `git init`, `git clone`, `git remote add` and a name and address write. None of these makes
-# git run a program that the file names.
+# What `git init`, `git clone` (also a partial or sparse one, or with submodules), `git remote add`
+# and a name and address write. None of these makes git run a program that the file names.
 _HARMLESS_KEYS = re.compile(
     r"core\.(repositoryformatversion|filemode|bare|logallrefupdates|symlinks|ignorecase"
-    r"|precomposeunicode|autocrlf|eol|safecrlf|quotepath|abbrev|longpaths)"
-    r"|extensions\.(objectformat|refstorage|compatobjectformat)"
+    r"|precomposeunicode|autocrlf|eol|safecrlf|quotepath|abbrev|longpaths"
+    r"|sparsecheckout|sparsecheckoutcone)"
+    r"|extensions\.(objectformat|refstorage|compatobjectformat|partialclone|worktreeconfig)"
+    r"|index\.sparse|submodule\.active|submodule\..+\.(active|url)"
     r"|init\.defaultbranch|user\.(name|email)"
     r"|(commit|tag)\.gpgsign|pull\.(rebase|ff)|push\.(default|autosetupremote)|merge\.ff"
     r"|fetch\.prune|rebase\.(autostash|autosquash)|gc\.auto|(advice|color)\.[a-z]+"
-    r"|remote\..+\.(url|fetch|tagopt|prune)|branch\..+\.(remote|merge|rebase)"
+    r"|remote\..+\.(url|fetch|tagopt|prune|promisor|partialclonefilter)|branch\..+\.(remote|merge|rebase)"
 )
 # For a line without blanks around it. No two neighbouring parts match the same character: the time
 # stays linear for every line.
@@ -139,9 +141,44 @@ def doubtful(data: bytes) -> list[tuple[str, str]] | None:
     lines = filter(None, (line.strip(" \t") for line in text.split("\n")))
     if not all(map(_PLAIN_LINE.fullmatch, lines)):
         return None
-    # `helper::address` makes git run git-remote-helper.
-    return [
-        (key, value)
-        for key, value in entries(text)
-        if not _HARMLESS_KEYS.fullmatch(key) or "::" in value
-    ]
+    return [(key, value) for key, value in entries(text) if not _is_harmless(key, value)]
+
+
+def _is_harmless(key: str, value: str) -> bool:
+    """`helper::address` makes git run git-remote-helper."""
+    return _HARMLESS_KEYS.fullmatch(key) is not None and "::" not in value
+
+
+def harmless_lines(data: bytes, is_wanted: Callable[[str, str], bool]) -> bytes:
+    """The lines in a plain form with settings that are harmless, or wanted nevertheless. Whether
+    they are harmless together is to be asked again: a line may have continued another one."""
+    kept: list[str] = []
+    section: str | None = None
+    for line in data.decode(errors="replace").split("\n"):
+        plain = line.strip(" \t")
+        is_plain = _PLAIN_LINE.fullmatch(plain) is not None and plain.isprintable()
+        if plain.startswith("["):
+            section = plain if is_plain else None
+            kept += [line] if is_plain else []
+        elif section is not None and is_plain:
+            settings = entries(f"{section}\n{plain}")
+            kept += [line] if all(_is_harmless(*s) or is_wanted(*s) for s in settings) else []
+    return "".join(f"{line}\n" for line in kept).encode()
+
+
+def smallest(data: bytes) -> bytes:
+    """What git needs to open the repository."""
+    settings = dict(entries(data.decode(errors="replace")))
+    version = _word(settings, "core.repositoryformatversion") or "0"
+    kept = [f"[core]\n\trepositoryformatversion = {version}\n"]
+    bare = _word(settings, "core.bare")
+    kept += [f"\tbare = {bare}\n"] if bare else []
+    for name in ("objectformat", "refstorage"):
+        value = _word(settings, f"extensions.{name}")
+        kept += [f"[extensions]\n\t{name} = {value}\n"] if value else []
+    return "".join(kept).encode()
+
+
+def _word(settings: dict[str, str], key: str) -> str | None:
+    value = settings.get(key, "")
+    return value if re.fullmatch("[A-Za-z0-9]{1,16}", value) else None

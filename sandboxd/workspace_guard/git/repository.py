@@ -24,14 +24,13 @@ from sandboxd.posix.descriptors import path_of
 from sandboxd.workspace_guard import snapshot
 from sandboxd.workspace_guard.dirfd import (
     enter,
-    is_gone,
     list_names,
     list_plain,
     open_root,
     read_file,
 )
 from sandboxd.workspace_guard.git import judge, named_programs, worktree_states
-from sandboxd.workspace_guard.git.links import GitDirLinks
+from sandboxd.workspace_guard.git.links import GitDirLinks, enter_below
 from sandboxd.workspace_guard.git.planned_git import PlannedGit
 from sandboxd.workspace_guard.git.stored_links import StoredLinks
 from sandboxd.workspace_guard.git.symbolic_refs import SymbolicRefs
@@ -42,6 +41,7 @@ _DEEPEST = 8
 _SMALL = 4096
 _MOST_POINTER = 1 << 20  # git's own limit
 _MOST_SAMPLES = 256
+_MOST_MODULES = 256
 _MOST_INDEX_BYTES = 128 << 20
 
 
@@ -104,9 +104,11 @@ def harmful_check(
     return is_harmful
 
 
-def is_harmful_repository(folder: str, planned: PlannedGit, root: str) -> bool:
+def is_harmful_repository(
+    folder: str, planned: PlannedGit, root: str, writable: tuple[str, ...]
+) -> bool:
     """Whether git would run a program of the repository that it finds in this folder, in `root`."""
-    return _is_harmful(folder, _Judging(planned, (root,), writable=(root, *planned.writable)))
+    return _is_harmful(folder, _Judging(planned, (root,), writable=writable))
 
 
 def _is_harmful(folder: str, judging: _Judging) -> bool:
@@ -134,7 +136,11 @@ def _is_harmful(folder: str, judging: _Judging) -> bool:
     try:
         # Git goes on into the repositories that this one names.
         return (
-            bool(open_exec_paths(fd, finished=False, tree=folder, writable=judging.writable))
+            bool(
+                open_exec_paths(
+                    fd, finished=False, tree=folder, writable=judging.writable, top=folder
+                )
+            )
             or named_programs.has_named_programs(
                 folder, judging.roots[0], judging.planned.git_homes
             )
@@ -196,25 +202,25 @@ def _subfolders(folder: str) -> list[str]:
 
 
 def open_exec_paths(
-    git_dir: int, *, finished: bool, tree: str | None = None, writable: tuple[str, ...] = ()
-) -> list[str]:
+    git_dir: int, *, finished: bool, tree: str | None = None, writable: tuple[str, ...] = (),
+    top: str | None = None,
+) -> list[str]:  # fmt: skip
     """The names in a git dir made by a command that would run code.
 
     What `git init` and `git clone` write is harmless: plain settings, and hooks that are samples.
     `finished`: the command is over, so an unfinished rebase is judged too. `tree`: the folder that
     its `core.worktree` may name. `writable`: where the command can write, so that no remote may
-    be there.
+    be there. `top`: a work tree; what `git clone --recurse-submodules` makes of submodules in it
+    is harmless too.
     """
-    names = (*GIT_DIR, *git_work_names.OLD_REMOTES, "modules", "info")
-    found = [
-        name
-        for name in names
-        if (
-            _is_open_config(git_dir, tree, writable)
-            if name == "config"
-            else _is_open(git_dir, name)
-        )
-    ]
+    found = [name for name in (*GIT_DIR, *git_work_names.OLD_REMOTES) if _is_open(git_dir, name)]
+    found += ["info"] if _is_open(git_dir, "info") else []
+    configs = ("config",) if top is None else ("config", "config.worktree")
+    for name in configs:
+        if name in found and not is_open_config(git_dir, name, tree, writable):
+            found.remove(name)
+    if _is_open(git_dir, "modules") and _has_open_module(git_dir, writable, top):
+        found.append("modules")
     if finished:
         found += [name for name in REBASE_STATE if _is_harmful_operation(git_dir, name)]
         found += ["index"] if is_harmful_index(git_dir, PlannedGit()) else []
@@ -295,17 +301,67 @@ def is_harmful_index(
     return bool(reasons)
 
 
-def _is_open_config(git_dir: int, tree: str | None, writable: tuple[str, ...]) -> bool:
-    if is_gone(git_dir, "config"):
+def module_dirs(git_dir: int) -> list[str] | None:
+    """The git dirs in `modules`, without those in these; None if there is anything else."""
+    found: list[str] = []
+    pending = ["modules"]
+    while pending:
+        place = pending.pop()
+        folder = enter_below(git_dir, place)
+        plain = list_plain(folder, _MOST_MODULES) if folder is not None else None
+        if folder is not None:
+            os.close(folder)
+        if plain is None or place.count("/") > _DEEPEST or len(found) > _MOST_MODULES:
+            return None
+        if "HEAD" in plain:
+            found.append(place)
+        else:  # a submodule's name may have slashes in it; a file is none of git's
+            pending += [f"{place}/{name}" for name in plain]
+    return found
+
+
+def _has_open_module(git_dir: int, writable: tuple[str, ...], top: str | None) -> bool:
+    modules = module_dirs(git_dir) if top is not None else None
+    if modules is None:
+        return True
+    for name in modules:
+        module = enter_below(git_dir, name)
+        if module is None:
+            return True
+        try:
+            tree = submodule_tree(module, top)
+            if open_exec_paths(module, finished=False, tree=tree, writable=writable, top=top):
+                return True
+        finally:
+            os.close(module)
+    return False
+
+
+def submodule_tree(module: int, top: str | None) -> str | None:
+    """The folder of a submodule, which its git dir names; None if that is not in `top`, or does
+    not lead back: git would write files there."""
+    here = path_of(module)
+    tree = os.path.normpath(work_tree(module, here))
+    if top is None or not is_below(tree, top):
+        return None
+    return tree if worktree_states.leads_back(tree, here, must_exist=True) else None
+
+
+def is_open_config(git_dir: int, name: str, tree: str | None, writable: tuple[str, ...]) -> bool:
+    data = read_file(git_dir, name, git_config.MAX_BYTES)
+    return data is None or not is_harmless_config(path_of(git_dir), data, tree, writable)
+
+
+def is_harmless_config(
+    git_dir: str, data: bytes, tree: str | None, writable: tuple[str, ...]
+) -> bool:
+    settings = git_config.doubtful(data)
+    if settings is None:
         return False
-    data = read_file(git_dir, "config", git_config.MAX_BYTES)
-    settings = git_config.doubtful(data) if data is not None else None
-    if data is None or settings is None:
-        return True
-    here = path_of(git_dir)
-    if any(k != "core.worktree" or os.path.realpath(f"{here}/{v}") != tree for k, v in settings):
-        return True
-    return bool(remotes_below(writable, here, data))
+    for key, value in settings:
+        if key != "core.worktree" or os.path.realpath(f"{git_dir}/{value}") != tree:
+            return False
+    return not remotes_below(writable, git_dir, data)
 
 
 def remotes_below(folders: tuple[str, ...], git_dir: str, config: bytes) -> set[str]:
@@ -332,8 +388,12 @@ def _is_open(git_dir: int, name: str) -> bool:
         return not _only_samples(git_dir)
     names = _names(git_dir, name)
     if name == "info":
-        return names is None or any(n != "exclude" and not is_info_work(n) for n in names)
+        return names is None or not all(map(is_harmless_info, names))
     return name not in git_work_names.OLD_REMOTES or names is None or bool(names)
+
+
+def is_harmless_info(name: str) -> bool:
+    return name in ("exclude", "sparse-checkout") or is_info_work(name)
 
 
 def _names(git_dir: int, name: str) -> list[str] | None:

@@ -65,7 +65,7 @@ def _is_misleading(worktrees: int, name: str, git_dir: str, relative: bool) -> b
     if not back.startswith("/") and not relative:
         return True
     tree = os.path.join(path, back.removesuffix("/.git"))
-    return not _leads_back(os.path.normpath(tree), path)
+    return not leads_back(os.path.normpath(tree), path)
 
 
 def _read(state: int, name: str) -> str | None:
@@ -80,12 +80,12 @@ def _read(state: int, name: str) -> str | None:
     return os.fsdecode(data.rstrip(_SPACE))
 
 
-def _leads_back(tree: str, state: str) -> bool:
+def leads_back(tree: str, state: str, *, must_exist: bool = False) -> bool:
     """Whether nothing is there, or a worktree of this state. A link on the way could change."""
     if os.path.realpath(tree) != tree:
         return False
     if not os.path.lexists(tree):
-        return True
+        return not must_exist
     try:
         folder = open_root(tree)
     except OSError:

@@ -1,8 +1,7 @@
 """Undo git repositories that a command planted in folders of the user and that would run programs.
 
-A repository that a command makes in a folder of its own is only named in the result. In a folder
-that existed before, the user's next git command would use it: if git would run a program because of
-it, it is moved aside.
+In a folder that existed before the user's next git command would use it: if git would run a program
+because of it, it is moved aside. Those that a command makes in folders of its own: see `disarm`.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ from sandboxd.workspace_guard.quarantine.quarantine import Moved, Quarantine
 log = logging.getLogger(__name__)
 _SMALL = 4096
 MOST_JUDGED = 512  # at a time: what a command makes beyond them is moved aside unread
-_one_at_a_time = threading.Lock()  # two that take the same entry would report a failure
+one_at_a_time = threading.Lock()  # two that take the same entry would report a failure
 
 
 def undo(workspace: str, folders: Iterable[str], planned: PlannedGit) -> list[Moved]:
     """Move aside what makes each a repository, if it is harmful. For a thread."""
-    with _one_at_a_time:
+    with one_at_a_time:
         return _undo(workspace, folders, planned)
 
 
@@ -38,20 +37,28 @@ def _undo(workspace: str, folders: Iterable[str], planned: PlannedGit) -> list[M
     moved: list[Moved] = []
     try:
         for count, folder in enumerate(folders):
-            name = _harmful_name(folder, planned, workspace, unread=count >= MOST_JUDGED)
-            if name is None and named_programs.has_named_programs(
-                folder, workspace, planned.git_homes
-            ):
-                name = ".git" if os.path.lexists(f"{folder}/.git") else "HEAD"
-            if name is None:
-                continue
-            with find(root, workspace, os.path.join(folder, name)) as entry:
-                if entry is not None:
-                    moved.append(_taken(quarantine, entry))
+            unread = count >= MOST_JUDGED
+            moved += undo_one(root, workspace, folder, planned, quarantine, unread=unread)
     finally:
         quarantine.close()
         os.close(root)
     return moved
+
+
+def undo_one(
+    root: int, workspace: str, folder: str, planned: PlannedGit, quarantine: Quarantine, *,
+    unread: bool, writable: tuple[str, ...] | None = None,
+) -> list[Moved]:  # fmt: skip
+    """`writable`: where no remote may be; all writable folders unless it is given."""
+    if writable is None:
+        writable = (workspace, *planned.writable)
+    name = _harmful_name(folder, planned, workspace, writable, unread=unread)
+    if name is None and named_programs.has_named_programs(folder, workspace, planned.git_homes):
+        name = ".git" if os.path.lexists(f"{folder}/.git") else "HEAD"
+    if name is None:
+        return []
+    with find(root, workspace, os.path.join(folder, name)) as entry:
+        return [_taken(quarantine, entry)] if entry is not None else []
 
 
 def _taken(quarantine: Quarantine, entry: Entry) -> Moved:
@@ -60,7 +67,7 @@ def _taken(quarantine: Quarantine, entry: Entry) -> Moved:
 
 
 def _harmful_name(
-    folder: str, planned: PlannedGit, root: str, *, unread: bool = False
+    folder: str, planned: PlannedGit, root: str, writable: tuple[str, ...], *, unread: bool
 ) -> str | None:
     """The entry without which the folder is no repository. A link in the place of the folder, or of
     one above it, can lead where nothing is protected."""
@@ -70,10 +77,9 @@ def _harmful_name(
         return ".git" if has_git else "HEAD"
     if has_git:
         is_harmless = _is_own_worktree(folder, planned.known, root) or not is_harmful_repository(
-            folder, planned, root
+            folder, planned, root, writable
         )
         return None if is_harmless else ".git"
-    writable = (root, *planned.writable)
     try:
         fd = open_root(folder)
     except OSError:
@@ -87,19 +93,26 @@ def _harmful_name(
 def _is_own_worktree(folder: str, known: frozenset[str], root: str) -> bool:
     """What `git worktree add` makes of the workspace's repository. An earlier command may have made
     any other one, to run programs."""
+    leads_to = common_dir(folder)
+    return leads_to is not None and leads_to in known and leads_to in _git_dirs_of(root)
+
+
+def common_dir(folder: str) -> str | None:
+    """The git dir of the repository that this folder is a worktree of, as `git worktree add` makes
+    one; None if it is something else."""
     try:
         place = open_root(folder)
     except OSError:
-        return False
+        return None
     try:
         said = (read_file(place, ".git", _SMALL) or b"").removeprefix(b"gitdir: ").rstrip(b"\r\n")
         path = os.path.join(os.fsencode(folder), said)
         git_dir = os.path.realpath(path)
         if git_dir != os.path.normpath(path):
-            return False  # through a link that could be exchanged
+            return None  # through a link that could be exchanged
         state = open_root(os.fsdecode(git_dir))
     except (OSError, ValueError):
-        return False
+        return None
     finally:
         os.close(place)
     try:
@@ -107,8 +120,7 @@ def _is_own_worktree(folder: str, known: frozenset[str], root: str) -> bool:
         leads_to = os.fsdecode(os.path.realpath(os.path.join(git_dir, common)))
         inside = os.path.dirname(os.fsdecode(git_dir)) == os.path.join(leads_to, "worktrees")
         exec_paths = set(open_exec_paths(state, finished=True)) - {"commondir"}
-        is_own = leads_to in known and leads_to in _git_dirs_of(root)
-        return bool(common) and inside and is_own and not exec_paths
+        return leads_to if common and inside and not exec_paths else None
     finally:
         os.close(state)
 

@@ -1,4 +1,5 @@
-"""Undo repositories that processes of a persistent sandbox plant in folders of the user.
+"""Undo repositories that processes of a persistent sandbox plant in folders of the user, and disarm
+those in their own.
 
 What a command left running can make a folder a repository after the command's own end, or change
 one that was harmless then. Folders are looked at again and again, by content: the time of a
@@ -22,6 +23,8 @@ from sandboxd.policy.data.protected_names import OTHER_REPOSITORIES
 from sandboxd.policy.protected.nested_git import Repositories
 from sandboxd.workspace_guard import running_commands
 from sandboxd.workspace_guard.current_platform import (
+    disarm_new_git,
+    is_led_into,
     remember_repositories,
     undo_planted_git,
     undo_planted_others,
@@ -109,7 +112,8 @@ class PlantedWatch:
         came first.
         """
         await self._end_of_look()
-        if self._made or self._further_git or self._further_others or self._later:
+        further = self._further_git or self._further_others or self._maker.new_folders
+        if self._made or further or self._later:
             self._found |= await anyio.to_thread.run_sync(self._undo, True)
         found, self._found = self._found, {}
         return found
@@ -164,10 +168,15 @@ class PlantedWatch:
         git |= self._further_git
         others |= self._further_others
         by_root = self._nested.by_root
-        found = PlantedRepositories(by_root(sorted(git)), by_root(sorted(others)))
+        found = PlantedRepositories(by_root(sorted(git)), by_root(sorted(others)), {})
         moved = [*undo_all(found, self._planned)]
         for later in self._later:
             moved += later.undo(finished=finished)
+        # A running command may still need what it has made in its own folders. Afterwards: a git
+        # dir of the user's that it had moved there is back.
+        new = sorted(filter(is_led_into, (*self._maker.new_folders,))) if finished else []
+        for root, folders in by_root(new).items():
+            moved += disarm_new_git(root, folders, self._planned)
         return {one.path: one.moved_to for one in moved}
 
     def _look_further(self) -> None:
@@ -175,8 +184,13 @@ class PlantedWatch:
         changed = search.changed() if search is not None else None
         if search is not None and changed is not None:
             made = search.find(changed)
-            self._further_git |= {*made.git} - self._maker.users_own
+            new = self._maker.new_folders
+            new |= {*made.new_git} - {*self._nested.roots}
+            self._further_git |= {*made.git} - self._maker.users_own - new
             self._further_others |= {*made.others} - self._maker.users_own
+        for folder in tuple(self._maker.new_folders):
+            if not _may_be_repository(folder):
+                self._maker.new_folders.discard(folder)
         self._further_git = {*filter(_may_be_repository, self._further_git)}
         self._further_others = {*filter(files.lexists, self._further_others)}
 
@@ -188,6 +202,8 @@ def undo_all(found: PlantedRepositories, planned: PlannedGit) -> list[MovedPath]
         moved += undo_planted_git(root, folders, planned)
     for root, marks in found.others.items():
         moved += undo_planted_others(root, marks)
+    for root, folders in found.new_git.items():
+        moved += disarm_new_git(root, folders, planned)
     return moved
 
 

@@ -119,3 +119,33 @@ def test_no_line_takes_long(blank: str) -> None:
         text = before + blank * ((1 << 20) // len(blank)) + after
         git_config.harmless(text.encode())
         git_config.entries(text)
+
+
+LINES = {
+    "a harmless file": ("[core]\n\tbare = false\n", "[core]\n\tbare = false\n"),
+    "a program": ("[core]\n\tbare = false\n\tpager = x\n", "[core]\n\tbare = false\n"),
+    "a program in an unusual form": ('[core]\n\tpager = "a; b"\n\tbare = true', "[core]\n\tbare = true\n"),
+    "a continued line": ("[core]\n\tpager = a \\\n\tbare = true\n", "[core]\n\tbare = true\n"),
+    "a section in an unusual form": (
+        '[remote "a\\"b"]\n\turl = https://x\n[user]\n\tname = y\n', "[user]\n\tname = y\n"
+    ),
+    "a section with a setting": ("[core] pager = x\n\tbare = true\n", ""),
+    "a helper": ('[remote "x"]\n\turl = ext::sh\n\tfetch = a\n', '[remote "x"]\n\tfetch = a\n'),
+    "no section": ("pager = x\n", ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_the_harmless_lines_of_a_config(name: str) -> None:
+    text, kept = LINES[name]
+    found = git_config.harmless_lines(text.encode(), lambda key, value: False)
+    assert found.decode() == kept
+    assert git_config.harmless(found)
+
+
+def test_the_smallest_config_opens_the_repository() -> None:
+    text = '[core]\n\trepositoryformatversion = 1\n\tbare = "tr ue"\n[extensions]\n'
+    found = git_config.smallest(f"{text}\tobjectFormat = sha256\n\trefStorage = a;b\\\n".encode())
+    assert git_config.harmless(found)
+    assert git_config.hash_bytes(found) == 32
+    assert git_config.entries(found.decode())[0] == ("core.repositoryformatversion", "1")
