@@ -253,6 +253,7 @@ def test_a_program_that_failed_for_another_reason_gets_no_hint(argv, errors):
     assert tool_hint(argv, b"x: Operation not permitted") == tool_hint(argv)
 
 
+@pytest.mark.parametrize(
     ("argv", "leaves"),
     [
         (["sh", "-c", "sleep 300 & echo started"], True),
