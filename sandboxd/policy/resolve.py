@@ -11,7 +11,7 @@ from sandboxd.platform.current import files
 from sandboxd.platform.current import places as system_places
 from sandboxd.policy import ceiling, limits
 from sandboxd.policy.environment import FAIL_FAST, FEW_RETRIES, Pairs, environment, overlay
-from sandboxd.policy.mounts import masks
+from sandboxd.policy.mounts import mask_memory, masks
 from sandboxd.policy.mounts.mount_plan import mount_plan
 from sandboxd.policy.mounts.own_paths import OwnPaths
 from sandboxd.policy.mounts.preset_grants import PresetGrants, PresetInputs, preset_grants
@@ -157,11 +157,12 @@ def _sandbox(
         )
         links += workspace.links
         _refuse_own(workspace.path, access, "workspace", machine.own)
-    denied = _denied(manifest)
+    denied, before = _denied(manifest)
+    hidden = (*(one.path for one in denied), *before)
     tmp_bytes, shm_bytes = limits.private_bytes(manifest)
     owner = _run_as(workspace, grants, machine)
     from_preset = preset_grants(
-        PresetInputs(base, workspace, env, tuple(grants), tuple(denied), owner, request.dry),
+        PresetInputs(base, workspace, env, tuple(grants), hidden, owner, request.dry),
         machine,
     )
     if workspace is not None and workspace.path in from_preset.nested.read_only:
@@ -178,22 +179,22 @@ def _sandbox(
         tmp_bytes=tmp_bytes,
         shm_bytes=shm_bytes,
     )
-    hidden = masks.masks_for(spec, denied, machine, dict(env).get("HOME"))
-    spec = replace(spec, masks=hidden.masks)
-    from_preset.nested = from_preset.nested.with_warnings(hidden.warnings)
+    masked = masks.masks_for(spec, denied, machine, dict(env).get("HOME"), before)
+    spec = replace(spec, masks=masked.masks)
+    from_preset.nested = from_preset.nested.with_warnings(masked.warnings)
     own = writable.own_code(spec, machine.own)
     later = from_preset.protected
     if machine.uid == 0:
         later = tuple(writable.within_reach(later, owner or RunAs(0, 0)))
     kept = writable.settle(own, later, spec, machine.host)
-    masked = [Identity.of(recording_fs.lstat(mask.path)) for mask in spec.masks]
+    covering = [Identity.of(recording_fs.lstat(mask.path)) for mask in spec.masks]
     kept, covered = writable.identified(kept, own)
     spec = replace(spec, protected=kept)
     pinned = pins(spec, machine.host)
     spec = replace(
         spec,
         grants=tuple(sorted({*spec.grants, *pinned})),
-        mount_points=(*masked, *covered),
+        mount_points=(*covering, *covered),
     )
     return spec, from_preset
 
@@ -220,8 +221,12 @@ def _asked_grants(
     return grants, links
 
 
-def _denied(manifest: Manifest) -> list[Resolved]:
-    return [resolve(path, f"fs_deny[{i}]") for i, path in _each_once(manifest.fs_deny)]
+def _denied(manifest: Manifest) -> tuple[list[Resolved], list[str]]:
+    """Also where links among them led to earlier."""
+    paths = _each_once(manifest.fs_deny)
+    found = [resolve(path, f"fs_deny[{i}]") for i, path in paths]
+    ends = zip((files.internal(path) for _, path in paths), found, strict=True)
+    return found, [one for path, at in ends for one in mask_memory.former(path, at.path)]
 
 
 def _each_once(paths: list[str] | None) -> list[tuple[int, str]]:

@@ -20,7 +20,7 @@ from sandboxd.config.setting_words import setting_words
 from sandboxd.platform.current import files
 from sandboxd.policy.data.system_dirs import PROGRAMS
 from sandboxd.policy.display_names import named
-from sandboxd.policy.mounts import secret_paths
+from sandboxd.policy.mounts import mask_memory, secret_paths
 from sandboxd.policy.mounts.mount_plan import HOST_CONTENT, MountPlan, mount_plan
 from sandboxd.policy.paths import recording_fs
 from sandboxd.policy.paths.canonical import Resolved
@@ -43,18 +43,23 @@ class Masks(NamedTuple):
 
 
 def masks_for(
-    spec: SandboxSpec, denied: list[Resolved], machine: Machine, home: str | None = None
+    spec: SandboxSpec,
+    denied: list[Resolved],
+    machine: Machine,
+    home: str | None = None,
+    denied_before: Iterable[str] = (),
 ) -> Masks:
     """Only what exists and shows is masked: masking a missing path would create it on the host.
 
-    `home`: that of the request's variables.
+    `home`: that of the request's variables. `denied_before`: where links that the manifest denies
+    led to earlier.
     """
     asked = [grant for grant in spec.grants if grant.origin == "caller"]
     configured = config_masks(machine)
     _refuse_configured(asked, configured)
     places = mount_plan(spec, machine.host)
     wanted = {d.path: d.identity.is_dir for d in denied}
-    strong = [*configured, *machine.own.hidden, recording_fs.realpath(machine.caches_root)]
+    strong = [*configured, *denied_before, *machine.own.hidden, recording_fs.realpath(machine.caches_root)]
     _add(wanted, [_mountable(path, spec, machine, places) for path in strong], places)
     lifted = {grant.path for grant in asked if grant.by_name}
     links = _LinkSearch()
@@ -103,11 +108,12 @@ def _shows_some(home: str, places: MountPlan) -> bool:
 
 
 def config_masks(machine: Machine) -> dict[str, str]:
-    """`[masks] add`: canonical → as it is written."""
+    """`[masks] add`: canonical → as it is written. Also where links in it led to earlier."""
     return {
-        recording_fs.realpath(path): written
+        end: written
         for written in machine.config.masks.add
         for path in expand(written, machine.own_homes)
+        for end in mask_memory.ends(path)
     }
 
 
@@ -205,12 +211,17 @@ def _defaults(
             yield recording_fs.realpath(path)
     people = homes(*own)
     for home in people:
-        for name in _names_in(home, places, all_of_them=home in own):
+        names = {*_names_in(home, places, all_of_them=home in own)}
+        for name in secret_paths.HOME:
             path = f"{home}/{name}"
-            if recording_fs.lexists(path) or closed_folder(path) is not None:
-                real = recording_fs.realpath(path)
+            known = mask_memory.is_known(path)
+            if not known and name not in names:
+                continue
+            if not known and not recording_fs.lexists(path) and closed_folder(path) is None:
+                continue
+            levels = 2 if name in secret_paths.LINKS_IN_FOLDERS else 1
+            for real in mask_memory.ends(path):
                 yield real
-                levels = 2 if name in secret_paths.LINKS_IN_FOLDERS else 1
                 for end in links.ends(real, levels):
                     if not any(within(one, end) for one in people) and _is_content(end, places):
                         yield end

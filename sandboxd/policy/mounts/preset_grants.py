@@ -50,7 +50,7 @@ class PresetInputs(msgspec.Struct, frozen=True):
     workspace: Resolved | None
     env: Pairs
     grants: tuple[Grant, ...]
-    denied: tuple[Resolved, ...]
+    denied: tuple[str, ...]
     run_as: RunAs | None
     dry: bool = False
 
@@ -59,7 +59,7 @@ def preset_grants(asked: PresetInputs, machine: Machine) -> PresetGrants:
     found = PresetGrants()
     if not asked.base.named or asked.base.unsandboxed:
         return found
-    hidden = [*(d.path for d in asked.denied), *config_masks(machine)]
+    hidden = [*asked.denied, *config_masks(machine)]
     hidden += machine.own.hidden
     own, uid = machine.own_homes, machine.uid
     if asked.run_as is not None:
@@ -120,7 +120,7 @@ def _add_repository(
 def _add_caches(found: PresetGrants, asked: PresetInputs, machine: Machine) -> None:
     assert asked.workspace is not None
     root = recording_fs.realpath(machine.caches_root)
-    hidden = [*(d.path for d in asked.denied), *config_masks(machine)]
+    hidden = [*asked.denied, *config_masks(machine)]
     if _usable(root, hidden, asked.run_as):
         cache = caches.for_workspace(asked.workspace.path, root, asked.run_as, make=not asked.dry)
         found.grants += cache.grants

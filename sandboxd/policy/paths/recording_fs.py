@@ -206,7 +206,7 @@ def is_fleeting() -> None:
 def holds_while(fact: Fact) -> None:
     """The same, until somebody says that it changed."""
     notes = _notes.get()
-    if notes is not None:
+    if notes is not None and (not notes.facts or notes.facts[-1] is not fact):
         notes.facts.append(fact)
 
 
