@@ -84,6 +84,53 @@ def test_a_stopped_daemon_does_not_give_more_time(
     assert found[0].outcome == "timeout", found[0].story
 
 
+# A silent child counts; its parent is refused more paths than the channel takes.
+FLOOD = python("""
+    count = os.open(args[0], os.O_WRONLY)
+    if os.fork() == 0:
+        for number in range(10_000_000):
+            os.pwrite(count, b"%d" % number, 0)
+    folder = "/proc/none/" + "/".join(["x" * 200] * 15)
+    for number in range(1_000_000):
+        try:
+            os.open(f"{folder}/{number}", os.O_RDONLY)
+        except OSError:
+            pass
+    worked()
+""")
+
+
+def stands_still(path: Path) -> bool:
+    """For half a second; the counter runs in microseconds."""
+    until = time.monotonic() + PATIENCE_S
+    while time.monotonic() < until:
+        before = path.read_bytes()
+        time.sleep(0.5)
+        if path.read_bytes() == before:
+            return True
+    return False
+
+
+def test_paths_that_the_daemon_does_not_read_of_give_no_more_time(
+    box: Box, workspace: Path
+) -> None:
+    """`explain` sends each refused path. The reaper must not wait for the daemon to take them."""
+    count = workspace / "count"
+    count.touch()
+    count.chmod(0o666)
+    params = {"manifest": weakest(workspace, timeout=2), "explain": True}
+    found: list[Ran] = []
+    running = Thread(target=lambda: found.append(box.run(*FLOOD, str(count), **params)))
+    running.start()
+    while not count.read_bytes():
+        time.sleep(0.05)
+    os.kill(box.daemon.pid, signal.SIGSTOP)
+    assert stands_still(count), "the command runs on without its daemon"
+    os.kill(box.daemon.pid, signal.SIGCONT)
+    running.join(PATIENCE_S)
+    assert found[0].outcome == "timeout", found[0].story
+
+
 def test_a_command_whose_exec_waits_ends_by_its_timeout(box: Box, workspace: Path) -> None:
     """The kernel lets an exec wait for the holder of a lease: then the init waits for its child."""
     program = workspace / "program"

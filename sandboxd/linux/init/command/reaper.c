@@ -30,6 +30,7 @@ struct reaper {
     const struct exec_request *request;
     struct start_state *start_state;
     struct limit_watch watch;
+    uint32_t unsent_limit; /* that was exceeded while the channel was full */
     pid_t init;
     pid_t main_pid;
     int channel;
@@ -110,6 +111,8 @@ static void report_exit(struct reaper *reaper, int status, const struct rusage *
     reaper->verified = true;
     report_start(reaper);
     refusals_flush(reaper->channel);
+    if (reaper->unsent_limit != 0)
+        send_limit(reaper->channel, reaper->unsent_limit, true);
     if (status != 0)
         report_full(reaper->channel, true);
     reaper->main_ended = reaper->start_state->exit_reported = true;
@@ -268,7 +271,9 @@ static void check_limits(struct reaper *reaper)
     report_start(reaper);
     if (exceeded == LIMIT_PROCESSES)
         stop_forks(reaper);
-    send_limit(reaper->channel, exceeded, true);
+    /* A daemon that does not read must not give it more time. */
+    if (!send_limit(reaper->channel, exceeded, false))
+        reaper->unsent_limit = exceeded;
     kill_all(reaper);
 }
 

@@ -2,7 +2,10 @@
 #include "command.h"
 #include "../evidence/evidence.h"
 
+#include <poll.h>
 #include <string.h>
+
+enum { REFUSED_WAIT_MS = 1000 };
 
 static uint64_t microseconds(const struct timeval *time)
 {
@@ -116,8 +119,10 @@ bool send_refused_socket(int channel, uint32_t kind)
     return send(channel, MESSAGE_REFUSED_SOCKET, &writer, -1, false);
 }
 
+/* A daemon that does not read loses them: the command's time limit must not wait for it. */
 bool send_refused(int channel, uint32_t count, const uint8_t *items, size_t size)
 {
+    static bool stuck;
     static uint8_t payload[WIRE_MESSAGE_MAX - WIRE_HEADER_BYTES];
     struct writer head;
     head.length = 0;
@@ -126,7 +131,13 @@ bool send_refused(int channel, uint32_t count, const uint8_t *items, size_t size
         return false;
     memcpy(payload, head.bytes, head.length);
     memcpy(payload + head.length, items, size);
-    return wire_send(channel, MESSAGE_REFUSED, payload, head.length + size, -1, true);
+    if (wire_send(channel, MESSAGE_REFUSED, payload, head.length + size, -1, false)) {
+        stuck = false;
+        return true;
+    }
+    struct pollfd room = {.fd = channel, .events = POLLOUT};
+    stuck = stuck || poll(&room, 1, REFUSED_WAIT_MS) <= 0;
+    return !stuck && wire_send(channel, MESSAGE_REFUSED, payload, head.length + size, -1, false);
 }
 
 bool send_killed_call(int channel, uint32_t number)
