@@ -1,5 +1,5 @@
-"""A mask lies on what a symlink leads to. A command removes the link, or lets it lead elsewhere: the
-next command does not see what it led to."""
+"""A mask lies on what a symlink leads to. A command removes the link, or lets it lead elsewhere:
+the next command does not see what it led to."""
 
 from __future__ import annotations
 

@@ -59,7 +59,8 @@ def masks_for(
     _refuse_configured(asked, configured)
     places = mount_plan(spec, machine.host)
     wanted = {d.path: d.identity.is_dir for d in denied}
-    strong = [*configured, *denied_before, *machine.own.hidden, recording_fs.realpath(machine.caches_root)]
+    strong = [*configured, *denied_before, *machine.own.hidden]
+    strong.append(recording_fs.realpath(machine.caches_root))
     _add(wanted, [_mountable(path, spec, machine, places) for path in strong], places)
     lifted = {grant.path for grant in asked if grant.by_name}
     links = _LinkSearch()
