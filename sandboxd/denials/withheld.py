@@ -38,6 +38,7 @@ _PROGRAMS = tuple(
 _UNREAD_STARTUP = tuple(name for name in _STARTUP if name not in _PROGRAMS)
 _SECRET = "it is a secret, or holds one"
 _STARTUP_FILE = "it is a start-up file, or holds one"
+_LISTENER = "a program outside listens there, and does what it is asked with your rights"
 _BEYOND = "the daemon's config does not permit it"
 _UNFIT: dict[Access, set[contents.Trait]] = {
     "read": {"unknown", "secret", "hidden", "private", "special", "linked"},
@@ -137,7 +138,8 @@ def _in_any_spelling(
     setting: Setting, path: str, access: Access, looks: HostLooks, *, claimed: bool = False
 ) -> str | None:
     for one in dict.fromkeys([path, setting.host.canonical(path)]):
-        why = _withheld(setting, one, access) or _by_content(setting, one, access, looks)
+        why = _LISTENER if setting.host.listens_at(one) else _withheld(setting, one, access)
+        why = why or _by_content(setting, one, access, looks)
         if why is None and claimed:
             why = _by_word_only(setting, one, access, looks)
         if why is not None:

@@ -20,9 +20,11 @@ from sandboxd.policy.paths.revalidation import Basis, TakesLong
 from sandboxd.policy.plan import Identity, Plan, SandboxSpec
 from sandboxd.policy.request import Machine, PolicyRequest
 from sandboxd.policy.resolve import plan_for
+from sandboxd_proto.errors import PathDenied
 from sandboxd_proto.manifest import Manifest
 
 MAX_PLANS = 48
+_MOST_ATTEMPTS = 8
 _CHECKED_S = 0.005  # for `plan_for` of the same request, which follows at once
 
 Key = tuple[object, ...]
@@ -169,11 +171,18 @@ class PlanCache:
         return checked is kept and time.monotonic() - at < _CHECKED_S
 
     def _make(self, request: PolicyRequest) -> MadePlan:
-        with recording_fs.recording() as notes:
-            plan = plan_for(request, self._machine)
-        if notes.fleeting:
-            return MadePlan(plan, None)
-        grants = (grant.path for grant in plan.sandbox.grants)
-        basis = Basis(notes, grants, self.looked_at(request))
-        # What changed and changed back while it was made does not count as seen.
-        return MadePlan(plan, basis if basis.holds() else None)
+        for _ in range(_MOST_ATTEMPTS):
+            with recording_fs.recording() as notes:
+                plan = plan_for(request, self._machine)
+            grants = (grant.path for grant in plan.sandbox.grants)
+            basis = Basis(notes, grants, self.looked_at(request))
+            # A plan of which one part was made before a change and another one after it fits
+            # neither: it may protect less than both.
+            holds = basis.holds()
+            if not notes.torn and (holds or basis.is_same()):
+                return MadePlan(plan, basis if holds and not notes.fleeting else None)
+        raise PathDenied(
+            "what has to be hidden or protected changed again and again while it was looked at",
+            remedy="send the request again",
+            again=True,
+        )

@@ -59,7 +59,7 @@ def plan_for(request: PolicyRequest, machine: Machine) -> Plan:
             again = attempts_left and time.monotonic() < until
             if not again or error.errno not in recording_fs.VANISHED:
                 raise _changed(error) from None
-            recording_fs.is_fleeting()
+            recording_fs.is_torn()
     raise AssertionError("the last attempt returns or raises")
 
 

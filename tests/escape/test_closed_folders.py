@@ -4,7 +4,8 @@ next one opens it again: what lies in there stays masked and protected."""
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import subprocess
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -94,3 +95,77 @@ def test_a_secret_in_it_stays_masked(masked: tuple[Box, Path], mode: str) -> Non
     finally:
         os.chmod(folder, 0o755)
     assert not box.attack(OPEN_AND_READ, folder, secret, manifest=manifest).worked
+
+
+def _included(project: Path) -> tuple[Path, Path]:
+    (project / "inc").mkdir()
+    (project / "inc" / "settings").write_text("[core]\n\tfsmonitor = tools/run\n")
+    _set(project, "include.path", "../inc/settings")
+    return project / "inc", _program(project / "tools" / "run")
+
+
+def _link_to_program(project: Path) -> tuple[Path, Path]:
+    (project / "tools").mkdir()
+    (project / "tools" / "run").symlink_to("../real/run")
+    _set(project, "core.fsmonitor", "tools/run")
+    return project / "tools", _program(project / "real" / "run")
+
+
+def _link_to_hooks(project: Path) -> tuple[Path, Path]:
+    (project / "tools").mkdir()
+    (project / "tools" / "hooks").symlink_to("../real")
+    _set(project, "core.hooksPath", "tools/hooks")
+    return project / "tools", _program(project / "real" / "pre-commit")
+
+
+def _link_in_hooks(project: Path) -> tuple[Path, Path]:
+    (project / "hooks").mkdir()
+    (project / "hooks" / "pre-commit").symlink_to("../real/run")
+    _set(project, "core.hooksPath", "hooks")
+    return project / "hooks", _program(project / "real" / "run")
+
+
+def _module(project: Path) -> tuple[Path, Path]:
+    _set(project, "core.fsmonitor", "python3 -m tools.run")
+    return project / "tools", _program(project / "tools" / "run.py")
+
+
+def _set(project: Path, name: str, value: str) -> None:
+    subprocess.run(["git", "-C", project, "config", name, value], check=True)
+
+
+def _program(path: Path) -> Path:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("#!/bin/sh\n")
+    return path
+
+
+@pytest.mark.parametrize(
+    "make", [_included, _link_to_program, _link_to_hooks, _link_in_hooks, _module]
+)
+def test_what_settings_and_links_in_it_lead_to_stays_protected(
+    box: Box, workspace: Path, make: Callable[[Path], tuple[Path, Path]]
+) -> None:
+    """One command keeps it closed while another is planned, and opens it again: here the test."""
+    folder, victim = make(make_repository(workspace / "project"))
+    policy = {"preset": "workspace-write", "workspace": str(workspace / "project")}
+    before = content(victim)
+    assert freely(OPEN_AND_WRITE, folder, victim).worked
+    assert content(victim) != before
+    victim.write_bytes(before or b"")
+    box.attack(OPEN_AND_WRITE, folder, victim, **policy)
+    assert content(victim) == before
+    os.chmod(folder, 0)
+    try:
+        if os.geteuid() == 0 or not box.firm:  # root looks into every folder
+            with suppress(RpcError):
+                box.attack(OPEN_AND_WRITE, folder, victim, **policy)
+        else:
+            with pytest.raises(RpcError) as refused:
+                box.attack(OPEN_AND_WRITE, folder, victim, **policy)
+            assert f"chmod u+rwx {folder}" in refused.value.data["remedy"]
+    finally:
+        os.chmod(folder, 0o755)
+    assert content(victim) == before
+    box.attack(OPEN_AND_WRITE, folder, victim, **policy)
+    assert content(victim) == before

@@ -132,7 +132,8 @@ class Recording:
     listings: dict[str, Listing] = field(default_factory=dict)
     selections: dict[tuple[str, Filter], Listing] = field(default_factory=dict)
     extracts: dict[tuple[str, Extract], Hashable] = field(default_factory=dict)
-    fleeting: bool = False
+    fleeting: bool = False  # right now, but not to be compared later
+    torn: bool = False  # something changed between two looks
     until: float = math.inf  # of the monotonic clock
     facts: list[Fact] = field(default_factory=list)
     _ends: dict[str, str] = field(default_factory=dict)  # where ways ended that were walked
@@ -153,7 +154,7 @@ class Recording:
         try:
             return files.readlink(step)
         except OSError:  # replaced meanwhile
-            self.fleeting = True
+            self.torn = True
             return None
 
     def note(self, step: str) -> Name:
@@ -169,7 +170,7 @@ class Recording:
         noted = self.note(path if step == path else step)  # the same text is kept once
         for one in found:
             if noted != (None if one is None else name_from(one)):
-                self.fleeting = True
+                self.torn = True
 
     def content(self, path: str, found: os.stat_result) -> None:
         """What is in `path` matters. `found`: looked at before it was read."""

@@ -196,11 +196,11 @@ def holds_until(moment: float) -> None:
         notes.until = min(notes.until, moment)
 
 
-def is_fleeting() -> None:
+def is_torn() -> None:
     """Something changed between two looks: what was recorded is no basis of a plan."""
     notes = _notes.get()
     if notes is not None:
-        notes.fleeting = True
+        notes.torn = True
 
 
 def holds_while(fact: Fact) -> None:

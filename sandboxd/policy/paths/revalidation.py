@@ -271,6 +271,13 @@ class Basis:
         """Compares everything, and leaves the time of the last comparison as it is."""
         if time.monotonic() > self._until or not all(one.holds for one in self._facts):
             return False
+        return self._compared()
+
+    def is_same(self) -> bool:
+        """The same at any time: whether something changed, not whether it is to be used."""
+        return all(one.holds for one in self._facts) and self._compared()
+
+    def _compared(self) -> bool:
         return self._quick.holds(briefly=False) and self._slow.holds(briefly=False)
 
 

@@ -28,7 +28,7 @@ from sandboxd.policy.paths.homes import expand
 from sandboxd.policy.paths.recording import MOST_LISTED, Filter
 from sandboxd.policy.paths.within import within
 from sandboxd.policy.plan import Access, Grant, Identity, Protected, Rule
-from sandboxd.policy.protected import git_config, git_programs, scan_limits
+from sandboxd.policy.protected import closed_ways, git_config, git_programs, scan_limits
 from sandboxd.policy.protected.nested_git import Repositories
 from sandboxd.policy.protected.protect import (
     LEVELS,
@@ -91,6 +91,9 @@ def _is_head(path: str) -> bool:
         return True  # an old form of a reference to a branch
     try:
         return is_head_content(recording_fs.read(path, 256))
+    except PermissionError:
+        closed_ways.refuse(path)
+        return False
     except OSError:
         return False
 
@@ -256,6 +259,9 @@ def read_text(path: str, most: int = 4096) -> str:
     """A regular file's text, or nothing. Does not block on a pipe."""
     try:
         return os.fsdecode(recording_fs.read(path, most))
+    except PermissionError:
+        closed_ways.refuse(path)
+        return ""
     except (OSError, ValueError):
         return ""
 

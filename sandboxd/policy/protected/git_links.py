@@ -13,11 +13,12 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from sandboxd.platform.current import files
 from sandboxd.platform.regular_file import read_regular
 from sandboxd.policy.display_names import named
 from sandboxd.policy.paths import recording_fs
 from sandboxd.policy.paths.within import is_below, within
-from sandboxd.policy.protected import git_config, git_index_parser
+from sandboxd.policy.protected import closed_ways, git_config, git_index_parser
 
 MOST_LINKS = 256
 MOST_CPU_S = 0.25
@@ -45,7 +46,10 @@ def find(workspace: str, trees: Iterable[tuple[str, str]]) -> GitLinks:
     seen = {tree for tree, _ in pending}
     while pending:
         tree, git_dir = pending.popleft()
-        links = recording_fs.extract(posixpath.join(git_dir, "index"), links_of)
+        index = posixpath.join(git_dir, "index")
+        links = recording_fs.extract(index, links_of)
+        if not links and files.exists(index) and not files.access(index, os.R_OK):
+            closed_ways.refuse(index)
         if links is None:
             found.warnings = (_unread(git_dir),)
             continue
@@ -81,6 +85,9 @@ def said_git_dir(folder: str) -> str | None:
     if recording_fs.isfile(pointer):
         try:
             said = recording_fs.read(pointer, _MOST_POINTER)
+        except PermissionError:
+            closed_ways.refuse(pointer)
+            said = b""
         except OSError:
             said = b""
         if said.startswith(b"gitdir: "):

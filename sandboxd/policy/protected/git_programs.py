@@ -17,6 +17,7 @@ from itertools import pairwise
 from sandboxd.policy.paths import recording_fs
 from sandboxd.policy.paths.homes import expand
 from sandboxd.policy.paths.within import is_below
+from sandboxd.policy.protected import closed_ways
 
 _MOST_GROUPS, _MOST_WORDS, _MOST_FOLDERS, _DEEPEST = 16, 64, 8, 3
 # Settings whose value is a command line, by section.subsection.key with the key in lower case.
@@ -122,6 +123,7 @@ class _Line:
                 path = posixpath.normpath(said)
                 if not is_below(path, self._workspace):
                     continue
+                closed_ways.refuse_hidden(path)
                 if spelling in words or recording_fs.lexists(path):
                     yield path
                     if "/../" in said:  # behind a link it leads elsewhere

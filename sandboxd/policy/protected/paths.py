@@ -21,7 +21,14 @@ from sandboxd.policy.plan import (
     Protected,
     Rule,
 )
-from sandboxd.policy.protected import git_dir, git_links, git_worktree, nested_git, scan_limits
+from sandboxd.policy.protected import (
+    closed_ways,
+    git_dir,
+    git_links,
+    git_worktree,
+    nested_git,
+    scan_limits,
+)
 from sandboxd.policy.protected.git_dir import ExecPaths, GitDirContext
 from sandboxd.policy.protected.protect import (
     LEVELS,
@@ -51,7 +58,8 @@ def for_workspace(
     `writable` folders that the caller named, which may contain the workspace. Nothing is created
     for a path that does not exist: it is to be watched while the command runs.
     """
-    with scan_limits.for_workspace(workspace):
+    writable = tuple(writable)
+    with scan_limits.for_workspace(workspace), closed_ways.in_folders((workspace, *writable)):
         homes = tuple(homes)
         git_homes = tuple(dict.fromkeys(own_homes)) or homes[:1]
         return _for_workspace(workspace, more, homes, git_homes, roots, writable)

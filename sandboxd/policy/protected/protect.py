@@ -22,7 +22,7 @@ from sandboxd.policy.paths.closed_folders import closed_folder
 from sandboxd.policy.paths.symlink_walk import Walk
 from sandboxd.policy.paths.within import is_below, within
 from sandboxd.policy.plan import Protected
-from sandboxd.policy.protected import scan_limits, staying
+from sandboxd.policy.protected import closed_ways, scan_limits, staying
 
 _STAYS_S = 1.0  # a plan that took a folder for missing is made again then
 _LONGEST = 4096  # the kernel follows no longer path
@@ -96,6 +96,7 @@ def _kept(path: str, root: str, levels: int) -> list[Protected]:
     try:
         mode = recording_fs.lstat(path).st_mode
     except PermissionError:
+        closed_ways.refuse(path)
         closed = closed_folder(path)
         if closed is not None and is_below(closed, root):
             return [Protected(closed, root, present=True, is_dir=True)]
@@ -165,6 +166,9 @@ def _is_linked(path: str) -> bool:
 def _entries(folder: str) -> list[files.DirEntry]:
     try:
         return recording_fs.entries(folder)
+    except PermissionError:
+        closed_ways.refuse(folder)
+        return []
     except OSError:
         return []
 
@@ -176,5 +180,5 @@ def _read_link(path: str) -> str | None:
     except OSError as error:
         if error.errno not in (*recording_fs.VANISHED, errno.EINVAL):
             raise
-        recording_fs.is_fleeting()
+        recording_fs.is_torn()
         return None

@@ -19,13 +19,14 @@ import pytest
 from support.users import unprivileged_user
 
 import sandboxd.policy
+from sandboxd.policy import plan_cache
 from sandboxd.policy.paths import recording_fs, revalidation
 from sandboxd.policy.paths.recording import is_past
 from sandboxd.policy.plan import Plan, RunAs
 from sandboxd.policy.plan_cache import MAX_PLANS, PlanCache
 from sandboxd.policy.request import Machine, PolicyRequest
 from sandboxd.policy.resolve import plan_for
-from sandboxd_proto.errors import SandboxdError
+from sandboxd_proto.errors import PathDenied, SandboxdError
 from sandboxd_proto.manifest import Manifest
 
 NAMES = [
@@ -345,3 +346,28 @@ def test_names_that_come_and_go_are_no_error(machine: Machine, repository: Path)
     finally:
         stop.set()
         thread.join()
+
+
+@pytest.mark.parametrize("changes", [1, 100])
+def test_a_plan_during_which_something_changed_is_not_used(
+    machine: Machine, repository: Path, monkeypatch: pytest.MonkeyPatch, changes: int
+) -> None:
+    made: list[Plan] = []
+
+    def plan_while_changing(request: PolicyRequest, on: Machine) -> Plan:
+        made.append(plan_for(request, on))
+        if len(made) <= changes:
+            (repository / ".git" / "hooks").rename(repository / f"hooks{len(made)}")
+            (repository / ".git" / "hooks").mkdir()
+        return made[-1]
+
+    monkeypatch.setattr(plan_cache, "plan_for", plan_while_changing)
+    wish = PolicyRequest(preset="workspace-write", workspace=str(repository))
+    result = outcome(lambda: PlanCache(machine).plan_for(wish))
+    if changes == 1:
+        assert result is made[1] or result == made[1]
+        assert result != made[0]
+        return
+    with pytest.raises(PathDenied) as refused:
+        PlanCache(machine).plan_for(wish)
+    assert refused.value.facts["again"] is True

@@ -82,7 +82,8 @@ def test_a_thread_makes_plans_that_name_folders(asked: Asked, home: Path, worksp
     ]
     for wish in wishes:
         asked.ask(wish)
-    assert len(asked.threads) == 1 + len(wishes)
+    # One that changes something itself, or learns where a link leads, is made again.
+    assert len(asked.threads) >= 1 + len(wishes)
     assert here not in asked.threads[1:]
 
 
