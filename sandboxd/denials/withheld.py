@@ -138,8 +138,9 @@ def _in_any_spelling(
     setting: Setting, path: str, access: Access, looks: HostLooks, *, claimed: bool = False
 ) -> str | None:
     for one in dict.fromkeys([path, setting.host.canonical(path)]):
-        why = _LISTENER if setting.host.listens_at(one) else _withheld(setting, one, access)
-        why = why or _by_content(setting, one, access, looks)
+        why = _withheld(setting, one, access) or _by_content(setting, one, access, looks)
+        if why is None and "special" in looks.at(one) and setting.host.listens_at(one):
+            why = _LISTENER
         if why is None and claimed:
             why = _by_word_only(setting, one, access, looks)
         if why is not None:

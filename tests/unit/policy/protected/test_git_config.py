@@ -124,10 +124,7 @@ def test_no_line_takes_long(blank: str) -> None:
 LINES = {
     "a harmless file": ("[core]\n\tbare = false\n", "[core]\n\tbare = false\n"),
     "a program": ("[core]\n\tbare = false\n\tpager = x\n", "[core]\n\tbare = false\n"),
-    "a program in an unusual form": (
-        '[core]\n\tpager = "a; b"\n\tbare = true',
-        "[core]\n\tbare = true\n",
-    ),
+    "an unusual form": ('[core]\n\tpager = "a; b"\n\tbare = true', "[core]\n\tbare = true\n"),
     "a continued line": ("[core]\n\tpager = a \\\n\tbare = true\n", "[core]\n\tbare = true\n"),
     "a section in an unusual form": (
         '[remote "a\\"b"]\n\turl = https://x\n[user]\n\tname = y\n', "[user]\n\tname = y\n"
