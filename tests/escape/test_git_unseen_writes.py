@@ -6,7 +6,7 @@ A mapping that was written once can be written again without a change of the fil
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -106,16 +106,6 @@ def test_an_index_is_judged_by_its_content_when_the_command_ends(
     assert is_reported(ran), ran.story
 
 
-LINK_MODE = b"\x00\x00\xe0\x00"
-
-
-def wait_until_undone(path: Path, harmful: bytes) -> None:
-    deadline = time.monotonic() + 30
-    while harmful in path.read_bytes():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 # The command ends; a child goes on when args[1] appears.
 LEFT = """
     import time
@@ -140,10 +130,14 @@ def leave_running(box: Box, repository: Path, program: Sequence[str], go: Path) 
     return sandbox
 
 
-def wait_until_ended(box: Box, sandbox: str) -> None:
-    """Git could have run the program at once."""
+def is_ended(box: Box, sandbox: str) -> bool:
+    listed = box.connection.call("sandbox/list")["sandboxes"]
+    return sandbox not in {one["sandbox"] for one in listed}
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 30
-    while sandbox in {one["sandbox"] for one in box.connection.call("sandbox/list")["sandboxes"]}:
+    while not holds():
         assert time.monotonic() < deadline
         time.sleep(0.05)
 
@@ -159,10 +153,16 @@ def go(repository: Path) -> Path:
 def test_what_is_left_running_does_not_keep_an_index(
     box: Box, repository: Path, go: Path, name: str
 ) -> None:
-    program = python(PREPARE, LEFT, "wait()", WRITES[name], "time.sleep(60)")
-    wait_until_ended(box, leave_running(box, repository, program, go))
-    wait_until_undone(repository / ".git/index", LINK_MODE)
-    assert not runs_code(repository)
+    """The repository that the index leads to was disarmed when the command had ended. Armed anew,
+    it is disarmed by the clock, or the index ends the sandbox."""
+    arm = 'git("-C", "sub", "config", "core.fsmonitor", here + "/monitor")'
+    done = go.with_name("done")
+    program = python(
+        PREPARE, LEFT, "wait()", arm, WRITES[name], f"open({str(done)!r}, 'w')", "time.sleep(60)"
+    )
+    sandbox = leave_running(box, repository, program, go)
+    wait_until(lambda: done.exists() or is_ended(box, sandbox))
+    wait_until(lambda: not runs_code(repository))
 
 
 CONFIG = {
@@ -205,8 +205,8 @@ def test_what_is_left_running_does_not_keep_a_setting(
     program = python(OTHER, LEFT, CONFIG[name], "time.sleep(60)")
     sandbox = leave_running(box, repository, program, go)
     if box.backend == "landlock":
-        wait_until_ended(box, sandbox)
-        wait_until_undone(config, SETTING)
+        wait_until(lambda: is_ended(box, sandbox))
+        wait_until(lambda: SETTING not in config.read_bytes())
     else:
         box.connection.call("sandbox/destroy", {"sandbox": sandbox})
     assert config.read_bytes() == before
