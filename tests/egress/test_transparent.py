@@ -268,9 +268,9 @@ def test_refusals_are_told_while_the_command_runs(run: Runner) -> None:
     }  # fmt: skip
     number = run.connection.start("execute", params)
     denial = run.connection.notification("execution/denial", execution_id="live")["denial"]
-    assert (denial["target"], denial["evidence"], denial["layer"]) == ("other.test", "gate", "gate")
+    assert denial["target"] == "other.test"  # by the gate, or before that by curl's words
     run.connection.call("execution/close_stdin", {"execution_id": "live"})
     result = run.connection.result(number)
     told = [n for n in run.connection.notifications if n["method"] == "execution/denial"]
-    assert [d["target"] for d in result["denials"]] == ["other.test"]
-    assert len(told) == 1
+    assert [(d["target"], d["evidence"]) for d in result["denials"]] == [("other.test", "gate")]
+    assert 1 <= len(told) <= 2
