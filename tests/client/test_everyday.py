@@ -431,6 +431,7 @@ def test_the_count_of_what_a_session_ended_is_in_the_right_number(own):
         ([], ["curl", "http://localhost:8123/x"], 22, False),
         ([], ["curl", "http://example.org/"], 7, False),
         (["--net", "all"], ["curl", "127.0.0.1:8123"], 7, False),
+        (["--net", "localhost:8123"], ["curl", "http://localhost:8123"], 7, False),
     ],
 )
 def test_a_server_in_another_sandbox_is_not_at_localhost(

@@ -4,6 +4,7 @@ import { readFileSync } from "node:fs"
 import { test } from "node:test"
 import { Client, InvalidParams } from "../src/index.mjs"
 import options from "../src/options.cjs"
+import policy from "../src/policy.cjs"
 
 const { schemas } = JSON.parse(readFileSync(new URL("../../../proto/openrpc.json", import.meta.url))).components
 const unreached = new Client({ send: () => assert.fail("a request was sent"), call: () => assert.fail("a request was sent") })
@@ -45,4 +46,9 @@ test("the names are those of openrpc.json", () => {
   assert.deepEqual(sorted(options.CLIENT.box), sorted([...fields("SandboxCreateParams"), ...own]))
   assert.deepEqual(sorted(options.CLIENT.check), sorted([...fields("CheckParams"), ...own]))
   assert.deepEqual(sorted([...options.MANIFEST, ...own]), sorted(fields("Manifest")))
+})
+
+test("a relative workspace is relative to the program's folder", () => {
+  assert.equal(policy.policyOf({ workspace: "sub/.." }).workspace, process.cwd())
+  assert.equal(policy.policyOf({ workspace: "/abs" }).workspace, "/abs")
 })

@@ -6,9 +6,11 @@ import os
 from pathlib import PurePosixPath
 from unittest import mock
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sandboxd.policy.mounts import mount_plan as module
 from sandboxd.policy.mounts.mount_plan import Host, MountKind, mount_plan
 from sandboxd.policy.mounts.rename_pins import pins
 from sandboxd.policy.plan import Grant, Identity, Mask, NetworkRule, SandboxSpec
@@ -72,3 +74,22 @@ def test_many_paths_are_one_layout() -> None:
     read = {f"/srv/{i // 25}/{i}" for i in range(500)}
     places = mount_plan(spec_of(read, set(), set()), HOST)
     assert all(places.at(f"{path}/x").kind is MountKind.READ for path in read)
+
+
+@pytest.mark.parametrize(
+    ("home", "hidden"),
+    [
+        ("/srv/me", True), ("/var/lib/jenkins", True), ("/opt/me", True),
+        ("/srv", False), ("/var", False), ("/usr/local", False), ("/tmp/x", False), ("/", False),
+        ("relative", False),
+    ],
+)  # fmt: skip
+def test_a_home_folder_that_only_the_variable_names_is_hidden(
+    home: str, hidden: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not a folder of the system, nor one around it: what programs need would be gone."""
+    monkeypatch.setattr(module.recording_fs, "isdir", lambda path: True)
+    host = Host.current("/root", home)
+    assert (home in host.homes) == hidden
+    kept = SandboxSpec("host", NetworkRule("deny"), (), ())
+    assert (mount_plan(kept, host).at(f"{home}/x").kind == MountKind.HIDDEN) == hidden
