@@ -55,13 +55,17 @@ struct extended_stat {
     uint8_t more[256 - 152];
 };
 
-/* `any`: whatever the inode is. */
+/* `any`: whatever the inode is. `name`: within the folder of the path. `grouped`: the place before or after
+ * it lies in the same folder; `first` of them. */
 struct place {
     const char *path;
+    const char *name;
     uint64_t device;
     uint64_t inode;
     uint64_t mount_id;
     bool any;
+    bool grouped;
+    bool first;
 };
 
 static struct place *places;
@@ -74,11 +78,11 @@ static bool copies;     /* it need not be read */
 static pid_t init_pid;
 static void (*lost)(const char *what);
 
-static int look_up(const char *path, struct extended_stat *status)
+static int look_up(int folder, const char *path, struct extended_stat *status)
 {
     int flags = AT_SYMLINK_NOFOLLOW | AT_STATX_DONT_SYNC | AT_NO_AUTOMOUNT;
     memset(status, 0, sizeof *status);
-    return (int)syscall(SYS_statx, AT_FDCWD, path, flags, FIELD_INODE | FIELD_MOUNT_ID, status);
+    return (int)syscall(SYS_statx, folder, path, flags, FIELD_INODE | FIELD_MOUNT_ID, status);
 }
 
 static uint64_t device_of(const struct extended_stat *status)
@@ -142,12 +146,28 @@ bool mount_check_begin(int mountinfo, uint32_t count, bool private, void (*on_lo
     return places != NULL && ((private && listed_count > 0) || read_snapshot());
 }
 
+/* The names of one folder are looked up in it, so that its path is walked once for all of them. */
+static void group(struct place *place)
+{
+    struct place *before = place - 1;
+    size_t length = (size_t)(place->name - place->path);
+    place->first = true;
+    if (place == places || (size_t)(before->name - before->path) != length ||
+        memcmp(before->path, place->path, length) != 0)
+        return;
+    place->first = false;
+    place->grouped = before->grouped = true;
+}
+
 static bool add(struct place place)
 {
     place.path = strdup(place.path);
     if (place.path == NULL)
         return false;
-    places[place_count++] = place;
+    const char *slash = strrchr(place.path, '/');
+    place.name = slash != NULL && slash[1] != 0 ? slash + 1 : place.path;
+    places[place_count] = place;
+    group(&places[place_count++]);
     return true;
 }
 
@@ -171,13 +191,15 @@ bool mount_check_add(const struct inode_check *check)
         errno = ENOMEM;
         return false;
     }
-    if (look_up(check->path, &status) != 0)
+    if (look_up(AT_FDCWD, check->path, &status) != 0)
         return errno == EACCES && add_unreachable(place);
     if (!is_mount_root(&status, check->path) || !is_expected(&status, &place)) {
         errno = ESTALE;
         return false;
     }
-    place = (struct place){place.path, device_of(&status), status.inode, 0, false};
+    place.device = device_of(&status);
+    place.inode = status.inode;
+    place.any = false;
     place.mount_id = tells_mounts(&status) ? status.mount_id : id_in_table(place.path);
     return add(place);
 }
@@ -207,12 +229,25 @@ static const char *compare_table(void)
     return what;
 }
 
-/* Whether the path leads to its mount. `doubt`: only the mount table can tell; it must be that of the
- * snapshot, which has the mount there. */
-static bool holds(const struct place *place, bool *doubt)
+/* The folder of the places from this one on; -1 where it cannot be opened, and their paths are walked. */
+static int open_folder(const struct place *place)
+{
+    char path[WIRE_TEXT_MAX];
+    size_t length = (size_t)(place->name - place->path);
+    if (length == 0 || length >= sizeof path)
+        return -1;
+    memcpy(path, place->path, length);
+    path[length] = 0;
+    return open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+}
+
+/* Whether the path leads to its mount. `folder`: of the path, where it is open. `doubt`: only the mount table
+ * can tell; it must be that of the snapshot, which has the mount there. */
+static bool holds(const struct place *place, int folder, bool *doubt)
 {
     struct extended_stat status;
-    bool reached = look_up(place->path, &status) == 0;
+    const char *path = folder >= 0 ? place->name : place->path;
+    bool reached = look_up(folder >= 0 ? folder : AT_FDCWD, path, &status) == 0;
     if (!reached && errno != EACCES)
         return false;
     if (reached && (!is_mount_root(&status, place->path) || !is_expected(&status, place)))
@@ -223,15 +258,35 @@ static bool holds(const struct place *place, bool *doubt)
     return id_in_table(place->path) == place->mount_id;
 }
 
+/* The first path that does not lead to its mount; else NULL. */
+static const char *first_lost(bool *doubt)
+{
+    const struct place *place = places, *end = places + place_count;
+    bool all_hold = true;
+    int folder = -1;
+    for (; place < end; place++) {
+        if (place->first && folder >= 0)
+            close(folder);
+        if (place->first)
+            folder = place->grouped ? open_folder(place) : -1;
+        all_hold = holds(place, folder, doubt);
+        if (!all_hold)
+            break;
+    }
+    if (folder >= 0)
+        close(folder);
+    return all_hold ? NULL : place->path;
+}
+
 const char *mount_check_hole(void)
 {
     if (init_pid == 0)
         return NULL;
     long count = list_now();
     bool same = same_list(count), doubt = false;
-    for (size_t i = 0; i < place_count; i++)
-        if (!holds(&places[i], &doubt))
-            return places[i].path;
+    const char *lost_path = first_lost(&doubt);
+    if (lost_path != NULL)
+        return lost_path;
     if (copies)
         return same ? NULL : copies_changed(listed, listed_count, listed + listed_count, count);
     return doubt || !same ? compare_table() : NULL;

@@ -24,6 +24,7 @@ static struct command *prefork;
 static bool permitted;
 static unsigned lost_in_a_row;
 static int hand = -1;
+static int used = -1; /* the one of the last command */
 static uint64_t due_ms;
 
 struct command *prefork_waiting(void)
@@ -59,11 +60,21 @@ static pid_t bare_fork(void)
     return (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
 }
 
+/* Closing a socket through which descriptors are on their way wakes the kernel's collector, so it is closed
+ * when its reaper has long received them. */
+static void close_used(void)
+{
+    if (used >= 0)
+        close(used);
+    used = -1;
+}
+
 void prefork_make(int signals)
 {
     pid_t init = getpid();
     int ends[2];
     due_ms = 0;
+    close_used();
     if (!permitted || prefork != NULL || lost_in_a_row == LOST_MAX ||
         socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
         return;
@@ -119,7 +130,8 @@ struct command *prefork_use(const struct exec_request *request, const uint8_t *p
         prefork_lost();
         return NULL;
     }
-    close(hand);
+    close_used();
+    used = hand;
     hand = -1;
     prefork = NULL;
     return command;

@@ -195,6 +195,33 @@ def test_what_commands_do_is_no_loss(place: Place, workspace: Path) -> None:
             assert init.shell(script, cwd=str(workspace)).wait().code == 0
 
 
+def test_masks_whose_folder_is_renamed_end_the_sandbox(
+    workspace: Path, unprivileged: bool
+) -> None:
+    """They go with the folder, and the names lead to files that no mount covers."""
+    inner = workspace / "inner"
+    inner.mkdir(mode=0o755)
+    names = [inner / name for name in ("one", "two", "three")]
+    for path in names:
+        path.write_text("masked\n")
+    binds = [word for path in names for word in ("--ro-bind", str(workspace / "empty"), str(path))]
+    place = Place(
+        bwrap=True, unprivileged=unprivileged,
+        mounts=("--bind", str(workspace), str(workspace), *binds),
+    )  # fmt: skip
+    planned = [wire.Check(path=str(path), device=0, inode=0) for path in names]
+    with ready_init(place, flags=WATCH, checks=planned) as init:
+        assert init.exec("true").wait().code == 0
+        inner.rename(workspace / "old")
+        inner.mkdir(mode=0o755)
+        _written(names[2])
+        command = init.exec("cat", str(names[2]))
+        lost = init.receive()
+        assert isinstance(lost, wire.IsolationLost)
+        assert lost.what == str(names[0])
+        assert command.ended().stdout == b""
+
+
 def test_a_folder_that_is_closed_on_the_way_is_no_loss(place: Place, workspace: Path) -> None:
     """The command closes the folder to itself; the mount table still tells."""
     with ready_init(place, flags=WATCH, checks=checks(workspace)) as init:
