@@ -206,7 +206,7 @@ static void on_control(struct init *init)
     case RECEIPT_NOTHING:
         return;
     case RECEIPT_END:
-        if (notify_saw_no_network())
+        if (notify_network_untouched())
             networks_return();
         kill_everything();
         _exit(INIT_DONE);
