@@ -26,6 +26,7 @@
 #define KILL_PAUSE_US 5000
 /* The kernel reports no event for a mount point that is renamed. */
 #define MOUNT_CHECK_MS 500
+#define GIVE_BACK_MS 1000
 
 struct init {
     int control;
@@ -289,6 +290,14 @@ static void on_lone(const struct init *init, const struct pollfd *fds, size_t co
     lone_advance();
 }
 
+/* When it has waited for a while. */
+static void give_back(void)
+{
+    wire_forget();
+    copies_forget();
+    memory_give_back();
+}
+
 static void serve(struct init *init)
 {
     nfds_t count = 4, room = 4;
@@ -305,7 +314,12 @@ static void serve(struct init *init)
     int timeout = sooner(lone_timeout_ms(), prefork_timeout_ms());
     timeout = sooner(timeout, stopped_starts_timeout_ms());
     timeout = init->unreaped ? 0 : sooner(timeout, mount_check_timeout_ms(init));
-    if (poll(fds, count, timeout) < 0) {
+    int ready = poll(fds, count, timeout < 0 ? GIVE_BACK_MS : timeout);
+    if (ready == 0 && timeout < 0) {
+        give_back();
+        ready = poll(fds, count, -1);
+    }
+    if (ready < 0) {
         if (errno == EINTR)
             return;
         /* A command lowered the init's rlimits: nothing could be received any more. */

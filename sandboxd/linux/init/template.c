@@ -113,6 +113,7 @@ static void idle(struct template *template)
     template->idle_due_ms = for_long ? 0 : now_ms() + FORGET_MS;
     if (for_long) {
         networks_forget_ended();
+        memory_give_back();
         return;
     }
     template->ahead = unshare(OWN_NAMESPACES) == 0 && (!template->own_network || networks_enter());

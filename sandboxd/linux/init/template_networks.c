@@ -41,15 +41,19 @@ struct network {
     int clone;
 };
 
-static struct network networks[NETWORKS_MAX];
+static struct network *networks;
 /* One for each, which its init writes, and one for those that are not kept. */
 static atomic_bool *untouched;
-static unsigned current = NETWORKS_MAX; /* that of the next clone, which the template has entered */
+static unsigned current; /* that of the next clone, which the template has entered */
 
 bool networks_prepare(void)
 {
+    networks = malloc(NETWORKS_MAX * sizeof *networks);
+    if (networks == NULL)
+        return false;
     for (unsigned i = 0; i < NETWORKS_MAX; i++)
         networks[i] = (struct network){-1, -1};
+    current = NETWORKS_MAX;
     untouched = mmap(NULL, NETWORKS_MAX + 1, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     return untouched != MAP_FAILED;
 }
