@@ -173,6 +173,13 @@ int template_serve(int argc, char **argv);
 /* In a clone, last: nothing has happened in its network namespace (template_networks.c). */
 void networks_return(void);
 
+/* devices.c */
+
+/* Each is a mount already. */
+bool devices_protect(void);
+/* Executes argv where they are. */
+noreturn void devices_run(char **argv);
+
 /* fds.c */
 
 void close_from(unsigned first);

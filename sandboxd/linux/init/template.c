@@ -248,7 +248,7 @@ static bool prepare(void)
 {
     template_uncover();
     return getpid() == 1 && mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
-           template_protect_devices() && signal(SIGCHLD, SIG_IGN) != SIG_ERR;
+           devices_protect() && signal(SIGCHLD, SIG_IGN) != SIG_ERR;
 }
 
 int template_serve(int argc, char **argv)
