@@ -367,3 +367,15 @@ def test_a_clone_is_not_root(box: Box, tmp_path: Path, what: str) -> None:
     attack = python(AS_ROOT[what], "worked()")
     assert freely(attack, tmp_path).worked == (os.geteuid() == 0)
     assert box.attack(attack, "/tmp").blocked
+
+
+def test_posix_queues_are_not_made(box: Box) -> None:
+    """So they use up nothing of the user's limit, which all sandboxes would share."""
+    attack = python("""
+        name = f"/sandboxd-{os.getpid()}".encode()
+        c("mq_open", name, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600, None)
+        c("mq_unlink", name)
+        worked()
+    """)
+    assert freely(attack).worked
+    assert box.attack(attack, manifest=weakest(network="deny")).blocked

@@ -36,25 +36,48 @@ def test_disks_are_not_readable(box: Box) -> None:
         assert box.attack(attack, manifest=manifest).blocked
 
 
+NODES = ("null", "zero", "full", "random", "urandom", "tty")
+ON_NODES = {
+    "mode": "os.chmod(path, stat.S_IMODE(os.stat(path).st_mode))",
+    "owner": "os.chown(path, 0, 0)",
+    "times": "os.utime(path)",
+    "mode by a descriptor": "os.fchmod(os.open(path, os.O_RDWR), 0o666)",
+    "times by a descriptor": "os.utime(os.open(path, os.O_RDWR))",
+}
+# How sandboxes are made: clones, a bwrap each, and a bwrap each because of their network.
+WAYS = {
+    "clone": ("true", {}),
+    "bwrap": ("false", {}),
+    "allow_hosts": ("true", {"network": {"kind": "allow_hosts", "hosts": ["localhost"]}}),
+}
+
+
 @pytest.mark.requires("bubblewrap")
-def test_device_nodes_of_the_host_are_not_changed() -> None:
-    """Another mode for /dev/full, which is the host's own: root owns it in the sandbox too. Users
-    may set its times. Of sandboxes that are clones: bwrap binds devices writable only."""
-    attack = python("""
-        import stat
-        found = os.stat("/dev/full")
-        if os.geteuid() == 0:
-            os.chmod("/dev/full", stat.S_IMODE(found.st_mode))
-        else:
-            os.utime("/dev/full")
-        worked()
-    """)
-    assert freely(attack).worked
-    with running_backend("bubblewrap", env={TEMPLATE: "true"}) as daemon:
+@pytest.mark.parametrize("way", WAYS)
+def test_device_nodes_of_the_host_are_not_changed(way: str) -> None:
+    """The nodes are the host's own: root owns them in the sandbox too. Anybody may set their times,
+    with or without a sandbox; a user's bwrap cannot bind them read-only."""
+    template, manifest = WAYS[way]
+    with running_backend("bubblewrap", env={TEMPLATE: template}) as daemon:
         box = Box("bubblewrap", daemon)
-        assert box.attack(attack).blocked
+        for what, action in ON_NODES.items():
+            attack = python(f"""
+                import stat
+                refused = set()
+                for path in args:
+                    try:
+                        {action}
+                        worked(path)
+                    except OSError as error:
+                        refused.add(errno.errorcode[error.errno])
+                blocked(*refused)
+            """)
+            nodes = [f"/dev/{name}" for name in NODES]
+            assert freely(attack, *nodes).worked == (ROOT or "times" in what)
+            if ROOT or way == "clone" or "times" not in what:
+                assert box.attack(attack, *nodes, manifest=weakest(**manifest)).blocked, what
         usable = python("open('/dev/null', 'w').write('x'); open('/dev/zero').read(2); worked()")
-        assert box.attack(usable).worked
+        assert box.attack(usable, manifest=weakest(**manifest)).worked
         box.close()
 
 

@@ -9,6 +9,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,8 @@ pytestmark = [pytest.mark.isolation, pytest.mark.requires("bubblewrap")]
 NAME = "import socket; print(socket.socket(socket.AF_UNIX).getsockopt(socket.SOL_SOCKET, 71, 8))"
 ATTEMPTS = 12
 # Each of these leaves something behind, or could: a flow label outlives its socket, and so does
-# the route that the kernel caches for RTM_GETROUTE, with the time at which it was made.
+# the route that the kernel caches for RTM_GETROUTE, with the time at which it was made. Through
+# Unix sockets that listen or connect a descriptor can be passed out.
 TOUCHED = {
     "nothing is sent": "socket.socket(socket.AF_INET, socket.SOCK_DGRAM)",
     "version 6": "socket.socket(socket.AF_INET6)",
@@ -41,10 +43,36 @@ TOUCHED = {
     "a connection": (
         "a = socket.create_server(('127.0.0.1', 0)); socket.create_connection(a.getsockname())"
     ),
+    "a Unix socket that listens": (
+        r"a = socket.socket(socket.AF_UNIX); a.bind('\0name'); a.listen()"
+    ),
 }
 HARMLESS = {
     "no socket": "pass",
     "a Unix socket": r"socket.socket(socket.AF_UNIX).bind('\0name')",
+    "a pair of Unix sockets": "a = socket.socketpair(); socket.send_fds(a[0], [b'x'], [0])",
+    "a Unix socket that finds no peer": (
+        "socket.socket(socket.AF_UNIX).connect_ex('/run/nscd/missing')"
+    ),
+}
+# Everything by which a file of /proc/net can be found again, passed to the socket `peer`.
+PASS_OUT = """
+held = [os.open("/proc/self/net/" + name, flags)
+        for name in ("unix", "dev_snmp6") for flags in (os.O_RDONLY, os.O_PATH)]
+socket.send_fds(peer, [b"x"], held)
+"""
+# Which of the two sides listens, at this path of a folder that both can write.
+MEETINGS = {
+    "the sandbox listens": """
+server = socket.socket(socket.AF_UNIX)
+server.bind("{path}.new"); server.listen()
+os.rename("{path}.new", "{path}")
+peer = server.accept()[0]
+""",
+    "the sandbox connects": """
+peer = socket.socket(socket.AF_UNIX)
+peer.connect("{path}")
+""",
 }
 
 
@@ -85,6 +113,49 @@ def test_one_in_which_nothing_happened_is_used_again(daemon: Daemon, what: str) 
 def test_one_in_which_a_socket_was_made_is_not(daemon: Daemon, what: str) -> None:
     with daemon.connect() as connection:
         assert not is_used_again(connection, TOUCHED[what])
+
+
+def take(path: Path, listener: socket.socket | None, kept: list[int]) -> None:
+    """What a command passes out. Without a listener outside the command listens at the path."""
+    with socket.socket(socket.AF_UNIX) as mine:
+        if listener is not None:
+            with listener.accept()[0] as peer:
+                kept += socket.recv_fds(peer, 1, 8)[1]
+            return
+        deadline = time.monotonic() + 60
+        while not path.exists():
+            assert time.monotonic() < deadline, "the command does not listen"
+            time.sleep(0.02)
+        mine.connect(str(path))
+        kept += socket.recv_fds(mine, 1, 8)[1]
+        path.unlink()
+
+
+@pytest.mark.parametrize("how", MEETINGS)
+def test_one_whose_files_are_still_open_is_not(daemon: Daemon, tmp_path: Path, how: str) -> None:
+    """A command passes files of its /proc/net out, and who has them would read of the next one."""
+    path, kept, listener = tmp_path.resolve() / "socket", list[int](), None
+    writable = [str(tmp_path.resolve())]
+    with daemon.connect() as connection, ExitStack() as stack:
+        if how == "the sandbox connects":
+            listener = stack.enter_context(socket.socket(socket.AF_UNIX))
+            listener.bind(str(path))
+            listener.listen()
+            writable.append(str(path))
+        code = MEETINGS[how].format(path=path) + PASS_OUT
+        argv = [PYTHON, "-c", f"import os, socket\n{code}\n{NAME}"]
+        params = {"argv": argv, "manifest": {"network": "deny", "fs_write_allow": writable}}
+        seen = set()
+        for _ in range(ATTEMPTS):
+            number = connection.start("execute", params)
+            take(path, listener, kept)
+            seen.add(stdout_of(connection.result(number)))
+            time.sleep(0.05)
+        shown = [os.read(fd, 64) for fd in kept[::4]]
+        for fd in kept:
+            os.close(fd)
+    assert all(b"RefCount" in one for one in shown), "the control: what was passed can be read"
+    assert len(shown) == len(seen) == ATTEMPTS
 
 
 def run_and(

@@ -149,8 +149,10 @@ class LaunchPlans:
         checks += [wire.Check(path=path, device=0, inode=0) for path in self._empty(spec, layout)]
         args_fd = _kept(seal(os.fsencode("\0".join([*args, ""])), "args"), held)
         init = self._support.init
-        argv = [*_drop(spec.run_as), program.path, "--args", str(args_fd), "--",
-                f"/proc/self/fd/{init}"]  # fmt: skip
+        # Root's bwrap starts where the host's device nodes are read-only (init/devices.c).
+        protect = root_inside(spec) and not template
+        before = [f"/proc/self/fd/{init}", "--devices"] if protect else _drop(spec.run_as)
+        argv = [*before, program.path, "--args", str(args_fd), "--", f"/proc/self/fd/{init}"]
         return BwrapLine(argv, [*descriptors, args_fd, init], checks)
 
     def _setup(

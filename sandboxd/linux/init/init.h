@@ -71,6 +71,19 @@ void put_u64(struct writer *writer, uint64_t value);
 void put_text(struct writer *writer, const char *text);
 void put_bytes(struct writer *writer, const void *bytes, size_t size);
 
+/* Where no message is being handled. */
+void wire_forget(void);
+
+/* memory.c */
+
+enum { PAGE = 4096 };
+/* Of a buffer that is empty now and then: no page of it has anything else. */
+#define OWN_PAGES __attribute__((aligned(4096)))
+
+/* Those pages that lie in it wholly are zero afterwards. */
+void memory_forget(void *at, size_t size);
+void memory_give_back(void);
+
 /* messages.c: what the daemon asks for, decoded and checked */
 
 struct inode_check {
@@ -160,6 +173,13 @@ int template_serve(int argc, char **argv);
 /* In a clone, last: nothing has happened in its network namespace (template_networks.c). */
 void networks_return(void);
 
+/* devices.c */
+
+/* Each is a mount already. */
+bool devices_protect(void);
+/* Executes argv where they are. */
+noreturn void devices_run(char **argv);
+
 /* fds.c */
 
 void close_from(unsigned first);
@@ -202,6 +222,8 @@ enum { LISTED_MAX = 4096 };
 
 /* In a clone, before it mounts anything. */
 void copies_begin(void);
+/* When its mounts are known. */
+void copies_forget(void);
 /* Whether the mounts with these ids are the template's in their order, and then those of the clone. */
 bool copies_known(const uint64_t *listed, long count);
 /* As mounts_changed, by what is listed `now`. */

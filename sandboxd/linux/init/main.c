@@ -4,7 +4,8 @@
  * Usually PID 1 of a pid namespace (`bwrap --as-pid-1`); where there is none it is an ordinary
  * process, and kills its tree itself before it exits. The control socket is the descriptor named by
  * argv[1], else 3, or comes from `--connect PATH`, `--carried FOLDER` or `--remote FOLDER`; when the
- * daemon closes it, or dies, the sandbox dies. With `--template` it makes inits instead.
+ * daemon closes it, or dies, the sandbox dies. With `--template` it makes inits instead;
+ * with `--devices` it starts bwrap (devices.c).
  */
 #include "init.h"
 #include "command/command.h"
@@ -26,6 +27,7 @@
 #define KILL_PAUSE_US 5000
 /* The kernel reports no event for a mount point that is renamed. */
 #define MOUNT_CHECK_MS 500
+#define GIVE_BACK_MS 1000
 
 struct init {
     int control;
@@ -206,7 +208,7 @@ static void on_control(struct init *init)
     case RECEIPT_NOTHING:
         return;
     case RECEIPT_END:
-        if (notify_saw_no_network())
+        if (notify_network_untouched())
             networks_return();
         kill_everything();
         _exit(INIT_DONE);
@@ -289,6 +291,14 @@ static void on_lone(const struct init *init, const struct pollfd *fds, size_t co
     lone_advance();
 }
 
+/* When it has waited for a while. */
+static void give_back(void)
+{
+    wire_forget();
+    copies_forget();
+    memory_give_back();
+}
+
 static void serve(struct init *init)
 {
     nfds_t count = 4, room = 4;
@@ -305,7 +315,12 @@ static void serve(struct init *init)
     int timeout = sooner(lone_timeout_ms(), prefork_timeout_ms());
     timeout = sooner(timeout, stopped_starts_timeout_ms());
     timeout = init->unreaped ? 0 : sooner(timeout, mount_check_timeout_ms(init));
-    if (poll(fds, count, timeout) < 0) {
+    int ready = poll(fds, count, timeout < 0 ? GIVE_BACK_MS : timeout);
+    if (ready == 0 && timeout < 0) {
+        give_back();
+        ready = poll(fds, count, -1);
+    }
+    if (ready < 0) {
         if (errno == EINTR)
             return;
         /* A command lowered the init's rlimits: nothing could be received any more. */
@@ -370,6 +385,8 @@ void let_go_of_caller(int control)
 
 int main(int argc, char **argv)
 {
+    if (argc > 2 && strcmp(argv[1], "--devices") == 0)
+        devices_run(argv + 2);
     /* First: from now on no process of this uid can take the socket or read the memory. */
     if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
         prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0)

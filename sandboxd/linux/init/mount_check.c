@@ -72,8 +72,8 @@ static struct place *places;
 static size_t place_count, room;
 /* And behind them those of now. */
 static uint64_t listed[2 * LISTED_MAX];
-static long listed_count = -1;
-static int unread = -1; /* the mountinfo that the snapshot is still to be read from */
+static long listed_count; /* 0 and less: not known */
+static int unread; /* the mountinfo that the snapshot is still to be read from; 0: none */
 static bool copies;     /* it need not be read */
 static pid_t init_pid;
 static void (*lost)(const char *what);
@@ -95,8 +95,8 @@ static bool read_snapshot(void)
 {
     int mountinfo = unread;
     if (!copies)
-        unread = -1;
-    return mountinfo < 0 || mounts_snapshot(mountinfo);
+        unread = 0;
+    return mountinfo <= 0 || mounts_snapshot(mountinfo);
 }
 
 /* The id of the mount that the table has at this path; 0 where it has none. */
@@ -308,14 +308,14 @@ const char *mount_check_table(void)
 {
     if (same_list(list_now()))
         return NULL;
-    return unread >= 0 && !copies ? verify_again() : mount_check_hole();
+    return unread > 0 && !copies ? verify_again() : mount_check_hole();
 }
 
 void mount_check_settle(void)
 {
     struct pollfd changes = {.fd = unread, .events = POLLPRI};
     const char *what = NULL;
-    if (unread < 0 || copies)
+    if (unread <= 0 || copies)
         return;
     if (!read_snapshot())
         what = "/proc/self/mountinfo";

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 static size_t copy_count; /* 0: not known */
-static uint64_t first_ids[LISTED_MAX];
+static uint64_t first_ids[LISTED_MAX] OWN_PAGES;
 
 /* Whether the kernel keeps the order is seen, not assumed: the copy of a copy must be like it. */
 static bool read_copied_table(void)
@@ -66,6 +66,11 @@ void copies_begin(void)
 {
     if (copy_count > 0 && list_mounts(first_ids, copy_count + 1) != (long)copy_count)
         copy_count = 0;
+}
+
+void copies_forget(void)
+{
+    memory_forget(first_ids, sizeof first_ids);
 }
 
 bool copies_known(const uint64_t *listed, long count)

@@ -113,6 +113,7 @@ static void idle(struct template *template)
     template->idle_due_ms = for_long ? 0 : now_ms() + FORGET_MS;
     if (for_long) {
         networks_forget_ended();
+        memory_give_back();
         return;
     }
     template->ahead = unshare(OWN_NAMESPACES) == 0 && (!template->own_network || networks_enter());
@@ -247,7 +248,7 @@ static bool prepare(void)
 {
     template_uncover();
     return getpid() == 1 && mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
-           template_protect_devices() && signal(SIGCHLD, SIG_IGN) != SIG_ERR;
+           devices_protect() && signal(SIGCHLD, SIG_IGN) != SIG_ERR;
 }
 
 int template_serve(int argc, char **argv)

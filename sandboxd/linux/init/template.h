@@ -27,8 +27,6 @@ noreturn void template_fail(int socket, const char *what);
 
 /* Mounts what sandboxes of one plan must not share. Returns a /proc that can be written. */
 int template_mount(const struct template *template, int socket);
-/* The host's own device nodes: as root, their modes, owners and times could be changed. */
-bool template_protect_devices(void);
 /* bwrap's covers in /proc would forbid to mount another one. */
 void template_uncover(void);
 

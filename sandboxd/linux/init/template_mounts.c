@@ -10,7 +10,6 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -157,30 +156,6 @@ static void mount_ptys(int socket)
     if (mount("devpts", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC,
               "newinstance,ptmxmode=0666,mode=620,max=256") != 0)
         template_fail(socket, "/dev/pts");
-}
-
-static unsigned long flags_of(const struct statvfs *status)
-{
-    unsigned long same = ST_NOSUID | ST_NODEV | ST_NOEXEC | ST_NOATIME | ST_NODIRATIME;
-    return (status->f_flag & same) | (status->f_flag & ST_RELATIME ? MS_RELATIME : 0);
-}
-
-bool template_protect_devices(void)
-{
-    static const char *const DEVICES[] = {"/dev/null",   "/dev/zero",    "/dev/full",
-                                          "/dev/random", "/dev/urandom", "/dev/tty"};
-    for (size_t i = 0; i < sizeof DEVICES / sizeof DEVICES[0]; i++) {
-        unsigned long flags = MS_BIND | MS_REMOUNT | MS_RDONLY;
-        struct statvfs status;
-        if (statvfs(DEVICES[i], &status) != 0) {
-            if (errno == ENOENT)
-                continue;
-            return false;
-        }
-        if (mount(NULL, DEVICES[i], NULL, flags | flags_of(&status), NULL) != 0)
-            return false;
-    }
-    return true;
 }
 
 int template_mount(const struct template *template, int socket)

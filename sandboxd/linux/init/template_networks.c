@@ -4,9 +4,14 @@
  * To make one and to destroy it takes the kernel more time than all the rest of a sandbox. One in which nothing has
  * happened is as good as a new one. So it is used again, by one clone at a time, if all of this holds: the clone
  * before has ended, and with it every process of its pid namespace; its init says so in `untouched`, because the
- * kernel has asked it about no socket (notify/filter.c; not asked about are Unix sockets, which leave nothing behind);
- * and the kernel counts no socket in it that somebody outside still holds. An init that was killed has said
- * nothing. No command has the capability to change anything else there.
+ * kernel has asked it about nothing that stays there; and the kernel counts no socket in it that somebody outside
+ * still holds. An init that was killed has said nothing. No command has the capability to change anything else there.
+ *
+ * A file of /proc/net that is open somewhere shows the namespace for as long as there is one. A command passes a
+ * descriptor out of its sandbox through a Unix socket alone: it has been connected, or something has
+ * connected to it after listen(). The kernel asks the init about both and about every socket of another family
+ * (notify/filter.c). It does not ask about other Unix sockets, as pairs: these leave nothing behind. What
+ * a command inherits are pipes and its terminal.
  */
 #include "init.h"
 #include "template.h"
@@ -36,15 +41,19 @@ struct network {
     int clone;
 };
 
-static struct network networks[NETWORKS_MAX];
+static struct network *networks;
 /* One for each, which its init writes, and one for those that are not kept. */
 static atomic_bool *untouched;
-static unsigned current = NETWORKS_MAX; /* that of the next clone, which the template has entered */
+static unsigned current; /* that of the next clone, which the template has entered */
 
 bool networks_prepare(void)
 {
+    networks = malloc(NETWORKS_MAX * sizeof *networks);
+    if (networks == NULL)
+        return false;
     for (unsigned i = 0; i < NETWORKS_MAX; i++)
         networks[i] = (struct network){-1, -1};
+    current = NETWORKS_MAX;
     untouched = mmap(NULL, NETWORKS_MAX + 1, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     return untouched != MAP_FAILED;
 }

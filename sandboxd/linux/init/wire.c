@@ -15,7 +15,12 @@
 #include <unistd.h>
 
 /* Static, so that an idle init holds only the pages that a message has touched. */
-static uint8_t inbox[WIRE_MESSAGE_MAX + 1];
+static uint8_t inbox[WIRE_MESSAGE_MAX + 1] OWN_PAGES;
+
+void wire_forget(void)
+{
+    memory_forget(inbox, sizeof inbox);
+}
 
 static void collect_descriptors(struct msghdr *header, struct message *message)
 {

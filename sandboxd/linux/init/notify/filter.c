@@ -63,12 +63,12 @@ static void unless(struct program *program, uint32_t value, uint8_t count)
 #define REFUSE (SECCOMP_RET_ERRNO | EPERM)
 #define X32_BIT 0x40000000u
 
-/* Socket calls, and io_uring, of the 32-bit programs that such a kernel runs. */
+/* socket, socketpair, connect, listen, and io_uring, of the 32-bit programs that such a kernel runs. */
 static const uint32_t foreign_calls[] = {
 #if defined __x86_64__
-    102, 359, 360, 362,
+    102, 359, 360, 362, 363,
 #elif defined __aarch64__
-    281, 283, 288,
+    281, 283, 284, 288,
 #endif
     425, 426, 427,
 };
@@ -228,6 +228,8 @@ static void compose(struct program *program, const struct notify_wish *wish)
     if (wish->peers) {
         add_families(program, SYS_socketpair, others);
         add_families(program, SYS_socket, others);
+        if (wish->sockets)
+            answer_if(program, SYS_listen, SECCOMP_RET_USER_NOTIF);
     }
     if (wish->evidence)
         add_evidence(program);

@@ -17,8 +17,8 @@
  * Enforcement (SETUP_SET_GID): only folders get the set-group-ID bit. The init sets it (set_gid_chmod.c).
  * Without a listener nothing gets it.
  *
- * Where the network namespace may be used again (template_networks.c), all sockets but Unix sockets are
- * noted, and continue.
+ * Where the network namespace may be used again (template_networks.c), two kinds of calls are noted, and
+ * continue: socket() for all but Unix sockets, and listen(). So is each connect() of a Unix socket.
  *
  * There is one listener for the whole sandbox. The init holds it, because no command can kill the init:
  * if it were closed, connect would fail with ENOSYS.
@@ -83,7 +83,7 @@ void notify_look_ahead(void)
     can_copy = scope_permits_copies() && may_copy_descriptors();
 }
 
-static bool proxied, takes_evidence, sees_sockets, saw_socket;
+static bool proxied, takes_evidence, sees_sockets, touched;
 
 bool notify_listen(const struct notify_wish *wish, int *listener)
 {
@@ -116,9 +116,14 @@ static void refuse_socket(int listener)
     caller_answer(&call, EPERM);
 }
 
-bool notify_saw_no_network(void)
+bool notify_network_untouched(void)
 {
-    return sees_sockets && !saw_socket;
+    return sees_sockets && !touched;
+}
+
+void notify_network_touched(void)
+{
+    touched = true;
 }
 
 static void go_on(int listener)
@@ -136,8 +141,8 @@ void notify_serve(int listener)
     if (ioctl(listener, SECCOMP_IOCTL_NOTIF_RECV, &asked.notice) != 0)
         return;
     long number = asked.notice.data.nr;
-    if (number == SYS_socket || number == SYS_socketpair) {
-        saw_socket = true;
+    if (number == SYS_socket || number == SYS_socketpair || number == SYS_listen) {
+        touched = true;
         (sees_sockets ? go_on : refuse_socket)(listener);
         return;
     }

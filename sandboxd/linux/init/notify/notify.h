@@ -26,7 +26,7 @@ struct notify_wish {
     bool set_gid;
     bool no_inet;
     bool no_unix;
-    bool sockets; /* those of families that leave something in the network namespace */
+    bool sockets; /* whether something is left in the network namespace, or may hold it */
 };
 
 /* listener: the descriptor to poll, or -1 where the kernel does not ask (or asks another process
@@ -36,8 +36,10 @@ bool notify_listen(const struct notify_wish *wish, int *listener);
 /* What it needs to know of the host, and otherwise finds out: a template does it for its clones. */
 void notify_look_ahead(void);
 void notify_serve(int listener);
-/* Whether the kernel asks about every such socket, and has not asked. */
-bool notify_saw_no_network(void);
+/* Whether the kernel asks about all that a command could leave in its network namespace, or hold it with, and
+ * has not asked. */
+bool notify_network_untouched(void);
+void notify_network_touched(void);
 
 /* filter.c */
 

@@ -285,6 +285,8 @@ static bool attempt_connect(struct attempt *attempt, const uint64_t *args, int *
         *error = judge_target(attempt);
     if (*error != 0)
         return false;
+    if (attempt->domain == AF_UNIX)
+        notify_network_touched(); /* a descriptor can be passed out */
     if (closed_network)
         turn_to_loopback(attempt);
     *error = connect_for_a_moment(attempt);

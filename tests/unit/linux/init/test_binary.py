@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 from init_driver import BINARY, Place, ready_init
 
 pytestmark = pytest.mark.requires("readelf")
+MOST_KIB = 400
 
 
 def readelf(*options: str) -> str:
@@ -41,3 +43,20 @@ def test_a_waiting_init_holds_little_memory() -> None:
         private = re.findall(r"^Private_(?:Clean|Dirty):\s+(\d+) kB$", rollup, re.M)
         dirty = int(private[1])
         assert dirty < 200, rollup
+
+
+def test_an_init_that_waits_gives_memory_back() -> None:
+    """And works afterwards: what it dropped is empty, or read from the program again."""
+    with ready_init(Place()) as init:
+        for _ in range(2):
+            assert init.exec("true").wait().code == 0
+            deadline = time.monotonic() + 60
+            while resident_kib(init.process.pid) > MOST_KIB:
+                assert time.monotonic() < deadline, resident_kib(init.process.pid)
+                time.sleep(0.05)
+
+
+def resident_kib(pid: int) -> int:
+    found = re.search(r"^VmRSS:\s+(\d+) kB$", Path(f"/proc/{pid}/status").read_text(), re.M)
+    assert found is not None
+    return int(found.group(1))
