@@ -121,13 +121,21 @@ class Evidence(msgspec.Struct, frozen=True):
 NO_EVIDENCE = Evidence()
 
 
+class LeftProcesses(msgspec.Struct, frozen=True):
+    """Processes of a command that were alive when its main process had ended by itself, and were
+    ended with it. `names`: some of the different ones, as the processes call themselves."""
+
+    count: int
+    names: tuple[str, ...] = ()
+
+
 class ExitReport(msgspec.Struct, frozen=True):
     """How a command ended. `lost`: the sandbox was given up under it, and why.
 
     `protected`: protected paths that it changed, and where the changed version is now. `tiers`: how
     firmly limits were held for this very command, where that differs from what was foreseen.
     `start_failure`: what its exit code says if it printed nothing: the program never ran.
-    `whole`: no process of its tree is left, for certain.
+    `whole`: no process of its tree is left, for certain. `left`: what it left was ended.
     """
 
     exit_code: int | None
@@ -140,6 +148,7 @@ class ExitReport(msgspec.Struct, frozen=True):
     evidence: Evidence = NO_EVIDENCE
     start_failure: str | None = None
     whole: bool = False
+    left: LeftProcesses | None = None
 
 
 class Process(Protocol):

@@ -57,6 +57,8 @@ enum message_type {
     MESSAGE_KILLED_CALL = 88,
     /* reaper to daemon, before EXITED: a private file system is full */
     MESSAGE_NO_SPACE = 89,
+    /* between EXITED and GONE: processes that were alive then, and were killed */
+    MESSAGE_LEFT = 92,
 };
 
 enum setup_flag {

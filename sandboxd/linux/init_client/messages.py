@@ -310,6 +310,17 @@ class NoSpace(msgspec.Struct, frozen=True):
     path: str
 
 
+MOST_LEFT_NAMES = 4
+
+
+class Left(msgspec.Struct, frozen=True):
+    """Processes that were alive some milliseconds after the main process, and were then killed.
+    ``names``: the different ones among them, which commands choose."""
+
+    count: int
+    names: tuple[str, ...]
+
+
 class KilledCall(msgspec.Struct, frozen=True):
     """The system call during which a process died of SIGSYS (EXPLAIN)."""
 
@@ -336,4 +347,5 @@ Channel = (
     | RefusedPathsMessage
     | KilledCall
     | NoSpace
+    | Left
 )

@@ -26,6 +26,7 @@ from sandboxd.types import (
     Command,
     Evidence,
     ExitReport,
+    LeftProcesses,
     LimitName,
     TreeUsage,
 )
@@ -77,6 +78,7 @@ class InitProcess:
         self._limit: LimitName | None = None
         self._exited: wire.ExitedMessage | None = None
         self._gone: wire.TreeRusage | None = None
+        self._left: LeftProcesses | None = None
         self._evidence: EvidenceLog | None = None  # made for the first message that is one
         self._waiter: event_loop.WakeUp | None = None
         self._waits_for = Stage.OVER
@@ -138,6 +140,8 @@ class InitProcess:
                 self._reach(Stage.OVER)
             case wire.Limit(kind):
                 self._limit = _LIMITS[kind]
+            case wire.Left(count, names):
+                self._left = LeftProcesses(count, names)
             case other:
                 self._take_evidence(other)
 
@@ -269,6 +273,7 @@ class InitProcess:
             lost=why,
             evidence=self._evidence_so_far(),
             whole=self._gone is not None,
+            left=self._left,
         )
 
     # control

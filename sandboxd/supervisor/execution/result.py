@@ -10,7 +10,7 @@ import msgspec
 
 from sandboxd.backends.interface import Enforcement
 from sandboxd.platform.current import files
-from sandboxd.policy.display_names import named
+from sandboxd.policy.display_names import escape_controls, named
 from sandboxd.policy.plan import Limits, Plan
 from sandboxd.supervisor.budgets import ledger
 from sandboxd.supervisor.request import ExecuteRequest
@@ -21,6 +21,7 @@ from sandboxd_proto.messages.execute import (
     Captured,
     ExecuteResult,
     HostUsage,
+    LeftProcesses,
     Outcome,
     Tier,
     Usage,
@@ -106,7 +107,16 @@ def build_result(
         approval=approval,
         grants=list(request.grants),
         budget=_used_up(request) if ending.outcome == "budget" else msgspec.UNSET,
+        left_processes=_left(ending) if report.left is not None else msgspec.UNSET,
     )
+
+
+def _left(ending: Ending) -> LeftProcesses | msgspec.UnsetType:
+    """Not where the daemon ended all of it."""
+    left = ending.report.left
+    if left is None or ending.outcome not in ("exited", "signaled"):
+        return msgspec.UNSET
+    return LeftProcesses(count=left.count, names=[*map(escape_controls, left.names)])
 
 
 def _used_up(request: ExecuteRequest) -> BudgetNotice | msgspec.UnsetType:

@@ -23,6 +23,7 @@ struct usage {
 struct usage usage_of(const struct rusage *rusage);
 void usage_add(struct usage *total, const struct usage *more);
 bool send_exited(int channel, int status, const struct usage *usage, bool may_block);
+bool send_left(int channel, const struct left *left, bool may_block);
 bool send_gone(int channel, const struct usage *usage, bool may_block);
 bool send_started(int channel, pid_t pid, int master, bool may_block);
 bool send_limit(int channel, uint32_t kind, bool may_block);
@@ -102,6 +103,7 @@ struct command {
     bool channel_ended;
     bool gone_reported;
     bool ending;
+    uint64_t left_until_ms; /* what it left may end by itself */
     bool main_ended;
     bool failed;
     int main_status;

@@ -42,6 +42,7 @@ struct reaper {
     bool main_ended;
     bool verified;
     bool unreaped;
+    struct left left;
 };
 
 static noreturn void fail(const struct reaper *reaper, uint32_t stage, int error, const char *path)
@@ -58,6 +59,8 @@ static noreturn void finish(const struct reaper *reaper)
     refusals_flush(reaper->channel);
     if (!reaper->verified)
         mount_check_demand();
+    if (reaper->left.count > 0)
+        send_left(reaper->channel, &reaper->left, true);
     send_gone(reaper->channel, &usage, true);
     /* The daemon often wakes up on this CPU, and the end of a process takes longer than its answer. */
     struct pollfd closed = {.fd = reaper->channel};
@@ -146,6 +149,10 @@ static bool reap_one(struct reaper *reaper, int *status, struct rusage *rusage, 
         reaper->start_state->main_status = raw_status(&info);
         reaper->start_state->status_known = true;
     }
+    /* The kernel hangs up a terminal when its command ends. */
+    if (reaper->request->flags & EXEC_PTY && info.si_pid != 0 && info.si_pid != reaper->main_pid &&
+        info.si_code == CLD_KILLED && info.si_status == SIGHUP)
+        left_add(&reaper->left, info.si_pid);
     *pid = info.si_pid == 0 ? 0 : wait4(info.si_pid, status, WNOHANG | __WALL, rusage);
     return *pid > 0;
 }
@@ -205,6 +212,25 @@ static noreturn void kill_all(struct reaper *reaper)
     finish(reaper);
 }
 
+/* What the main process left has a moment to end by itself, unless the daemon has something to say. */
+static void look_for_left(struct reaper *reaper)
+{
+    uint64_t until = now_ms() + LEFT_GRACE_MS;
+    for (uint64_t now; (now = now_ms()) < until;) {
+        struct pollfd fds[2] = {
+            {.fd = reaper->signals, .events = POLLIN},
+            {.fd = reaper->channel, .events = POLLIN},
+        };
+        int ready = poll(fds, 2, reaper->unreaped ? 0 : (int)(until - now));
+        if (ready > 0 && fds[1].revents != 0)
+            return;
+        drain_signals(reaper);
+        if (reap(reaper))
+            finish(reaper);
+    }
+    left_look(&reaper->left, NULL);
+}
+
 static void receive(struct reaper *reaper)
 {
     struct message message;
@@ -233,8 +259,10 @@ static void on_signals(struct reaper *reaper)
     drain_signals(reaper);
     if (reap(reaper))
         finish(reaper);
-    if (reaper->main_ended && (reaper->request->flags & EXEC_KEEP_BACKGROUND) == 0)
+    if (reaper->main_ended && (reaper->request->flags & EXEC_KEEP_BACKGROUND) == 0) {
+        look_for_left(reaper);
         kill_all(reaper);
+    }
     /* The init is gone, and with it the sandbox. */
     if (getppid() != reaper->init)
         kill_all(reaper);

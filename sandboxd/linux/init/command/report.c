@@ -76,6 +76,17 @@ bool send_limit(int channel, uint32_t kind, bool may_block)
     return send(channel, MESSAGE_LIMIT, &writer, -1, may_block);
 }
 
+bool send_left(int channel, const struct left *left, bool may_block)
+{
+    struct writer writer;
+    writer.length = 0;
+    put_u32(&writer, left->count);
+    put_u32(&writer, left->name_count);
+    for (uint32_t i = 0; i < left->name_count; i++)
+        put_text(&writer, left->names[i]);
+    return send(channel, MESSAGE_LEFT, &writer, -1, may_block);
+}
+
 bool send_gone(int channel, const struct usage *usage, bool may_block)
 {
     struct writer writer;

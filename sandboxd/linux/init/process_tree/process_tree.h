@@ -85,6 +85,24 @@ bool namespace_stop(void);
 void tree_signal(const struct signal_request *request, pid_t main_pid, bool main_ended, bool pty,
                  const struct pid_list *except);
 
+/* left.c: what a command leaves when it ends */
+
+#define LEFT_GRACE_MS 30
+
+enum { LEFT_NAMES_MAX = 4, LEFT_NAME_MAX = 16 };
+
+/* The different names among them, the first ones. */
+struct left {
+    uint32_t count;
+    uint32_t name_count;
+    char names[LEFT_NAMES_MAX][LEFT_NAME_MAX + 1];
+};
+
+/* A process, which may be a zombie. */
+void left_add(struct left *left, pid_t pid);
+/* All that are alive below this process. */
+void left_look(struct left *left, const struct pid_list *except);
+
 /* limits.c */
 
 struct limit_watch {

@@ -108,6 +108,9 @@ HONEST |= {
     wire.NoSpace("/tmp"): framed(89, text(b"/tmp")),
     wire.RefusedPeer("/w/s"): framed(90, text(b"/w/s")),
     wire.RefusedSocket(wire.RefusedKind.DATAGRAM): framed(91, struct.pack("<I", 2)),
+    wire.Left(3, ("node", "a\udcff")): framed(
+        92, struct.pack("<II", 3, 2) + text(b"node") + text(b"a\xff")
+    ),
 }  # fmt: skip
 CONTROL = (wire.Ready, wire.SetupFailed, wire.IsolationLost, wire.ProtocolError, wire.Cloned)
 
