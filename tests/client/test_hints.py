@@ -238,7 +238,7 @@ def test_a_program_that_failed_for_another_reason_gets_no_hint(argv, errors):
     ("left", "said"),
     [
         ({"count": 1, "names": ["node"]}, "a process that the command left running (node) was"),
-        ({"count": 3, "names": ["sh", "vite"]}, "3 processes that the command left running (sh, vi"),
+        ({"count": 3, "names": ["sh", "vite"]}, "3 processes that the command left running (sh"),
         ({"count": 1, "names": []}, "a process that the command left running was"),
         ({"count": 2, "names": ["git", "server"]}, "2 processes"),
         ({"count": 2, "names": ["git", "git-remote-http"]}, None),
