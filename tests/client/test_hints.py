@@ -10,6 +10,7 @@ from sandboxd_client.cli.flags import RUN
 from sandboxd_client.cli.hints.advice import advise
 from sandboxd_client.cli.hints.left_processes import left_processes
 from sandboxd_client.cli.hints.tools import tool_hint
+from sandboxd_client.cli.outcome import crash_lines
 from sandboxd_client.cli.parse import parse
 
 
@@ -266,3 +267,10 @@ def test_a_job_that_was_left_is_told_of_once(inside):
 )
 def test_a_line_with_jobs_that_leaves_none_gets_no_hint(inside, line):
     assert b"ended with it" not in inside("run", "--", "sh", "-c", f"({line}) >&-").stderr
+
+
+def test_a_bus_error_names_the_sizes_unless_a_denial_does():
+    result = {"outcome": "signaled", "signal": 7, "denials": []}
+    assert "--shm-size" in crash_lines(result)[0]
+    assert "size" not in crash_lines({**result, "signal": 11})[0]
+    assert "size" not in crash_lines({**result, "denials": [{"kind": "file_size"}]})[0]

@@ -264,7 +264,8 @@ def decode_channel(data: bytes) -> wire.Channel:
         case MessageType.KILLED_CALL:
             message = wire.KilledCall(reader.number(0, 2**31 - 1))
         case MessageType.NO_SPACE:
-            message = wire.NoSpace(reader.absolute())
+            before = bool(reader.number(0, 1))
+            message = wire.NoSpace(reader.absolute(), before)
         case MessageType.LEFT:
             left = reader.number(1, PID_MAX)
             names = reader.number(0, wire.MOST_LEFT_NAMES)

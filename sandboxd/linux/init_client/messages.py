@@ -305,9 +305,11 @@ class RefusedPathsMessage(msgspec.Struct, frozen=True):
 
 
 class NoSpace(msgspec.Struct, frozen=True):
-    """The command failed, and this private file system is full."""
+    """This private file system is full at the end of the command, or lacked the space that it asked
+    for. ``before``: the command failed, and the file system was full when it began."""
 
     path: str
+    before: bool = False
 
 
 MOST_LEFT_NAMES = 4

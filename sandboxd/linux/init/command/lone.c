@@ -84,8 +84,7 @@ static void report_exit(struct command *command)
         command->verified = true;
         command->gone_reported = no_child_left();
         report_start(command);
-        if (command->main_status != 0)
-            report_full(command->channel, false);
+        report_full(command->channel, 0, command->main_status, false);
         send_exited(command->channel, command->main_status, &command->main_usage, false);
         if (command->gone_reported)
             send_gone(command->channel, &command->tree_usage, false);

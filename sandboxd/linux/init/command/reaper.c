@@ -31,6 +31,7 @@ struct reaper {
     struct start_state *start_state;
     struct limit_watch watch;
     uint32_t unsent_limit; /* that was exceeded while the channel was full */
+    uint32_t full_before;
     pid_t init;
     pid_t main_pid;
     int channel;
@@ -116,8 +117,7 @@ static void report_exit(struct reaper *reaper, int status, const struct rusage *
     refusals_flush(reaper->channel);
     if (reaper->unsent_limit != 0)
         send_limit(reaper->channel, reaper->unsent_limit, true);
-    if (status != 0)
-        report_full(reaper->channel, true);
+    report_full(reaper->channel, reaper->full_before, status, true);
     reaper->main_ended = reaper->start_state->exit_reported = true;
     send_exited(reaper->channel, status, &usage, true);
 }
@@ -410,6 +410,8 @@ noreturn void reaper_run(const struct exec_request *request, struct start_state 
         .report = -1,
         .master = -1,
     };
+    if (request->flags & EXEC_KEEP_BACKGROUND)
+        reaper.full_before = shm_full();
     int terminal = open_terminal(&reaper);
     bool beside = request->flags & (EXEC_EXPLAIN | EXEC_FILES);
     (beside ? start_beside : start)(&reaper, terminal);

@@ -71,8 +71,13 @@ void shm_set_up(const char **scratch, uint32_t count);
 uint64_t shm_shared_bytes(const struct pid_list *tree);
 /* Held by descriptors of the tree. */
 uint64_t shm_memfd_bytes(const struct pid_list *tree);
-/* The next scratch file system, from *index on, that has no space left; NULL: no more. */
-const char *shm_next_full(uint32_t *index);
+/* The scratch file systems that have no space left, a bit for each. */
+uint32_t shm_full(void);
+const char *shm_path(uint32_t number);
+/* Whether there are any. */
+bool shm_is_limited(void);
+/* The one that lacks the space for a range of an open file; 0: it has it, or the file is elsewhere. */
+uint32_t shm_cannot_hold(int fd, uint64_t offset, uint64_t length);
 
 /* kill.c */
 
