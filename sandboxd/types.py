@@ -11,7 +11,7 @@ from sandboxd.progress import ReportProgress
 from sandboxd.traffic import Traffic
 from sandboxd_proto.errors import PathDenied
 from sandboxd_proto.manifest import SyscallPolicy
-from sandboxd_proto.messages.execute import Tier
+from sandboxd_proto.messages.execute import LeftProcesses, Tier
 
 # "timeout": held by the reaper inside, when the daemon did not end the command in time.
 LimitName = Literal["memory", "cpu", "processes", "timeout"]
@@ -121,14 +121,6 @@ class Evidence(msgspec.Struct, frozen=True):
 
 
 NO_EVIDENCE = Evidence()
-
-
-class LeftProcesses(msgspec.Struct, frozen=True):
-    """Processes of a command that were alive when its main process had ended by itself, and were
-    ended with it. `names`: some of the different ones, as the processes call themselves."""
-
-    count: int
-    names: tuple[str, ...] = ()
 
 
 class ExitReport(msgspec.Struct, frozen=True):

@@ -269,7 +269,7 @@ def decode_channel(data: bytes) -> wire.Channel:
         case MessageType.LEFT:
             left = reader.number(1, PID_MAX)
             names = reader.number(0, wire.MOST_LEFT_NAMES)
-            message = wire.Left(left, tuple(reader.text() for _ in range(names)))
+            message = wire.LeftMessage(left, tuple(reader.text() for _ in range(names)))
         case kind:
             raise InitProtocolViolation(f"message {kind} on a channel")
     reader.end()

@@ -315,7 +315,7 @@ class NoSpace(msgspec.Struct, frozen=True):
 MOST_LEFT_NAMES = 4
 
 
-class Left(msgspec.Struct, frozen=True):
+class LeftMessage(msgspec.Struct, frozen=True):
     """Processes that were alive some milliseconds after the main process, and were then killed.
     ``names``: the different ones among them, which commands choose."""
 
@@ -349,5 +349,5 @@ Channel = (
     | RefusedPathsMessage
     | KilledCall
     | NoSpace
-    | Left
+    | LeftMessage
 )

@@ -21,16 +21,17 @@ from sandboxd.linux.init_client import messages as wire
 from sandboxd.linux.init_client.evidence import EvidenceLog
 from sandboxd.linux.init_client.exec_errors import exec_failed
 from sandboxd.linux.pty import Terminal
+from sandboxd.policy.display_names import escape_controls
 from sandboxd.types import (
     NO_EVIDENCE,
     Command,
     Evidence,
     ExitReport,
-    LeftProcesses,
     LimitName,
     TreeUsage,
 )
 from sandboxd_proto.errors import SandboxUnavailable
+from sandboxd_proto.messages.execute import LeftProcesses
 
 if TYPE_CHECKING:
     from sandboxd.linux.init_client.session import InitSandbox
@@ -140,8 +141,8 @@ class InitProcess:
                 self._reach(Stage.OVER)
             case wire.Limit(kind):
                 self._limit = _LIMITS[kind]
-            case wire.Left(count, names):
-                self._left = LeftProcesses(count, names)
+            case wire.LeftMessage(count, names):
+                self._left = LeftProcesses(count=count, names=[*map(escape_controls, names)])
             case other:
                 self._take_evidence(other)
 

@@ -10,7 +10,7 @@ import msgspec
 
 from sandboxd.backends.interface import Enforcement
 from sandboxd.platform.current import files
-from sandboxd.policy.display_names import escape_controls, named
+from sandboxd.policy.display_names import named
 from sandboxd.policy.plan import Limits, Plan
 from sandboxd.supervisor.budgets import ledger
 from sandboxd.supervisor.request import ExecuteRequest
@@ -107,7 +107,7 @@ def build_result(
         approval=approval,
         grants=list(request.grants),
         budget=_used_up(request) if ending.outcome == "budget" else msgspec.UNSET,
-        left_processes=_left(ending) if report.left is not None else msgspec.UNSET,
+        left_processes=_left(ending),
     )
 
 
@@ -116,7 +116,7 @@ def _left(ending: Ending) -> LeftProcesses | msgspec.UnsetType:
     left = ending.report.left
     if left is None or ending.outcome not in ("exited", "signaled"):
         return msgspec.UNSET
-    return LeftProcesses(count=left.count, names=[*map(escape_controls, left.names)])
+    return left
 
 
 def _used_up(request: ExecuteRequest) -> BudgetNotice | msgspec.UnsetType:

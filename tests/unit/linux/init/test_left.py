@@ -13,8 +13,8 @@ USUAL = ["StartedMessage", "ExitedMessage", "Gone"]
 
 def test_what_is_killed_with_its_command_is_reported(init: Init) -> None:
     ended = init.shell("sleep 600 & setsid tail -f /dev/null & sleep 0.1").wait()
-    assert ended.kinds == ["StartedMessage", "ExitedMessage", "Left", "Gone"]
-    left = ended.only(wire.Left)
+    assert ended.kinds == ["StartedMessage", "ExitedMessage", "LeftMessage", "Gone"]
+    left = ended.only(wire.LeftMessage)
     assert (left.count, sorted(left.names)) == (2, ["sleep", "tail"])
 
 
@@ -30,7 +30,7 @@ for number in range(9):
 for number in range(9):
     os.read(named[0], 1)
 """
-    left = init.python(script).wait().only(wire.Left)
+    left = init.python(script).wait().only(wire.LeftMessage)
     assert left.count == 9
     assert len(left.names) == 4
     assert {len(name) for name in left.names} == {15}
@@ -67,7 +67,7 @@ def test_what_a_limit_ends_is_not_reported(init: Init) -> None:
 def test_what_the_terminal_hangs_up_is_reported(init: Init) -> None:
     """The kernel sends it SIGHUP when the command ends."""
     ended = init.shell("sleep 600 & sleep 0.1", flags=wire.ExecFlag.PTY).wait()
-    assert ended.only(wire.Left) == wire.Left(1, ("sleep",))
+    assert ended.only(wire.LeftMessage) == wire.LeftMessage(1, ("sleep",))
 
 
 def test_what_stays_is_not_reported(init: Init) -> None:

@@ -108,7 +108,7 @@ HONEST |= {
     wire.NoSpace("/tmp", before=True): framed(89, struct.pack("<I", 1) + text(b"/tmp")),
     wire.RefusedPeer("/w/s"): framed(90, text(b"/w/s")),
     wire.RefusedSocket(wire.RefusedKind.DATAGRAM): framed(91, struct.pack("<I", 2)),
-    wire.Left(3, ("node", "a\udcff")): framed(
+    wire.LeftMessage(3, ("node", "a\udcff")): framed(
         92, struct.pack("<II", 3, 2) + text(b"node") + text(b"a\xff")
     ),
 }  # fmt: skip
