@@ -6,10 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from support.daemon import Daemon, running_daemon
-
-SERVER = "sleep 600 & echo started; exit 3"
-
+from support.daemon import Daemon, running_daemon, stdout_of
 
 @pytest.fixture(
     scope="module",
@@ -57,8 +54,9 @@ def test_what_the_timeout_ended_was_not_left(daemon: Daemon) -> None:
 def test_in_a_persistent_sandbox_nothing_is_ended(daemon: Daemon) -> None:
     with daemon.connect() as connection:
         made = connection.call("sandbox/create", {"manifest": {"network": "deny"}})["sandbox"]
-        assert "left_processes" not in run(daemon, SERVER, sandbox=made)
-        assert run(daemon, "kill $(pidof sleep)", sandbox=made)["exit_code"] == 0
+        first = run(daemon, "sleep 600 > /dev/null 2>&1 & echo $!", sandbox=made)
+        assert "left_processes" not in first
+        assert run(daemon, f"kill {stdout_of(first)}", sandbox=made)["exit_code"] == 0
         connection.call("sandbox/destroy", {"sandbox": made})
 
 
