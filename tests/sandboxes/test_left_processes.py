@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from support.daemon import Daemon, running_daemon, stdout_of
 
+
 @pytest.fixture(
     scope="module",
     params=[
