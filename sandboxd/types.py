@@ -11,7 +11,7 @@ from sandboxd.progress import ReportProgress
 from sandboxd.traffic import Traffic
 from sandboxd_proto.errors import PathDenied
 from sandboxd_proto.manifest import SyscallPolicy
-from sandboxd_proto.messages.execute import Tier
+from sandboxd_proto.messages.execute import LeftProcesses, Tier
 
 # "timeout": held by the reaper inside, when the daemon did not end the command in time.
 LimitName = Literal["memory", "cpu", "processes", "timeout"]
@@ -98,8 +98,9 @@ class Evidence(msgspec.Struct, frozen=True):
 
     Where the network was closed: connections that it attempted and names that it asked for. In
     explain mode: what was refused, the system calls that it was killed for, and whether there
-    was more than could be kept (`truncated`). `full`: private file systems that had no space left
-    when the command failed. `refused_peers`: socket files that it was not let connect to.
+    was more than could be kept (`truncated`). `full`: private file systems without the space that
+    the command needed. `full_before`: those that were full when it began, and it failed.
+    `refused_peers`: socket files that it was not let connect to.
     `refused_sockets`: kinds of sockets that could not be made.
     """
 
@@ -110,12 +111,13 @@ class Evidence(msgspec.Struct, frozen=True):
     killed_calls: tuple[str, ...] = ()
     truncated: bool = False
     full: tuple[str, ...] = ()
+    full_before: tuple[str, ...] = ()
     refused_peers: tuple[str, ...] = ()
     refused_sockets: tuple[SocketKind, ...] = ()
 
     def __bool__(self) -> bool:
         seen = self.connections or self.lookups or self.refused_peers or self.refused_sockets
-        return bool(seen or self.explained or self.full)
+        return bool(seen or self.explained or self.full or self.full_before)
 
 
 NO_EVIDENCE = Evidence()
@@ -127,7 +129,7 @@ class ExitReport(msgspec.Struct, frozen=True):
     `protected`: protected paths that it changed, and where the changed version is now. `tiers`: how
     firmly limits were held for this very command, where that differs from what was foreseen.
     `start_failure`: what its exit code says if it printed nothing: the program never ran.
-    `whole`: no process of its tree is left, for certain.
+    `whole`: no process of its tree is left, for certain. `left`: what it left was ended.
     """
 
     exit_code: int | None
@@ -140,6 +142,7 @@ class ExitReport(msgspec.Struct, frozen=True):
     evidence: Evidence = NO_EVIDENCE
     start_failure: str | None = None
     whole: bool = False
+    left: LeftProcesses | None = None
 
 
 class Process(Protocol):

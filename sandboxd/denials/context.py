@@ -147,7 +147,7 @@ class RunEvidence(msgspec.Struct, frozen=True):
     connections that were attempted and names that were asked for where the network is closed.
     `attempts_told`: there would be some of these had the command tried to reach anything.
     `explained`: the kernel itself told all that it `refused` and each of the `killed_calls`.
-    `full`: private file systems that had no space left when the command failed. `refused_peers`:
+    `full`, `full_before`: as in the evidence of `sandboxd.types`. `refused_peers`:
     socket files that the init did not connect the command to. `refused_sockets`: kinds of sockets
     that could not be made, where there is no network namespace. `start_failure`: why the
     program ended before its first instruction.
@@ -172,6 +172,7 @@ class RunEvidence(msgspec.Struct, frozen=True):
     killed_calls: tuple[str, ...] = ()
     protected: tuple[tuple[str, str | None], ...] = ()
     full: tuple[str, ...] = ()
+    full_before: tuple[str, ...] = ()
     refused_peers: tuple[str, ...] = ()
     refused_sockets: tuple[SocketKind, ...] = ()
     start_failure: str | None = None

@@ -270,6 +270,7 @@ class Classifier:
             refused=report.evidence.refused,
             killed_calls=report.evidence.killed_calls,
             full=report.evidence.full,
+            full_before=report.evidence.full_before,
             refused_peers=report.evidence.refused_peers,
             refused_sockets=report.evidence.refused_sockets,
             start_failure=report.start_failure if self._scanner is None else None,

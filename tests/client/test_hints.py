@@ -7,9 +7,10 @@ import os
 import pytest
 
 from sandboxd_client.cli.flags import RUN
-from sandboxd_client.cli.hints.advice import advise, background
-from sandboxd_client.cli.hints.left_jobs import left_job
+from sandboxd_client.cli.hints.advice import advise
+from sandboxd_client.cli.hints.left_processes import left_processes
 from sandboxd_client.cli.hints.tools import tool_hint
+from sandboxd_client.cli.outcome import crash_lines
 from sandboxd_client.cli.parse import parse
 
 
@@ -133,25 +134,6 @@ def test_ssh_is_told_its_port_and_the_agent(tmp_path, monkeypatch):
     assert advise(parse(RUN, ["--net", "other.example:9", "git", "push"]), result) == []
 
 
-@pytest.mark.parametrize(
-    ("line", "leaves"),
-    [
-        ("server &", True),
-        ("cd web && server > log 2>&1 &\n", True),
-        ("sleep 1 & wait; echo done", False),
-        ("true & sleep 1", False),
-        ("server & curl localhost; kill $!", False),
-        ("make && make test 2>&1 | tail", False),
-        ("a & b & wait", False),
-        ("echo 'a & b'", False),
-        ("cmd &> log", False),
-    ],
-)
-def test_a_job_that_ends_with_its_command_is_said(line, leaves):
-    assert (background(["sh", "-c", line]) is not None) == leaves
-    assert background(["make", "&"]) is None
-
-
 def test_a_setting_of_go_that_was_lost_in_a_private_home_is_said(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
@@ -254,31 +236,41 @@ def test_a_program_that_failed_for_another_reason_gets_no_hint(argv, errors):
 
 
 @pytest.mark.parametrize(
-    ("argv", "leaves"),
+    ("left", "said"),
     [
-        (["sh", "-c", "sleep 300 & echo started"], True),
-        (["bash", "-lc", "nohup ./server > log 2>&1 & echo $!; disown"], True),
-        (["dash", "-c", "sleep 300 &"], True),
-        (["setsid", "./server", "-w"], True),
-        (["/usr/bin/setsid", "-f", "./server"], True),
-        (["setsid", "--wait", "./server"], False),
-        (["setsid", "--version"], False),
-        (["sh", "-c", "make & echo started; wait"], False),
-        (["sh", "-c", "./server & sleep 1; curl localhost"], False),
-        (["sh", "-c", "./server & echo $! | xargs kill"], False),
-        (["sh", "-c", "trap 'kill %1' EXIT; ./server & echo"], False),
-        (["sh", "-c", "make 2>&1 && echo 'a & b'"], False),
-        (["sh", "-c", "(sleep 1 &)"], False),
-        (["echo", "&"], False),
+        ({"count": 1, "names": ["node"]}, "a process that the command left running (node) was"),
+        ({"count": 3, "names": ["sh", "vite"]}, "3 processes that the command left running (sh"),
+        ({"count": 1, "names": []}, "a process that the command left running was"),
+        ({"count": 2, "names": ["git", "server"]}, "2 processes"),
+        ({"count": 2, "names": ["git", "git-remote-http"]}, None),
+        (None, None),
     ],
 )
-def test_a_job_that_nothing_waits_for_is_told_to_have_ended(argv, leaves):
-    assert (left_job(argv) is not None) == leaves
+def test_the_hint_about_what_was_left_is_the_daemons_report(left, said):
+    hint = left_processes({"outcome": "exited", "left_processes": left})
+    assert (hint is None) == (said is None)
+    assert said is None or said in hint
+    assert left_processes({"outcome": "signaled", "left_processes": left}) is None
 
 
-def test_a_job_before_the_last_command_is_told_of(ctl):
-    line = ("--", "sh", "-c", "sleep 0 & echo started")
-    said = ctl("run", *line)
-    assert said.stdout == b"started\n"
-    assert said.stderr.count(b"what it left in the background ended with it") == 1
-    assert ctl("run", "--quiet", *line).stderr == b""
+def test_a_job_that_was_left_is_told_of_once(inside):
+    line = ("--", "sh", "-c", "sleep 600 & echo started; exit 3")
+    said = inside("run", *line)
+    assert (said.stdout, said.returncode) == (b"started\n", 3)
+    assert said.stderr.count(b"was ended with it") == 1
+    assert b"sandboxctl sandbox create" in said.stderr
+    assert inside("run", "--quiet", *line).stderr == b""
+
+
+@pytest.mark.parametrize(
+    "line", ["sleep 0 & echo 'a & b'; wait", "server() { :; }; server &", "yes & kill -9 $!"]
+)
+def test_a_line_with_jobs_that_leaves_none_gets_no_hint(inside, line):
+    assert b"ended with it" not in inside("run", "--", "sh", "-c", f"({line}) >&-").stderr
+
+
+def test_a_bus_error_names_the_sizes_unless_a_denial_does():
+    result = {"outcome": "signaled", "signal": 7, "denials": []}
+    assert "--shm-size" in crash_lines(result)[0]
+    assert "size" not in crash_lines({**result, "signal": 11})[0]
+    assert "size" not in crash_lines({**result, "denials": [{"kind": "file_size"}]})[0]

@@ -206,6 +206,9 @@ def test_a_session_that_fills_its_tmp_is_stopped(worker: Connection) -> None:
     result = worker.call("execute", {"argv": ["sh", "-c", fill]})
     assert result["outcome"] == "file_size"
     assert any("tmp_bytes" in warning for warning in result["warnings"])
+    (denial,) = result["denials"]
+    assert (denial["target"], denial["evidence"], denial["remedy"]) == ("/tmp", "kernel", None)
+    assert "[sessions] tmp_bytes" in denial["message"]
     assert worker.call("execute", {"argv": ["rm", "/tmp/large"]})["exit_code"] == 0
 
 

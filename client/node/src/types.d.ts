@@ -53,6 +53,7 @@ Head?: Head
 HostUsage?: HostUsage
 InitializeParams?: InitializeParams
 InitializeResult?: InitializeResult
+LeftProcesses?: LeftProcesses
 ListParams?: ListParams
 Manifest?: Manifest
 MkdirParams?: MkdirParams
@@ -511,7 +512,8 @@ stderr?: ("pipe" | "terminal")
  * `network_usage` is filled where the network goes through the gate (allow_hosts),
  * `explanation` with `explain`. `backend` is null if it was cancelled while it waited for an
  * approval. `grants` are those that widened the plan, `approval` is the one that allowed it.
- * `budget`: the limit that was used up, where the outcome is `budget`.
+ * `budget`: the limit that was used up, where the outcome is `budget`. `left_processes` is
+ * absent if the command left none, or where they are not known.
  * `warnings`: what was not protected, what should be looked at before it is used outside, and
  * allowed hosts that could not be reached.
  */
@@ -529,6 +531,7 @@ execution_id: string
 exit_code: (number | null)
 explanation: (Explanation | null)
 grants: string[]
+left_processes?: LeftProcesses
 network_usage: HostUsage[]
 outcome: ("budget" | "cancelled" | "cpu" | "exited" | "file_size" | "isolation_lost" | "memory" | "output_limit" | "processes" | "signaled" | "timeout")
 session: (string | null)
@@ -568,6 +571,14 @@ note: string
 operation: string
 status: ("needed" | "optional" | "refused" | "secret")
 target: string
+}
+/**
+ * Processes that the command left running when it ended by itself, and that were ended with its
+ * sandbox. `names`: up to four different ones, as the processes call themselves.
+ */
+export interface LeftProcesses {
+count: number
+names: string[]
 }
 /**
  * What an execution did with one host at one port; bytes as the command sees them.

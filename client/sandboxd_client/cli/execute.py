@@ -31,7 +31,7 @@ _LIVE_AFTER_S = 2.0  # denials of what ends sooner are told once, at its end
 _SURPRISING = ("--workspace", "--env", "--env-pass")
 # Programs that there are hints for also when they succeed; servers do when they are interrupted.
 _ADVISED = (
-    "git", "sh", "bash", "dash", "zsh", "setsid", "go", "uvicorn", "gunicorn", "hypercorn",
+    "git", "sh", "bash", "dash", "zsh", "go", "uvicorn", "gunicorn", "hypercorn",
     "http-server",
 )  # fmt: skip
 

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from sandboxd_client.cli.streams import Streams
     from sandboxd_client.cli.terminal_approver import Asker
 
-_TOLD = ("denials", "warnings", "widening")  # of a result: what lines are printed about
+# Of a result: what lines are printed about.
+_TOLD = ("denials", "warnings", "widening", "left_processes")
 
 
 def start_relay(
@@ -128,17 +129,14 @@ def _offer(options: Options, result: dict[str, Any]) -> list[str]:
 def advice(options: Options, result: dict[str, Any]) -> list[str]:
     from sandboxd_client.cli import outcome
 
-    if not options.operands or not (is_advised(options) or outcome.exit_code(result)):
-        return []
-    from sandboxd_client.cli.hints.advice import advise
+    found: list[str] = []
+    if options.operands and (is_advised(options) or outcome.exit_code(result)):
+        from sandboxd_client.cli.hints.advice import advise
 
-    return advise(options, result) or _left_job(options, result)
+        found = advise(options, result)
+    if not result.get("left_processes") or any("sandbox create" in hint for hint in found):
+        return found
+    from sandboxd_client.cli.hints.left_processes import left_processes
 
-
-def _left_job(options: Options, result: dict[str, Any]) -> list[str]:
-    if result.get("exit_code") != 0 or options.has("--sandbox"):
-        return []
-    from sandboxd_client.cli.hints.left_jobs import left_job
-
-    found = left_job(options.operands)
-    return [f"hint: {found}"] if found else []
+    left = left_processes(result)
+    return found if left is None else [*found, left]

@@ -87,9 +87,16 @@ def crash_lines(result: dict[str, Any]) -> list[str]:
     signal = result.get("signal")
     if result.get("outcome") != "signaled" or not isinstance(signal, int) or signal in _USUAL:
         return []
-    if any(denial.get("kind") == "syscall" for denial in result.get("denials") or []):
+    kinds = [denial.get("kind") for denial in result.get("denials") or []]
+    if "syscall" in kinds:
         return []
-    return [_by_signal(signal)]
+    line = _by_signal(signal)
+    if line.endswith("(SIGBUS)") and "file_size" not in kinds:
+        line += (
+            ". The kernel sends it also where a mapped file finds no room in /tmp or /dev/shm: "
+            "--tmp-size and --shm-size set their sizes"
+        )
+    return [line]
 
 
 def _by_signal(number: Any) -> str:

@@ -132,11 +132,20 @@ class Widening(Reported, frozen=True, kw_only=True):
     message: str | None = None
 
 
+class LeftProcesses(Reported, frozen=True, kw_only=True):
+    """Processes that the command left running when it ended by itself, and that were ended with its
+    sandbox. `names`: up to four different ones, as the processes call themselves."""
+
+    count: int
+    names: list[str] = msgspec.field(default_factory=list)
+
+
 class ExecuteResult(Reported, frozen=True, kw_only=True):
     """`network_usage` is filled where the network goes through the gate (allow_hosts),
     `explanation` with `explain`. `backend` is null if it was cancelled while it waited for an
     approval. `grants` are those that widened the plan, `approval` is the one that allowed it.
-    `budget`: the limit that was used up, where the outcome is `budget`.
+    `budget`: the limit that was used up, where the outcome is `budget`. `left_processes` is
+    absent if the command left none, or where they are not known.
     `warnings`: what was not protected, what should be looked at before it is used outside, and
     allowed hosts that could not be reached."""
 
@@ -160,6 +169,7 @@ class ExecuteResult(Reported, frozen=True, kw_only=True):
     attempts: list[Attempt] = msgspec.field(default_factory=list)
     widening: Widening | None = None
     budget: BudgetNotice | msgspec.UnsetType = msgspec.UNSET
+    left_processes: LeftProcesses | msgspec.UnsetType = msgspec.UNSET
 
 
 class Detached(Reported, frozen=True, kw_only=True):

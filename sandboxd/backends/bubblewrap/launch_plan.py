@@ -169,7 +169,7 @@ class LaunchPlans:
             flags=flags | (wire.SetupFlag.HAS_RULESET if abi else wire.SetupFlag(0)),
             checks=checks,
             rules=confinement.rules(layout, abi) if abi else (),
-            scratch=[p.path for p in layout.places if p.kind is MountKind.PRIVATE],
+            scratch=_in_memory(spec, layout),
             sockets=unix_peers.named_sockets(spec),
         )
 
@@ -247,6 +247,12 @@ def _folders_of_base(places: MountPlan) -> list[str]:
     binds is not looked at, because a file system that is mounted there may hang."""
     named = (p.path for p in places.places if p.kind is MountKind.SYSTEM and p.path != "/")
     return sorted({os.path.dirname(path) for path in named})
+
+
+def _in_memory(spec: SandboxSpec, layout: MountPlan) -> list[str]:
+    """A session's /tmp is a folder of the host."""
+    private = [place.path for place in layout.places if place.kind is MountKind.PRIVATE]
+    return [path for path in private if path != "/tmp" or spec.shared_tmp is None]
 
 
 def _refuse_links_in_tmp(spec: SandboxSpec, layout: MountPlan) -> None:

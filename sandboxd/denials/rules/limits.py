@@ -26,6 +26,12 @@ _WHAT: dict[LimitHit, tuple[str, str]] = {
     "file_size": ("write", "a file grew larger than max_file_bytes allows"),
     "output": ("write", "the command printed more than max_output_bytes allows"),
 }
+_SESSION_TMP = Denial(
+    kind="file_size", operation="write", target="/tmp", layer="limit", evidence="kernel",
+    confidence="high", remedy=None,
+    message="the session's /tmp is full: remove files there, or raise [sessions] tmp_bytes in the "
+    "daemon's config",
+)  # fmt: skip
 # By number: Windows has none of these names.
 _SIGXCPU, _SIGXFSZ, _SIGKILL = 24, 25, 9
 _OUTCOMES: dict[str, LimitHit] = {
@@ -51,6 +57,8 @@ def value(setting: Setting, limit: LimitHit) -> float | None:
 def reported_denials(setting: Setting, facts: RunEvidence) -> list[Denial]:
     """Reports of the daemon, and signals that only a limit of the plan explains."""
     hit = facts.limit_hit or _OUTCOMES.get(facts.outcome)
+    if facts.outcome == "file_size" and facts.signal != _SIGXFSZ:
+        return [_SESSION_TMP]  # the daemon ended it (supervisor/sessions/lifecycle.py)
     if hit is not None:
         return [denial(setting, hit, "kernel", "high")]
     if facts.signal == _SIGXCPU and value(setting, "cpu") is not None:
@@ -63,22 +71,27 @@ def reported_denials(setting: Setting, facts: RunEvidence) -> list[Denial]:
 
 
 def no_space(setting: Setting, facts: RunEvidence) -> list[Denial]:
-    """The command failed, and a file system that is the sandbox's own is full."""
+    """A file system that is the sandbox's own lacked space. It is uncertain whether that matters to
+    a command that succeeded, and whether one wrote there that found it full."""
     spec = setting.plan.sandbox
     found = []
-    for path in facts.full if facts.failed else ():
+    for path in (*facts.full, *facts.full_before):
         field, size = ("tmp_bytes", spec.tmp_bytes)
         if path == "/dev/shm":
             field, size = ("shm_bytes", spec.shm_bytes)
         found.append(
             Denial(
                 kind="file_size", operation="write", target=path, layer="limit",
-                evidence="kernel", confidence="high",
+                evidence="kernel", confidence=_sureness(path, facts),
                 remedy=remedies.raise_limit(setting, field, size),
                 message=f"the sandbox's private {path} is full: {field} allows {size} bytes",
             )
         )  # fmt: skip
     return found
+
+
+def _sureness(path: str, facts: RunEvidence) -> Confidence:
+    return "high" if facts.failed and path in facts.full else "medium"
 
 
 def _hard_cpu_limit(setting: Setting, facts: RunEvidence) -> list[Denial]:

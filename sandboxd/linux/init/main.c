@@ -123,7 +123,8 @@ static void listen_for_calls(struct init *init, const struct setup_request *requ
     bool evidence = request->flags & SETUP_NOTIFY, peers = request->flags & SETUP_UNIX_PEERS;
     bool shared = request->flags & SETUP_SHARED_NETWORK, set_gid = request->flags & SETUP_SET_GID;
     struct notify_wish wish = {evidence, peers, set_gid, request->flags & SETUP_NO_INET,
-                               request->flags & SETUP_NO_UNIX, evidence && init->is_clone};
+                               request->flags & SETUP_NO_UNIX, shm_is_limited(),
+                               evidence && init->is_clone};
     if (!evidence && !peers && !set_gid && !wish.no_inet && !wish.no_unix)
         return;
     if (unix_peers_set_up(request->sockets, request->socket_count, shared) &&

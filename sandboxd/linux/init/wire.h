@@ -55,8 +55,10 @@ enum message_type {
     /* reaper to daemon, in explain mode */
     MESSAGE_REFUSED = 87,
     MESSAGE_KILLED_CALL = 88,
-    /* reaper to daemon, before EXITED: a private file system is full */
+    /* before EXITED: a private file system is full, or lacks the space that was asked for */
     MESSAGE_NO_SPACE = 89,
+    /* between EXITED and GONE: processes that were alive then, and were killed */
+    MESSAGE_LEFT = 92,
 };
 
 enum setup_flag {

@@ -73,6 +73,7 @@ class MessageType(IntEnum):
     NO_SPACE = 89
     REFUSED_PEER = 90
     REFUSED_SOCKET = 91
+    LEFT = 92
 
 
 def encode(request: wire.Request) -> Encoded:
@@ -263,7 +264,12 @@ def decode_channel(data: bytes) -> wire.Channel:
         case MessageType.KILLED_CALL:
             message = wire.KilledCall(reader.number(0, 2**31 - 1))
         case MessageType.NO_SPACE:
-            message = wire.NoSpace(reader.absolute())
+            before = bool(reader.number(0, 1))
+            message = wire.NoSpace(reader.absolute(), before)
+        case MessageType.LEFT:
+            left = reader.number(1, PID_MAX)
+            names = reader.number(0, wire.MOST_LEFT_NAMES)
+            message = wire.LeftMessage(left, tuple(reader.text() for _ in range(names)))
         case kind:
             raise InitProtocolViolation(f"message {kind} on a channel")
     reader.end()

@@ -51,7 +51,7 @@ class EvidenceLog:
         self._truncated = False
         self._peers: dict[str, None] = {}
         self._sockets: dict[SocketKind, None] = {}
-        self._full: dict[str, None] = {}
+        self._full: dict[str, bool] = {}
 
     def take(self, message: wire.Channel) -> bool:
         """Whether the message was evidence."""
@@ -70,9 +70,9 @@ class EvidenceLog:
             case wire.RefusedPathsMessage(refusals) if self.explained:
                 for refusal in refusals:
                     self._refusal(refusal)
-            case wire.NoSpace(path):
+            case wire.NoSpace(path, before):
                 if len(self._full) < MAX_FULL:
-                    self._full[path] = None
+                    self._full[path] = before and self._full.get(path, True)
             case wire.KilledCall(number) if self.explained:
                 self._killed(call_name(number))
             case _:
@@ -101,7 +101,8 @@ class EvidenceLog:
             refused=tuple(self._refused),
             killed_calls=tuple(self._calls),
             truncated=self._truncated,
-            full=tuple(self._full),
+            full=tuple(path for path, before in self._full.items() if not before),
+            full_before=tuple(path for path, before in self._full.items() if before),
             refused_peers=tuple(self._peers),
             refused_sockets=tuple(self._sockets),
         )

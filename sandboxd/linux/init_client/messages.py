@@ -305,9 +305,22 @@ class RefusedPathsMessage(msgspec.Struct, frozen=True):
 
 
 class NoSpace(msgspec.Struct, frozen=True):
-    """The command failed, and this private file system is full."""
+    """This private file system is full at the end of the command, or lacked the space that it asked
+    for. ``before``: the command failed, and the file system was full when it began."""
 
     path: str
+    before: bool = False
+
+
+MOST_LEFT_NAMES = 4
+
+
+class LeftMessage(msgspec.Struct, frozen=True):
+    """Processes that were alive some milliseconds after the main process, and were then killed.
+    ``names``: the different ones among them, which commands choose."""
+
+    count: int
+    names: tuple[str, ...]
 
 
 class KilledCall(msgspec.Struct, frozen=True):
@@ -336,4 +349,5 @@ Channel = (
     | RefusedPathsMessage
     | KilledCall
     | NoSpace
+    | LeftMessage
 )

@@ -21,6 +21,7 @@ from sandboxd.linux.init_client import messages as wire
 from sandboxd.linux.init_client.evidence import EvidenceLog
 from sandboxd.linux.init_client.exec_errors import exec_failed
 from sandboxd.linux.pty import Terminal
+from sandboxd.policy.display_names import escape_controls
 from sandboxd.types import (
     NO_EVIDENCE,
     Command,
@@ -30,6 +31,7 @@ from sandboxd.types import (
     TreeUsage,
 )
 from sandboxd_proto.errors import SandboxUnavailable
+from sandboxd_proto.messages.execute import LeftProcesses
 
 if TYPE_CHECKING:
     from sandboxd.linux.init_client.session import InitSandbox
@@ -77,6 +79,7 @@ class InitProcess:
         self._limit: LimitName | None = None
         self._exited: wire.ExitedMessage | None = None
         self._gone: wire.TreeRusage | None = None
+        self._left: LeftProcesses | None = None
         self._evidence: EvidenceLog | None = None  # made for the first message that is one
         self._waiter: event_loop.WakeUp | None = None
         self._waits_for = Stage.OVER
@@ -138,6 +141,8 @@ class InitProcess:
                 self._reach(Stage.OVER)
             case wire.Limit(kind):
                 self._limit = _LIMITS[kind]
+            case wire.LeftMessage(count, names):
+                self._left = LeftProcesses(count=count, names=[*map(escape_controls, names)])
             case other:
                 self._take_evidence(other)
 
@@ -269,6 +274,7 @@ class InitProcess:
             lost=why,
             evidence=self._evidence_so_far(),
             whole=self._gone is not None,
+            left=self._left,
         )
 
     # control

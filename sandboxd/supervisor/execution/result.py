@@ -21,6 +21,7 @@ from sandboxd_proto.messages.execute import (
     Captured,
     ExecuteResult,
     HostUsage,
+    LeftProcesses,
     Outcome,
     Tier,
     Usage,
@@ -106,7 +107,16 @@ def build_result(
         approval=approval,
         grants=list(request.grants),
         budget=_used_up(request) if ending.outcome == "budget" else msgspec.UNSET,
+        left_processes=_left(ending),
     )
+
+
+def _left(ending: Ending) -> LeftProcesses | msgspec.UnsetType:
+    """Not where the daemon ended all of it."""
+    left = ending.report.left
+    if left is None or ending.outcome not in ("exited", "signaled"):
+        return msgspec.UNSET
+    return left
 
 
 def _used_up(request: ExecuteRequest) -> BudgetNotice | msgspec.UnsetType:

@@ -35,7 +35,7 @@ def advise(options: Options, result: dict[str, Any]) -> list[str]:
         found = found or _unfound(options, result, code) or _foreign_folder(options, result)
         found = found or _wider_workspace(options, result)
     elif not options.has("--sandbox"):
-        found = found or background(argv) or _installed(options) or _lost_settings(options)
+        found = found or _installed(options) or _lost_settings(options)
     if not found:
         return []
     from sandboxd_client.cli.hints.invocation import adapt_hint
@@ -351,18 +351,3 @@ def _wider_workspace(options: Options, result: dict[str, Any]) -> str | None:
     from sandboxd_client.cli.hints.wider_workspace import after_run
 
     return after_run(options, result)
-
-
-def background(argv: list[str]) -> str | None:
-    """For a line of shell that ends with a job: the shell did not wait for it, and it ends too."""
-    if len(argv) < 3 or argv[0].rpartition("/")[2] not in ("sh", "bash") or argv[1] != "-c":
-        return None
-    if not argv[2].rstrip().endswith("&"):
-        return None  # what follows a job can wait for it, or kill it
-    return (
-        "what it left in the background ended with it. A server that stays, and is reached from "
-        "outside:\n"
-        "    sandboxctl sandbox create --name web\n"
-        "    sandboxctl sandbox run --detach web -- COMMAND\n"
-        "    sandboxctl sandbox forward --tcp web PORT"
-    )

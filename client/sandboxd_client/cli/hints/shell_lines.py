@@ -30,20 +30,10 @@ def line_of(argv: Sequence[str]) -> str | None:
 def simple_commands(line: str) -> list[list[str]]:
     """The words of each command, in their order; nothing if the line is more than a list of them.
     Quotes are removed, variables stay as they are spelled."""
-    return [*filter(None, (_without_prefix(words) for words, _ in _commands(line)))]
+    return [*filter(None, (_without_prefix(words) for words in _commands(line)))]
 
 
-def after_last_job(line: str) -> list[list[str]] | None:
-    """The words of each command behind the last `&`; None where there is no job, or nothing can be
-    told."""
-    commands = _commands(line)
-    jobs = [number for number, (_, operator) in enumerate(commands) if operator == "&"]
-    if not jobs:
-        return None
-    return [words for words, _ in commands[jobs[-1] + 1 :] if words]
-
-
-def _commands(line: str) -> list[tuple[list[str], str]]:
+def _commands(line: str) -> list[list[str]]:
     if len(line) > _LONGEST or "`" in line or "$(" in line:
         return []
     try:
@@ -68,14 +58,13 @@ def _tokens(line: str) -> Iterator[tuple[str, bool]]:
             yield token, not token.strip(";&|()<>") and token != ""
 
 
-def _split(tokens: Iterator[tuple[str, bool]]) -> Iterator[tuple[list[str], str]]:
-    """The words of each command, and the operator that follows it."""
+def _split(tokens: Iterator[tuple[str, bool]]) -> Iterator[list[str]]:
     words: list[str] = []
     for token, is_operator in tokens:
         if not is_operator:
             words.append(token)
         elif token in _SEPARATORS:
-            yield words, token
+            yield words
             words = []
         elif token in _REDIRECTIONS:
             words = words[:-1] if words and words[-1].isdecimal() else words
@@ -83,7 +72,7 @@ def _split(tokens: Iterator[tuple[str, bool]]) -> Iterator[tuple[list[str], str]
                 raise ValueError(token)
         else:
             raise ValueError(token)
-    yield words, ""
+    yield words
 
 
 def _without_prefix(words: list[str]) -> list[str]:

@@ -23,6 +23,7 @@ struct usage {
 struct usage usage_of(const struct rusage *rusage);
 void usage_add(struct usage *total, const struct usage *more);
 bool send_exited(int channel, int status, const struct usage *usage, bool may_block);
+bool send_left(int channel, const struct left *left, bool may_block);
 bool send_gone(int channel, const struct usage *usage, bool may_block);
 bool send_started(int channel, pid_t pid, int master, bool may_block);
 bool send_limit(int channel, uint32_t kind, bool may_block);
@@ -32,8 +33,11 @@ bool send_refused_peer(int channel, const char *path);
 bool send_refused_socket(int channel, uint32_t kind);
 bool send_refused(int channel, uint32_t count, const uint8_t *items, size_t size);
 bool send_killed_call(int channel, uint32_t number);
-/* A command that failed while a private file system is full most likely failed because of it. */
-void report_full(int channel, bool may_block);
+/* Private file systems without space, a bit for each: a write most likely failed. `before`: they had none when the
+ * command began. */
+void send_full(int channel, uint32_t full, bool before, bool may_block);
+/* At the end of a command. */
+void report_full(int channel, uint32_t before, int status, bool may_block);
 bool send_exec_failed(int channel, uint32_t stage, int error, const char *path, bool may_block);
 
 /* Then messages are handled: processes that fork and exit fast would keep the init and the reaper busy.
@@ -102,6 +106,7 @@ struct command {
     bool channel_ended;
     bool gone_reported;
     bool ending;
+    uint64_t left_until_ms; /* what it left may end by itself */
     bool main_ended;
     bool failed;
     int main_status;

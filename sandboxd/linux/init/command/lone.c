@@ -84,11 +84,12 @@ static void report_exit(struct command *command)
         command->verified = true;
         command->gone_reported = no_child_left();
         report_start(command);
-        if (command->main_status != 0)
-            report_full(command->channel, false);
+        report_full(command->channel, 0, command->main_status, false);
         send_exited(command->channel, command->main_status, &command->main_usage, false);
         if (command->gone_reported)
             send_gone(command->channel, &command->tree_usage, false);
+        else if (!command->ending && (command->flags & EXEC_KEEP_BACKGROUND) == 0)
+            command->left_until_ms = now_ms() + LEFT_GRACE_MS;
     }
     command->start_state->exit_reported = true;
     command->ending = true;
@@ -162,6 +163,7 @@ const char *lone_receive(struct command *command)
         return NULL;
     case RECEIPT_END:
         command->channel_ended = command->ending = true;
+        command->left_until_ms = 0;
         return NULL;
     case RECEIPT_MALFORMED:
         return "malformed message on a command's channel";
@@ -169,9 +171,10 @@ const char *lone_receive(struct command *command)
         break;
     }
     const char *wrong = NULL;
-    if (message.type == MESSAGE_KILL && message.length == 0)
+    if (message.type == MESSAGE_KILL && message.length == 0) {
         command->ending = true;
-    else if (message.type != MESSAGE_SIGNAL)
+        command->left_until_ms = 0;
+    } else if (message.type != MESSAGE_SIGNAL)
         wrong = "unexpected message on a command's channel";
     else if ((wrong = decode_signal(&message, &request)) == NULL) {
         struct pid_list others = others_than(command);
@@ -210,11 +213,25 @@ static bool nothing_below(const struct pid_list *others)
     return left.count == 0;
 }
 
+/* What it left has had its moment to end by itself. */
+static void report_left(struct command *command, const struct pid_list *others)
+{
+    struct left left = {0};
+    command->left_until_ms = 0;
+    left_look(&left, others);
+    if (left.count > 0)
+        send_left(command->channel, &left, false);
+}
+
 /* True when nothing of it is left and the daemon has been told. */
 static bool end(struct command *command, const struct pid_list *others)
 {
     bool gone = (command->main_ended || command->failed) && nothing_below(others);
+    if (!gone && now_ms() < command->left_until_ms)
+        return false;
     if (!gone) {
+        if (command->left_until_ms != 0)
+            report_left(command, others);
         tree_kill(others);
         /* What outlived the main process may have used a mount that was lost after its exit. */
         command->verified = false;
@@ -251,6 +268,8 @@ int lone_timeout_ms(void)
             continue;
         uint64_t now = now_ms();
         int timeout = command->ending ? KILL_PAUSE_MS : limits_timeout_ms(&command->watch);
+        if (command->left_until_ms > now)
+            timeout = (int)(command->left_until_ms - now);
         if (!command->start_state->started && now < command->start_due_ms)
             timeout = sooner(timeout, (int)(command->start_due_ms - now));
         soonest = sooner(soonest, timeout);

@@ -31,6 +31,7 @@ struct reaper {
     struct start_state *start_state;
     struct limit_watch watch;
     uint32_t unsent_limit; /* that was exceeded while the channel was full */
+    uint32_t full_before;
     pid_t init;
     pid_t main_pid;
     int channel;
@@ -42,6 +43,7 @@ struct reaper {
     bool main_ended;
     bool verified;
     bool unreaped;
+    struct left left;
 };
 
 static noreturn void fail(const struct reaper *reaper, uint32_t stage, int error, const char *path)
@@ -58,6 +60,8 @@ static noreturn void finish(const struct reaper *reaper)
     refusals_flush(reaper->channel);
     if (!reaper->verified)
         mount_check_demand();
+    if (reaper->left.count > 0)
+        send_left(reaper->channel, &reaper->left, true);
     send_gone(reaper->channel, &usage, true);
     /* The daemon often wakes up on this CPU, and the end of a process takes longer than its answer. */
     struct pollfd closed = {.fd = reaper->channel};
@@ -113,8 +117,7 @@ static void report_exit(struct reaper *reaper, int status, const struct rusage *
     refusals_flush(reaper->channel);
     if (reaper->unsent_limit != 0)
         send_limit(reaper->channel, reaper->unsent_limit, true);
-    if (status != 0)
-        report_full(reaper->channel, true);
+    report_full(reaper->channel, reaper->full_before, status, true);
     reaper->main_ended = reaper->start_state->exit_reported = true;
     send_exited(reaper->channel, status, &usage, true);
 }
@@ -146,6 +149,10 @@ static bool reap_one(struct reaper *reaper, int *status, struct rusage *rusage, 
         reaper->start_state->main_status = raw_status(&info);
         reaper->start_state->status_known = true;
     }
+    /* The kernel hangs up a terminal when its command ends. */
+    if (reaper->request->flags & EXEC_PTY && info.si_pid != 0 && info.si_pid != reaper->main_pid &&
+        info.si_code == CLD_KILLED && info.si_status == SIGHUP)
+        left_add(&reaper->left, info.si_pid);
     *pid = info.si_pid == 0 ? 0 : wait4(info.si_pid, status, WNOHANG | __WALL, rusage);
     return *pid > 0;
 }
@@ -205,6 +212,25 @@ static noreturn void kill_all(struct reaper *reaper)
     finish(reaper);
 }
 
+/* What the main process left has a moment to end by itself, unless the daemon has something to say. */
+static void look_for_left(struct reaper *reaper)
+{
+    uint64_t until = now_ms() + LEFT_GRACE_MS;
+    for (uint64_t now; (now = now_ms()) < until;) {
+        struct pollfd fds[2] = {
+            {.fd = reaper->signals, .events = POLLIN},
+            {.fd = reaper->channel, .events = POLLIN},
+        };
+        int ready = poll(fds, 2, reaper->unreaped ? 0 : (int)(until - now));
+        if (ready > 0 && fds[1].revents != 0)
+            return;
+        drain_signals(reaper);
+        if (reap(reaper))
+            finish(reaper);
+    }
+    left_look(&reaper->left, NULL);
+}
+
 static void receive(struct reaper *reaper)
 {
     struct message message;
@@ -233,8 +259,10 @@ static void on_signals(struct reaper *reaper)
     drain_signals(reaper);
     if (reap(reaper))
         finish(reaper);
-    if (reaper->main_ended && (reaper->request->flags & EXEC_KEEP_BACKGROUND) == 0)
+    if (reaper->main_ended && (reaper->request->flags & EXEC_KEEP_BACKGROUND) == 0) {
+        look_for_left(reaper);
         kill_all(reaper);
+    }
     /* The init is gone, and with it the sandbox. */
     if (getppid() != reaper->init)
         kill_all(reaper);
@@ -382,6 +410,8 @@ noreturn void reaper_run(const struct exec_request *request, struct start_state 
         .report = -1,
         .master = -1,
     };
+    if (request->flags & EXEC_KEEP_BACKGROUND)
+        reaper.full_before = shm_full();
     int terminal = open_terminal(&reaper);
     bool beside = request->flags & (EXEC_EXPLAIN | EXEC_FILES);
     (beside ? start_beside : start)(&reaper, terminal);

@@ -76,6 +76,17 @@ bool send_limit(int channel, uint32_t kind, bool may_block)
     return send(channel, MESSAGE_LIMIT, &writer, -1, may_block);
 }
 
+bool send_left(int channel, const struct left *left, bool may_block)
+{
+    struct writer writer;
+    writer.length = 0;
+    put_u32(&writer, left->count);
+    put_u32(&writer, left->name_count);
+    for (uint32_t i = 0; i < left->name_count; i++)
+        put_text(&writer, left->names[i]);
+    return send(channel, MESSAGE_LEFT, &writer, -1, may_block);
+}
+
 bool send_gone(int channel, const struct usage *usage, bool may_block)
 {
     struct writer writer;
@@ -148,13 +159,26 @@ bool send_killed_call(int channel, uint32_t number)
     return send(channel, MESSAGE_KILLED_CALL, &writer, -1, true);
 }
 
-void report_full(int channel, bool may_block)
+void send_full(int channel, uint32_t full, bool before, bool may_block)
 {
-    uint32_t index = 0;
-    for (const char *path; (path = shm_next_full(&index)) != NULL;) {
+    for (uint32_t i = 0; i < 32 && full != 0; i++, full >>= 1) {
         struct writer writer;
         writer.length = 0;
-        put_text(&writer, path);
+        if ((full & 1) == 0)
+            continue;
+        put_u32(&writer, before);
+        put_text(&writer, shm_path(i));
         send(channel, MESSAGE_NO_SPACE, &writer, -1, may_block);
     }
+}
+
+/* One that was full before the command is no news to one that succeeded. */
+void report_full(int channel, uint32_t before, int status, bool may_block)
+{
+    uint32_t full = shm_full();
+    if (full == 0)
+        return;
+    send_full(channel, full & ~before, false, may_block);
+    if (status != 0)
+        send_full(channel, full & before, true, may_block);
 }

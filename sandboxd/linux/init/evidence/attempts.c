@@ -1,6 +1,6 @@
 /*
- * Reports the connection attempts of a command, and the socket files that it was refused, to the daemon,
- * each once.
+ * Reports the connection attempts of a command, the socket files that it was refused, and the file systems that
+ * lacked the space it asked for, to the daemon, each once.
  *
  * Bounded: of a scan of many addresses only the first few are reported. The socket buffer of a channel
  * holds all reports, so a daemon that does not read never blocks the init.
@@ -9,6 +9,8 @@
 #include "../process_tree/process_tree.h"
 #include "evidence.h"
 
+#include <fcntl.h>
+#include <linux/falloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -121,4 +123,23 @@ void command_refused_peer(struct command *command, int fd)
     known->inode = status.st_ino;
     known->device = status.st_dev;
     send_refused_peer(command->channel, path);
+}
+
+/* Modes that free, or move what is there, need nothing. */
+void command_allocates(pid_t pid, const uint64_t *args)
+{
+    char path[64];
+    struct command *command = command_of(pid);
+    struct attempts *attempts = command == NULL ? NULL : attempts_of(command);
+    if (attempts == NULL || ((int)args[1] & ~(FALLOC_FL_KEEP_SIZE | FALLOC_FL_UNSHARE_RANGE)) != 0)
+        return;
+    if ((int)args[0] < 0 || (int64_t)args[2] < 0 || (int64_t)args[3] <= 0)
+        return;
+    proc_path(path, pid, "fd/", (int)args[0]);
+    int fd = open(path, O_PATH | O_CLOEXEC);
+    uint32_t full = fd < 0 ? 0 : shm_cannot_hold(fd, args[2], args[3]) & ~attempts->full;
+    if (fd >= 0)
+        close(fd);
+    attempts->full |= full;
+    send_full(command->channel, full, false, false);
 }

@@ -44,6 +44,9 @@ void command_refused_socket(struct command *command, int family, int type);
 /* fd: the socket file, opened with O_PATH. */
 void command_refused_peer(struct command *command, int fd);
 
+/* args: of fallocate(). */
+void command_allocates(pid_t pid, const uint64_t *args);
+
 #define ATTEMPTS_MAX 64
 #define PEERS_MAX 16
 
@@ -52,6 +55,7 @@ struct attempts {
     unsigned name_count;
     unsigned peer_count;
     unsigned sockets_refused; /* a bit for each refused_socket */
+    uint32_t full;            /* a bit for each file system that lacked the space */
     struct endpoint ends[ATTEMPTS_MAX];
     char names[ATTEMPTS_MAX][LOOKUP_NAME_MAX + 1];
     struct inode_check peers[PEERS_MAX];

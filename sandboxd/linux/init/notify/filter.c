@@ -28,7 +28,7 @@
 #define ARGUMENT(number, half) (offsetof(struct seccomp_data, args) + 8 * (number) + 4 * (half))
 
 struct program {
-    struct sock_filter at[128];
+    struct sock_filter at[160];
     unsigned short length;
 };
 
@@ -231,6 +231,8 @@ static void compose(struct program *program, const struct notify_wish *wish)
         if (wish->sockets)
             answer_if(program, SYS_listen, SECCOMP_RET_USER_NOTIF);
     }
+    if (wish->space)
+        answer_if(program, SYS_fallocate, SECCOMP_RET_USER_NOTIF);
     if (wish->evidence)
         add_evidence(program);
     answer_with(program, SECCOMP_RET_ALLOW);

@@ -17,6 +17,9 @@
  * Enforcement (SETUP_SET_GID): only folders get the set-group-ID bit. The init sets it (set_gid_chmod.c).
  * Without a listener nothing gets it.
  *
+ * fallocate undoes what it has allocated when the space runs out, so that a file system is not full afterwards. Where
+ * the sandbox has file systems of its own, the init looks before it continues.
+ *
  * Where the network namespace may be used again (template_networks.c), two kinds of calls are noted, and
  * continue: socket() for all but Unix sockets, and listen(). So is each connect() of a Unix socket.
  *
@@ -144,6 +147,11 @@ void notify_serve(int listener)
     if (number == SYS_socket || number == SYS_socketpair || number == SYS_listen) {
         touched = true;
         (sees_sockets ? go_on : refuse_socket)(listener);
+        return;
+    }
+    if (number == SYS_fallocate) {
+        command_allocates((pid_t)asked.notice.pid, (const uint64_t *)asked.notice.data.args);
+        go_on(listener);
         return;
     }
     if (number != SYS_connect && number != SYS_sendto && number != SYS_sendmmsg) {

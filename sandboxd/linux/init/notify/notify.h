@@ -26,6 +26,7 @@ struct notify_wish {
     bool set_gid;
     bool no_inet;
     bool no_unix;
+    bool space; /* fallocate; only if anything else is asked about */
     bool sockets; /* whether something is left in the network namespace, or may hold it */
 };
 

@@ -71,8 +71,13 @@ void shm_set_up(const char **scratch, uint32_t count);
 uint64_t shm_shared_bytes(const struct pid_list *tree);
 /* Held by descriptors of the tree. */
 uint64_t shm_memfd_bytes(const struct pid_list *tree);
-/* The next scratch file system, from *index on, that has no space left; NULL: no more. */
-const char *shm_next_full(uint32_t *index);
+/* The scratch file systems that have no space left, a bit for each. */
+uint32_t shm_full(void);
+const char *shm_path(uint32_t number);
+/* Whether there are any. */
+bool shm_is_limited(void);
+/* The one that lacks the space for a range of an open file; 0: it has it, or the file is elsewhere. */
+uint32_t shm_cannot_hold(int fd, uint64_t offset, uint64_t length);
 
 /* kill.c */
 
@@ -84,6 +89,24 @@ bool namespace_stop(void);
 /* To the main process's group, and for a pty to the group in the foreground; or to the tree. */
 void tree_signal(const struct signal_request *request, pid_t main_pid, bool main_ended, bool pty,
                  const struct pid_list *except);
+
+/* left.c: what a command leaves when it ends */
+
+#define LEFT_GRACE_MS 30
+
+enum { LEFT_NAMES_MAX = 4, LEFT_NAME_MAX = 16 };
+
+/* The different names among them, the first ones. */
+struct left {
+    uint32_t count;
+    uint32_t name_count;
+    char names[LEFT_NAMES_MAX][LEFT_NAME_MAX + 1];
+};
+
+/* A process, which may be a zombie. */
+void left_add(struct left *left, pid_t pid);
+/* All that are alive below this process. */
+void left_look(struct left *left, const struct pid_list *except);
 
 /* limits.c */
 

@@ -45,16 +45,44 @@ void shm_set_up(const char **paths, uint32_t count)
     shm_look_ahead();
 }
 
-const char *shm_next_full(uint32_t *index)
+uint32_t shm_full(void)
 {
     struct statfs status;
-    while (*index < scratch_count) {
-        const char *path = scratch[(*index)++];
-        if (statfs(path, &status) == 0 && status.f_type == TMPFS && status.f_blocks > 0 &&
+    uint32_t full = 0;
+    for (uint32_t i = 0; i < scratch_count && i < 32; i++)
+        if (statfs(scratch[i], &status) == 0 && status.f_type == TMPFS && status.f_blocks > 0 &&
             (status.f_bavail == 0 || status.f_ffree == 0))
-            return path;
-    }
-    return NULL;
+            full |= 1u << i;
+    return full;
+}
+
+const char *shm_path(uint32_t number)
+{
+    return scratch[number];
+}
+
+bool shm_is_limited(void)
+{
+    return scratch_count > 0;
+}
+
+/* Pages of the file that are there already may all be in the range: then less is needed. */
+uint32_t shm_cannot_hold(int fd, uint64_t offset, uint64_t length)
+{
+    struct stat file, root;
+    struct statfs status;
+    if (fstat(fd, &file) != 0 || fstatfs(fd, &status) != 0 || status.f_type != TMPFS ||
+        status.f_blocks == 0 || length > UINT64_MAX - offset - (uint64_t)status.f_bsize)
+        return 0;
+    uint64_t block = (uint64_t)status.f_bsize;
+    uint64_t blocks = (offset + length + block - 1) / block - offset / block;
+    uint64_t present = (uint64_t)file.st_blocks * 512 / block;
+    if (blocks <= present + status.f_bavail)
+        return 0;
+    for (uint32_t i = 0; i < scratch_count && i < 32; i++)
+        if (stat(scratch[i], &root) == 0 && root.st_dev == file.st_dev)
+            return 1u << i;
+    return 0;
 }
 
 static uint64_t scratch_bytes(void)

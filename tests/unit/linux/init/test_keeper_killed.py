@@ -54,7 +54,7 @@ def test_orphans_end_with_main(init: Init) -> None:
     wait_for_output(command, b"orphan")
     watched = wait_for_sleepers(init, 2)
     ended = command.wait()
-    assert ended.kinds == ["StartedMessage", "ExitedMessage", "Gone"]
+    assert ended.kinds == ["StartedMessage", "ExitedMessage", "LeftMessage", "Gone"]
     assert survivors(watched, within_s=0) == []
 
 

@@ -200,7 +200,12 @@ def test_a_full_file_system_is_reported_with_the_failure() -> None:
         ended = init.python(full).wait()
         assert ended.kinds == ["StartedMessage", "NoSpace", "ExitedMessage", "Gone"], ended.stderr
         assert ended.only(wire.NoSpace).path == "/dev/shm"
-        assert init.shell("true").wait().kinds == ["StartedMessage", "ExitedMessage", "Gone"]
+        # Of a sandbox that stays, what was full before is no news to a command that succeeds.
+        stays = wire.ExecFlag.KEEP_BACKGROUND
+        later = init.shell("true", flags=stays).wait()
+        assert later.kinds == ["StartedMessage", "ExitedMessage", "Gone"]
+        failed = init.shell("exit 3", flags=stays).wait()
+        assert failed.only(wire.NoSpace) == wire.NoSpace("/dev/shm", before=True)
 
 
 IGNORES_TERM = "import signal, time\nsignal.signal(15, signal.SIG_IGN)\n"

@@ -21,7 +21,7 @@ def test_an_orphan_ends_with_the_command(init: Init) -> None:
     wait_for_output(command, b"orphan")
     watched = wait_for_sleepers(init, 2)
     ended = command.wait()
-    assert ended.kinds == ["StartedMessage", "ExitedMessage", "Gone"]
+    assert ended.kinds == ["StartedMessage", "ExitedMessage", "LeftMessage", "Gone"]
     assert ended.code in (0, 1)
     assert survivors(watched, within_s=0) == []
 

@@ -105,9 +105,12 @@ HONEST |= {
     ),
     wire.KilledCall(59): framed(88, struct.pack("<I", 59)),
     wire.Cloned(11): framed(69, struct.pack("<I", 11)),
-    wire.NoSpace("/tmp"): framed(89, text(b"/tmp")),
+    wire.NoSpace("/tmp", before=True): framed(89, struct.pack("<I", 1) + text(b"/tmp")),
     wire.RefusedPeer("/w/s"): framed(90, text(b"/w/s")),
     wire.RefusedSocket(wire.RefusedKind.DATAGRAM): framed(91, struct.pack("<I", 2)),
+    wire.LeftMessage(3, ("node", "a\udcff")): framed(
+        92, struct.pack("<II", 3, 2) + text(b"node") + text(b"a\xff")
+    ),
 }  # fmt: skip
 CONTROL = (wire.Ready, wire.SetupFailed, wire.IsolationLost, wire.ProtocolError, wire.Cloned)
 
