@@ -1,4 +1,4 @@
-"""Denials while the command still runs."""
+"""Denials while a shell still runs. `run` tells them at its end: its lines come last."""
 
 from __future__ import annotations
 
