@@ -455,3 +455,16 @@ def test_a_command_of_an_earlier_daemon_is_looked_for_in_the_audit_trail(own):
     assert unknown.returncode == 125
     assert b"for ten minutes and as long as the daemon runs" in unknown.stderr
     assert b"sandboxctl audit" in unknown.stderr
+
+
+def test_what_deny_hides_is_told_with_the_flag(inside, workspace):
+    (workspace / "plain").write_text("x")
+    (workspace / "dir").mkdir()
+    done = inside("run", "--deny", "plain", "--", "cat", "plain")
+    assert (done.returncode, done.stdout) == (0, b"")
+    assert done.stderr.decode() == (
+        f"sandboxctl: perhaps denied: {workspace}/plain is masked: --deny hides it, also where its "
+        "folder is allowed; commands see it empty\n"
+    )
+    done = inside("run", "--deny", "dir", "--", "touch", "dir/x")
+    assert f"is masked: --deny hides {workspace}/dir, also" in done.stderr.decode()

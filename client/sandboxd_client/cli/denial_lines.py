@@ -26,6 +26,7 @@ _MOVED = " and was moved to "
 _UNPROPOSED = ". No change is proposed"
 _PROTECTED = " stays as it is: "
 _ENTRY = ("remove", "rename")  # what no flag allows for a path itself: granted, it is a mount
+_DENIED_BY_FLAG = " is masked: fs_deny hides "
 _REPLACED = " could not be replaced, renamed or removed ("
 _EMPTY = "whose content on the host is not visible"
 _UNSURE = ": if it was to be written, "
@@ -221,6 +222,8 @@ def _never(denial: dict[str, Any]) -> str:
     ):
         return remark(denial) + _elsewhere(denial)
     verdict = "denied" if denial.get("confidence") == "high" else "perhaps denied"
+    if _DENIED_BY_FLAG in str(denial.get("message")):
+        return f"{verdict}: {_why(denial)}"
     if " is masked: " in str(denial.get("message")):
         return f"{verdict}: {_why(denial)}; nothing is proposed, because it can be a secret"
     return f"{verdict}, no flag allows it: {_why(denial)}"
@@ -365,8 +368,9 @@ def in_flags(message: str) -> str:
         *_NAMED.items(),
         ("fs_write_allow", "--write"),
         ("fs_read_allow", "--read"),
+        ("fs_deny", "--deny"),
     ):
-        if len(field) > len("timeout"):  # shorter ones are words of their own, too
+        if "_" in field:  # the others are words of their own, too
             text = text.replace(field, flag)
     return text
 
