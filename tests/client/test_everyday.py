@@ -468,3 +468,12 @@ def test_what_deny_hides_is_told_with_the_flag(inside, workspace):
     )
     done = inside("run", "--deny", "dir", "--", "touch", "dir/x")
     assert f"is masked: --deny hides {workspace}/dir, also" in done.stderr.decode()
+
+
+def test_a_command_whose_sandbox_is_destroyed_has_that_among_the_causes(inside):
+    assert inside("sandbox create", "--name", "doomed").returncode == 0
+    with inside.start("sandbox run", "doomed", "--", "sh", "-c", "echo up; sleep 600") as running:
+        assert running.stdout.readline() == b"up\n"
+        assert inside("sandbox destroy", "doomed").returncode == 0
+        _, said = running.communicate(timeout=30)
+    assert b"or with its sandbox (sandboxctl sandbox destroy)" in said

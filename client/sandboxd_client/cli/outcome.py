@@ -108,7 +108,7 @@ def cancelled_lines(result: dict[str, Any]) -> list[str]:
         return []
     return [
         "the command was cancelled from elsewhere: by sandboxctl kill or another client, or with "
-        "its session or the daemon"
+        "its sandbox (sandboxctl sandbox destroy), its session or the daemon"
     ]
 
 
