@@ -170,7 +170,9 @@ def _access(setting: Setting, s: Subject) -> Denial | None:
         return _read(setting, s, "landlock", "high")
     if s.did.direction == "unknown" and at.on_host and not host.permits(at.path, "read"):
         return None  # reading it fails outside as well
-    if not at.writable and _writes(setting, s) and host.permits(at.path, "write"):
+    # Landlock alone answers as the permission bits do: a path may be closed by both.
+    by_both = not setting.mounts and setting.platform == "linux"
+    if not at.writable and _writes(setting, s) and (by_both or host.permits(at.path, "write")):
         return _write(setting, s, "landlock", "medium" if at.visible else "high")
     return _replaced(setting, s, "landlock") if at.writable else None
 
