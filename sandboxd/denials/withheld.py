@@ -52,12 +52,12 @@ _WHY: dict[contents.Trait, str] = {
     "repository": "it holds a repository",
     "startup": "it is a start-up file, or holds one",
     "unknown": "it holds more than could be looked at",
-    "hidden": "it is hidden, or holds what is",
-    "private": "it is private, or holds what is",
-    "special": "it is no plain file, or holds what is none",
-    "foreign": "it is another user's, or holds what is",
-    "program": "it is no plain data, or holds what is none",
-    "linked": "it has another name elsewhere, or holds what has",
+    "hidden": "it is hidden, or holds hidden files",
+    "private": "its name or mode says that it is private, or it holds such a file",
+    "special": "it is a socket, pipe or device, or holds one",
+    "foreign": "it is another user's, or holds another user's files",
+    "program": "it may be a program or a program's settings, or hold some",
+    "linked": "it has another name elsewhere (a hard link), or holds a file that has one",
 }
 
 
@@ -211,7 +211,7 @@ def _by_content(setting: Setting, path: str, access: Access, looks: HostLooks) -
     if within_any(path, system_dirs.READABLE):
         return None
     if looks.has_name_among(path, _kept_from(setting, homes, access)):
-        return "it has another name, under which it is kept from commands, or holds what has"
+        return "it has another name, under which it is kept from commands, or holds such a file"
     if not host.is_dir(path):
         service = "hidden" in traits and "special" in looks.at(path)
         return "it is a hidden socket or pipe of another program" if service else None

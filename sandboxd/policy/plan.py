@@ -167,6 +167,7 @@ class Plan(msgspec.Struct, frozen=True):
     nested: Repositories = msgspec.field(default_factory=Repositories)
     # Default masks that would show and that do not exist: nothing can be mounted over them.
     absent_secrets: tuple[str, ...] = ()
+    denied: tuple[str, ...] = ()  # the masks that `fs_deny` asked for
     # The main checkout of a workspace that is a linked git worktree.
     checkout: str | None = None
 

@@ -83,7 +83,8 @@ def _plan_for(request: PolicyRequest, machine: Machine) -> Plan:
     network = network_rule(manifest, base, config)
     longest_s = config.ceiling.max_timeout_secs
     default_s = min(DEFAULT_TIMEOUT_S, longest_s or DEFAULT_TIMEOUT_S)
-    spec, from_preset = _sandbox(request, base, workspace, env, network, machine)
+    denied, before = _denied(manifest)
+    spec, from_preset = _sandbox(request, base, workspace, env, network, denied, before, machine)
     plan = Plan(
         sandbox=spec,
         syscall_policy=manifest.syscall_policy or base.syscall_policy,
@@ -97,6 +98,7 @@ def _plan_for(request: PolicyRequest, machine: Machine) -> Plan:
         workspace=workspace.path if workspace else None,
         nested=from_preset.nested,
         absent_secrets=masks.absent_secrets(spec, machine),
+        denied=(*(one.path for one in denied), *before),
         checkout=main_checkout(workspace.path) if workspace else None,
     )
     ceiling.check(plan, config.ceiling)
@@ -146,8 +148,9 @@ def _workspace(request: PolicyRequest, base: Preset, machine: Machine) -> Resolv
 
 def _sandbox(
     request: PolicyRequest, base: Preset, workspace: Resolved | None, env: Pairs,
-    network: NetworkRule, machine: Machine,
+    network: NetworkRule, denied: list[Resolved], before: list[str], machine: Machine,
 ) -> tuple[SandboxSpec, PresetGrants]:  # fmt: skip
+    """`denied`: what `fs_deny` names. `before`: where links among it led to earlier."""
     manifest = request.manifest
     grants, links = _asked_grants(manifest, workspace, machine)
     if workspace is not None and base.named:
@@ -157,7 +160,6 @@ def _sandbox(
         )
         links += workspace.links
         _refuse_own(workspace.path, access, "workspace", machine.own)
-    denied, before = _denied(manifest)
     hidden = (*(one.path for one in denied), *before)
     tmp_bytes, shm_bytes = limits.private_bytes(manifest)
     owner = _run_as(workspace, grants, machine)
@@ -202,7 +204,6 @@ def _sandbox(
 def _asked_grants(
     manifest: Manifest, workspace: Resolved | None, machine: Machine
 ) -> tuple[list[Grant], list[Link]]:
-    _refuse_many_paths(manifest)
     grants: list[Grant] = []
     links: list[Link] = []
     asked: tuple[tuple[str, Access, list[str] | None], ...] = (
@@ -223,6 +224,7 @@ def _asked_grants(
 
 def _denied(manifest: Manifest) -> tuple[list[Resolved], list[str]]:
     """Also where links among them led to earlier."""
+    _refuse_many_paths(manifest)
     paths = _each_once(manifest.fs_deny)
     found = [resolve(path, f"fs_deny[{i}]") for i, path in paths]
     ends = zip((files.internal(path) for _, path in paths), found, strict=True)

@@ -167,7 +167,7 @@ def _is_repository(folder: str) -> bool:
 def _made_repository(folder: str, protected: list[str], *, disarmed: bool) -> str:
     text = f"the command made a git repository in {named(folder)}: "
     text += (
-        "its config and hooks run no programs (those that would were moved aside)"
+        "its config and hooks run no programs"
         if disarmed
         else "look at its config and hooks before you run git there, or add it to another "
         "repository with git add"

@@ -21,8 +21,11 @@ def test_root_is_told_whose_folder_keeps_it_out(inside, folder):
     assert done.returncode == 1
     assert f"permission bits of {other} keep root out".encode() in done.stderr
     assert f"-w {other} runs it as user 12345".encode() in done.stderr
-    gone = inside("run", "--write", str(other), "--", "sh", "-c", "cat ../others/no; exit 3")
-    assert f"{other} belongs to user 12345, and a command has".encode() in gone.stderr
+    says = "echo its own: Permission denied >&2; exit 3"
+    kept = inside("run", "--write", str(other), "--", "sh", "-c", says)
+    assert f"{other} belongs to user 12345, and a command has".encode() in kept.stderr
+    failed = inside("run", "--write", str(other), "--", "sh", "-c", "echo its own >&2; exit 3")
+    assert failed.stderr == b"its own\n", "nothing shows that the owner matters"
     folder.chmod(0o711)
     assert inside("run", "-w", str(other), "--", "touch", str(other / "made")).returncode == 0
     system = inside("run", "--", "touch", "/etc/made-by-a-test")
@@ -279,6 +282,10 @@ def test_in_a_folder_of_another_owner_its_repository_is_proposed(inside, folder,
         assert "--read" not in refused
     done = inside("run", *flags, "--", "git", "status")
     assert done.returncode == 0, done.stderr
+    for words in (["clone", "https://h.test/x"], ["init", "/usr/x"], ["ls-remote", "none"]):
+        failed = inside("run", "--", "git", *words)
+        assert failed.returncode == 128
+        assert f"around it, {top}".encode() not in failed.stderr, "that is not concerned"
 
 
 def test_no_folder_of_the_system_is_proposed_as_the_workspace(inside, folder):

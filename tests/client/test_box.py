@@ -144,7 +144,7 @@ def test_what_a_mask_hides_is_an_error_and_not_empty(masked_box: Box) -> None:
         lambda: box.list("folder", recursive=True),
         lambda: box.copy("token", "copied"),
     ):
-        with pytest.raises(PermissionError, match="is masked: it is hidden"):
+        with pytest.raises(PermissionError, match="is masked: fs_deny hides it"):
             do()
     with pytest.raises(PermissionError):  # masked for root only, who could read it
         box.read("/etc/shadow")

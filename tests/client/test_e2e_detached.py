@@ -126,7 +126,8 @@ def test_restart_asks_before_it_ends_anything(ctl, folder):
     ctl.socket_path, ctl.extra = str(folder / "run" / "d.sock"), []
     try:
         started = b"no daemon listened on %s; started one there" % ctl.socket_path.encode()
-        assert started in ctl("status").stderr, "a mistyped --socket is noticed"
+        done = ctl("run", "--", "true")
+        assert started in done.stderr, "a mistyped --socket is noticed"
         assert ctl("status").stderr == b""
         ctl("run", "--detach", "--name", "busy", "sleep", "600")
         before = json.loads(ctl("status", "--json").stdout)["pid"]

@@ -50,7 +50,7 @@ def real(ctl, one_socket):
 
 @pytest.fixture
 def client(real):
-    assert real("status").returncode == 0
+    assert real("run", "--", "true").returncode == 0
     with Client(real.socket_path) as client:
         yield client
 
@@ -264,6 +264,13 @@ def test_twenty_at_once_make_one_daemon(fresh):
 
 
 def test_status_doctor_check_and_shutdown(fresh):
+    none = fresh("status")
+    assert (none.returncode, none.stderr) == (125, b"")
+    assert b"none runs; it starts by itself" in none.stdout
+    assert fresh.socket_path.encode() in none.stdout
+    assert "error" in json.loads(fresh("status", "--json").stdout)
+    assert not _listens(fresh), "status starts none"
+    assert fresh("run", "--", "true").returncode == 0
     status = json.loads(fresh("status", "--json").stdout)
     assert status["backend"] == "bubblewrap"
     done = fresh("doctor")
@@ -273,6 +280,7 @@ def test_status_doctor_check_and_shutdown(fresh):
     assert str(fresh.workspace) in checked["plan"]["fs_write_allow"]
     pid = daemon_pid(fresh)
     assert fresh("shutdown").returncode == 0
+    assert b".log (of earlier daemons)" in fresh("status").stdout
     assert not _listens(fresh)
     deadline = time.monotonic() + 10
     while os.path.exists(f"/proc/{pid}") and time.monotonic() < deadline:
@@ -320,7 +328,7 @@ async def test_the_asynchronous_client(real, workspace, anyio_backend_name):
     import anyio
 
     options = {"preset": "workspace-write", "workspace": str(workspace)}
-    real("status")
+    assert real("run", "--", "true").returncode == 0
     outputs = {}
     async with AsyncClient(real.socket_path) as client:
 

@@ -269,3 +269,13 @@ def test_json_says_that_its_output_is_cut_off(inside):
     done = inside("run", "--json", "--", "head", "-c", str(9 << 20), "/dev/zero")
     (said,) = json.loads(done.stdout)["warnings"]
     assert "stdout is cut off" in said
+
+
+def test_what_a_long_run_was_denied_is_told_after_its_last_line(inside):
+    """The gate reports a refused host at once. The order is tried where that was printed before."""
+    script = "sleep 2.5; getent hosts other.test; echo its last line >&2; exit 1"
+    done = inside("run", "--net", "example.org", "--", "sh", "-c", script)
+    lines = done.stderr.decode().splitlines()
+    assert done.returncode == 1
+    assert lines[0] == "its last line"
+    assert lines[1].startswith("sandboxctl: denied: other.test could not be reached")

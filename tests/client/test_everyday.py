@@ -455,3 +455,25 @@ def test_a_command_of_an_earlier_daemon_is_looked_for_in_the_audit_trail(own):
     assert unknown.returncode == 125
     assert b"for ten minutes and as long as the daemon runs" in unknown.stderr
     assert b"sandboxctl audit" in unknown.stderr
+
+
+def test_what_deny_hides_is_told_with_the_flag(inside, workspace):
+    (workspace / "plain").write_text("x")
+    (workspace / "dir").mkdir()
+    done = inside("run", "--deny", "plain", "--", "cat", "plain")
+    assert (done.returncode, done.stdout) == (0, b"")
+    assert done.stderr.decode() == (
+        f"sandboxctl: perhaps denied: {workspace}/plain is masked: --deny hides it, also where its "
+        "folder is allowed; commands see it empty\n"
+    )
+    done = inside("run", "--deny", "dir", "--", "touch", "dir/x")
+    assert f"is masked: --deny hides {workspace}/dir, also" in done.stderr.decode()
+
+
+def test_a_command_whose_sandbox_is_destroyed_has_that_among_the_causes(inside):
+    assert inside("sandbox create", "--name", "doomed").returncode == 0
+    with inside.start("sandbox run", "doomed", "--", "sh", "-c", "echo up; sleep 600") as running:
+        assert running.stdout.readline() == b"up\n"
+        assert inside("sandbox destroy", "doomed").returncode == 0
+        _, said = running.communicate(timeout=30)
+    assert b"or with its sandbox (sandboxctl sandbox destroy)" in said

@@ -46,6 +46,14 @@ def hint(ctl: Ctl, *words: str) -> str:
     return found[0] if found else ""
 
 
+@pytest.mark.parametrize("command", ["checkout", "switch", "merge"])
+def test_a_misspelt_branch_is_gits_own_affair(inside: Ctl, git: Git, command: str) -> None:
+    done = inside("run", "--", "git", command, "NOSUCH")
+    assert done.returncode != 0
+    assert b"NOSUCH" in done.stderr
+    assert b"sandboxctl" not in done.stderr
+
+
 def test_a_rebase_with_a_conflict_is_not_told_of_an_older_one_that_lies_aside(
     inside: Ctl, git: Git
 ) -> None:

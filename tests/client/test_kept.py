@@ -70,6 +70,28 @@ def test_an_editors_backup_of_a_message_is_left_alone(project):
     assert (project.workspace / ".git" / "COMMIT_EDITMSG~").exists()
 
 
+def test_the_exit_codes_of_kept(inside):
+    """Without an action it is help, as for `sandbox`; there may be nothing to list."""
+
+    def kept(*words):
+        argv = [*inside.argv("kept list")[:3], "kept", *words]
+        return subprocess.run(argv, capture_output=True, env=inside.env(), check=False)
+
+    assert (alone := kept()).returncode == 0
+    assert b"sandboxctl kept ACTION" in alone.stdout
+    for action in ("list", "diff", "accept", "drop"):
+        done = inside(f"kept {action}")
+        assert done.returncode == 0
+        assert b"nothing was moved aside in this workspace" in done.stderr
+    assert kept("lits").returncode == 2
+    for action in ("diff", "accept", "drop"):
+        assert inside(f"kept {action}", "nosuch").returncode == 125
+    for action in ("list", "diff", "accept", "drop"):
+        missing = inside(f"kept {action}", "-w", "/nowhere")
+        assert missing.returncode == 125
+        assert b"/nowhere is not a folder" in missing.stderr
+
+
 def test_one_is_looked_at_put_back_and_the_others_deleted(project):
     project("run", "--", "git", "checkout", "-q", "other")
     assert b"+export A=1" in project("kept diff", ".envrc").stdout

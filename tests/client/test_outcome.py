@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -210,7 +211,7 @@ HIDDEN = {
 def test_no_reason_is_made_up_for_what_was_not_judged():
     """While a shell runs, and after a command that succeeded, no flag is worked out for it."""
     printed: list[str] = []
-    told: set[str] = set()
+    told: dict[str, dict[str, Any]] = {}
     tell(HIDDEN, printed.append, told, options=Options())
     advice = "; if the command needs it, and it is no secret, name it with --read"
     assert printed.pop().endswith(f"in the sandbox{advice}\n")
@@ -223,6 +224,39 @@ def test_no_reason_is_made_up_for_what_was_not_judged():
     message = f"{HIDDEN['message']}; this user could not read it outside either"
     (foreign,) = remarks({"outcome": "exited", "denials": [{**HIDDEN, "message": message}]})
     assert foreign.endswith("outside either")
+
+
+def test_what_a_shell_told_is_not_told_again_with_other_words():
+    """At the end more is known: only its flags are added."""
+    told: dict[str, dict[str, Any]] = {}
+    printed: list[str] = []
+    tell(HIDDEN, printed.append, told, options=Options())
+    remedy = {"fs_read_allow": ["/d/x"]}
+    unproposed = {
+        **HIDDEN,
+        "message": f"{HIDDEN['message']}. No change is proposed: it is a secret",
+    }
+    refused = {
+        "kind": "network", "target": "h", "message": "h could not be reached", "confidence": "high",
+        "remedy": {"network": "inherit"},
+    }  # fmt: skip
+
+    def end(*denials):
+        return remarks({"outcome": "exited", "denials": [*denials]}, told=told.values())
+
+    assert end(unproposed) == []
+    flags = "if what is said above is so, add: --read /d/x"
+    assert end({**HIDDEN, "remedy": remedy}) == [flags]
+    assert end({**HIDDEN, "remedy": remedy}, refused) == [
+        "denied: h could not be reached",
+        "to allow what was denied above add: --net inherit", flags,
+    ]  # fmt: skip
+    tell(refused, printed.append, told, options=Options())
+    assert printed[-1].endswith("; to allow it add: --net inherit\n")
+    assert end({**HIDDEN, "remedy": remedy}, refused) == [flags]
+    moved = {**HIDDEN, "kind": "protected_path", "message": "/d/x is protected and was moved to /k"}
+    told["its"] = moved
+    assert "moved aside" in end(moved)[0], "which a line from before does not say"
 
 
 @pytest.mark.parametrize("certain", [{}, {"claimed": False, "confidence": "high"}])

@@ -154,6 +154,7 @@ def test_a_config_of_the_same_content_has_not_changed(tmp_path):
 def test_status_and_doctor_say_where_the_log_is(ctl, folder):
     ctl.socket_path, ctl.extra = str(folder / "run" / "d.sock"), []
     try:
+        assert ctl("run", "--", "true").returncode == 0
         shown = ctl("status").stdout.decode()
         log = folder / "run" / "d.log"
         assert f"log        {log}\n" in shown

@@ -321,6 +321,15 @@ def test_a_socket_that_the_host_does_not_have_is_not_called_a_write() -> None:
     assert denials(setting(), line) == []
 
 
+def test_landlock_alone_refuses_a_write_that_the_permission_bits_would_refuse_too() -> None:
+    """Both answer EACCES. With mounts it is EROFS that tells of the sandbox."""
+    line = "touch: cannot touch '/usr/x': Permission denied\n"
+    (found,) = denials(setting("make", landlock=True, mounts=False), line)
+    assert (found.kind, found.target, found.remedy) == ("filesystem_write", "/usr/x", None)
+    assert found.message.endswith("; this user could not write it outside either")
+    assert denials(setting("make", landlock=True), line) == []
+
+
 def test_landlock_alone_answers_nothing_but_eacces() -> None:
     where = setting(landlock=True, mounts=False, view=host(mine=("/",)))
     for words in ("Read-only file system", "No such file or directory", "Device or resource busy"):

@@ -146,6 +146,7 @@ def test_what_a_shell_calls_home_is_named_by_the_caller(spelled: str) -> None:
     for script in ("./build", "echo a~/d/tool", "echo '~root/d/tool'"):
         (said,) = denials(setting("sh", "-c", script, view=view), text)
         assert said.remedy is None, script
+        assert "and it may be a program or a program's settings" in said.message
 
 
 IN_NAMED_FOLDER = [

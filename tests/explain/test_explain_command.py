@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes.util
 import json
 import platform
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -173,3 +174,13 @@ def test_the_landlock_backend_explains_too(ctl: Ctl) -> None:
         assert result["backend"] == "landlock"
         assert result["exit_code"] != 0
         assert result["explanation"]["missing"] == missing
+
+
+def test_the_limits_that_runtimes_look_for_are_no_needs(ctl: Ctl) -> None:
+    """Node reads those of its cgroup; what the command line names is told."""
+    limit = next(Path("/sys/fs/cgroup").rglob("cgroup.procs"), None)
+    assert limit is not None
+    (ctl.workspace / "runtime").write_text(f"cat {limit} 2>/dev/null")
+    assert explained(ctl, "--", "sh", "runtime")["explanation"]["needs"] == []
+    (need,) = explained(ctl, "--", "cat", str(limit))["explanation"]["needs"]
+    assert need["status"] == "secret"

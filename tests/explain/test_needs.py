@@ -178,3 +178,18 @@ def test_no_secret_is_ever_in_a_manifest(
     explanation = judged(setting("prog"), *refused, exit_code=exit_code)[1]
     proposed = [path for paths in explanation.missing.values() for path in paths]
     assert not any(".ssh" in path or ".env" in path or path in ("/", "/run") for path in proposed)
+
+
+@pytest.mark.parametrize("wanted", ["look", "read"])
+def test_what_programs_look_for_in_the_folders_above_is_optional(wanted: Wanted) -> None:
+    """As npm does for package.json and node_modules. A failure that nothing else explains, and what
+    the program complains about, are other cases."""
+    where, refused = setting("npm", cwd="/h/u/lib"), ("/h/u/notes.txt", wanted, errno.ENOENT)
+    other: tuple[str, Wanted, int] = ("/w/out/new", "create", errno.EROFS)
+    told, found = judged(where, refused, other)
+    assert [d.target for d in told] == ["/w/out/new"]
+    assert [(need.target, need.status) for need in found.needs] == [
+        ("/w/out/new", "needed"), ("/h/u/notes.txt", "optional"),
+    ]  # fmt: skip
+    asked = b"cat: /h/u/notes.txt: No such file or directory\n"
+    assert missing(where, refused, stderr=asked) == {"fs_read_allow": ["/h/u/notes.txt"]}

@@ -17,13 +17,16 @@ if TYPE_CHECKING:
     from typing import Any
 
 _SHOWN = 8
-_CERTAIN = "to allow it"
+_CERTAIN, _CLAIMED = "to allow it", "if that is so,"
+_CERTAIN_ABOVE = "to allow what was denied above"  # while the command ran
+_CLAIMED_ABOVE = "if what is said above is so,"
 _CREATE = ": sandboxctl sandbox create"
 _OF_CREATE = ("--read", "--write", "--net HOST")
 _MOVED = " and was moved to "
 _UNPROPOSED = ". No change is proposed"
 _PROTECTED = " stays as it is: "
 _ENTRY = ("remove", "rename")  # what no flag allows for a path itself: granted, it is a mount
+_DENIED_BY_FLAG = " is masked: fs_deny hides "
 _REPLACED = " could not be replaced, renamed or removed ("
 _EMPTY = "whose content on the host is not visible"
 _UNSURE = ": if it was to be written, "
@@ -60,10 +63,11 @@ _NAMED = {
 
 def after_the_end(
     denials: list[dict[str, Any]], hosts: Collection[str], hints: Collection[str] = (),
-    typed: Collection[str] | None = None,
+    typed: Collection[str] | None = None, told: Collection[dict[str, Any]] = (),
 ) -> list[str]:  # fmt: skip
     """What was denied, and what to do about files that were moved aside. `hosts`: of --net.
-    `hints`: lines that follow, and that may have a flag for what the daemon proposes none for."""
+    `hints`: lines that follow, and that may have a flag for what the daemon proposes none for.
+    `told`: what has a line already; flags that this did not have follow here."""
     if any(NO_SECTION in hint for hint in hints):
         denials = [one for one in denials if not _is_claim_about_config(one)]
     if _is_for_outside(denials, hints):
@@ -71,7 +75,7 @@ def after_the_end(
     elif any(" outside" in hint or ".git/config" in hint for hint in hints):
         denials = [{**one, "hinted": True} if _is_protected(one) else one for one in denials]
     denials = [_with_hint(denial, hints) for denial in denials]
-    lines = format_denials(denials, {f"--net {quote(host)}" for host in hosts}, typed)
+    lines = format_denials(denials, {f"--net {quote(host)}" for host in hosts}, typed, told)
     return lines + after_moving(denials)
 
 
@@ -122,24 +126,36 @@ def _with_hint(denial: dict[str, Any], hints: Collection[str]) -> dict[str, Any]
 
 
 def format_denials(
-    denials: list[dict[str, Any]], given: set[str], typed: Collection[str] | None = None
-) -> list[str]:
+    denials: list[dict[str, Any]], given: set[str], typed: Collection[str] | None = None,
+    told: Collection[dict[str, Any]] = (),
+) -> list[str]:  # fmt: skip
     """One line each: what a flag allows, with the flags; then what no flag allows. `typed`: the
     flags of a command in a sandbox that exists, which takes no others."""
+    given = given.union(_new_flags([*told], given))
     allowable = [d for d in denials if _new_flags([d], given)]
-    never = _one_for_each_folder([d for d in denials if d not in allowable])
-    lines = [*_shown(allowable, remark)]
+    subjects = [*map(_subject, told)]
+    untold = [d for d in denials if is_moved_aside(d) or _subject(d) not in subjects]
+    never = _one_for_each_folder([d for d in untold if d not in allowable])
+    lines = [*_shown([d for d in allowable if d in untold], remark)]
     certain = [d for d in allowable if not d.get("claimed")]
     claimed = [d for d in allowable if d.get("claimed")]
+    is_above = any(d not in untold for d in allowable)
+    words = (_CERTAIN_ABOVE, _CLAIMED_ABOVE) if is_above else (_CERTAIN, _CLAIMED)
     advice = [
-        *_advice(_CERTAIN, _new_flags(certain, given), typed),
-        *_advice("if that is so,", _new_flags(claimed, given), typed),
+        *_advice(words[0], _new_flags(certain, given), typed),
+        *_advice(words[1], _new_flags(claimed, given), typed),
     ]
-    lines = ["; ".join([*lines, *advice])] if len(lines) == 1 else lines + advice
+    is_one = len(lines) == 1 and not is_above
+    lines = ["; ".join([*lines, *advice])] if is_one else lines + advice
     last = _shown(never, _never)
     if typed is not None:
         last = [f"{x} of sandbox create" if x.endswith(_OF_CREATE) else x for x in last]
     return lines + last
+
+
+def _subject(denial: dict[str, Any]) -> tuple[str, str]:
+    """What a line is about. Its wording differs while the command runs, where less is known."""
+    return str(denial.get("kind")), str(denial.get("target") or denial.get("message"))
 
 
 def _one_for_each_folder(denials: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -206,6 +222,8 @@ def _never(denial: dict[str, Any]) -> str:
     ):
         return remark(denial) + _elsewhere(denial)
     verdict = "denied" if denial.get("confidence") == "high" else "perhaps denied"
+    if _DENIED_BY_FLAG in str(denial.get("message")):
+        return f"{verdict}: {_why(denial)}"
     if " is masked: " in str(denial.get("message")):
         return f"{verdict}: {_why(denial)}; nothing is proposed, because it can be a secret"
     return f"{verdict}, no flag allows it: {_why(denial)}"
@@ -350,8 +368,9 @@ def in_flags(message: str) -> str:
         *_NAMED.items(),
         ("fs_write_allow", "--write"),
         ("fs_read_allow", "--read"),
+        ("fs_deny", "--deny"),
     ):
-        if len(field) > len("timeout"):  # shorter ones are words of their own, too
+        if "_" in field:  # the others are words of their own, too
             text = text.replace(field, flag)
     return text
 

@@ -63,8 +63,8 @@ def _raw_mode() -> RawMode:
     return RawMode(0)
 
 
-def report(result: dict[str, Any], options: Options, told: Collection[str] = ()) -> int:
-    """`told`: lines that were printed while it ran."""
+def report(result: dict[str, Any], options: Options, told: Collection[dict[str, Any]] = ()) -> int:
+    """`told`: denials that had a line while it ran."""
     if _is_silent(result, options):
         return 0
     from sandboxd_client.cli import outcome
@@ -80,8 +80,9 @@ def report(result: dict[str, Any], options: Options, told: Collection[str] = ())
     elif not options.has("--quiet"):
         hints, typed = advice(options, result), options.typed_in_sandbox
         lines = outcome.cancelled_lines(result) + _crash_lines(result)
-        lines += outcome.remarks(result, given=options.hosts, hints=hints, typed=typed)
-        _say([line for line in lines if line not in told], [*_offer(options, result), *hints])
+        given = options.hosts
+        lines += outcome.remarks(result, given=given, hints=hints, typed=typed, told=told)
+        _say(lines, [*_offer(options, result), *hints])
     return exit_like_command(result)
 
 

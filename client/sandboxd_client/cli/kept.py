@@ -228,6 +228,8 @@ def _workspace(options: Options) -> str:
     found = os.path.realpath(
         resolve(named) if named is not None else find_workspace(None) or here()
     )
+    if not os.path.isdir(found):
+        raise NotFound(f"--workspace: {one_line(found)} is not a folder", remedy="name one that is")
     kept = os.path.join(found, KEPT_FOLDER)
     if os.path.isdir(kept) and not os.access(kept, os.R_OK | os.X_OK):
         raise UsageError(

@@ -1,4 +1,4 @@
-"""Denials while the command still runs."""
+"""Denials while a shell still runs. `run` tells them at its end: its lines come last."""
 
 from __future__ import annotations
 
@@ -14,24 +14,21 @@ if TYPE_CHECKING:
     from sandboxd_client.cli.parse import Options
 
 _MOST = 20
-_ADVICE = ("; to allow it ", "; give it ", "; make a sandbox ")
 
 
 def tell(
     denial: dict[str, Any],
     put: Callable[[str], None],
-    told: set[str],
+    told: dict[str, dict[str, Any]],
     *,
     options: Options,
 ) -> None:
     """`put`: takes the line, after the output that came before it. `told`: the lines that were
-    printed."""
+    printed, with what each is about: the end has no second line about that."""
     if len(told) >= _MOST:
         return
-    # The same line as at the end, where it is then left out.
     given = {f"--net {quote(host)}" for host in options.hosts}
     (line,) = format_denials([denial], given, options.typed_in_sandbox)
     if line not in told:
-        # The end may list its flags together with those of others.
-        told |= {line, *(line.partition(words)[0] for words in _ADVICE)}
+        told[line] = denial
         put(denial_line(line))

@@ -64,12 +64,13 @@ def sight(*, ended: bool, raw: bool, takes_input: bool) -> str:
 
 def remarks(
     result: dict[str, Any], *, given: Collection[str] = (), hints: Collection[str] = (),
-    typed: Collection[str] | None = None,
+    typed: Collection[str] | None = None, told: Collection[dict[str, Any]] = (),
 ) -> list[str]:  # fmt: skip
     """The lines to print after the command: how it was ended, and what was denied.
 
     `given`: hosts of --net, which a remedy repeats and which need not be added again.
     `hints`: lines that will follow these. `typed`: the flags of a command in a sandbox that exists.
+    `told`: denials that had a line while it ran.
     """
     denials = result.get("denials") or []
     lines = _ended(result, denials)
@@ -77,7 +78,7 @@ def remarks(
     if denials:
         from sandboxd_client.cli.denial_lines import after_the_end
 
-        lines += after_the_end(denials, given, hints, typed)
+        lines += after_the_end(denials, given, hints, typed, told)
     return lines + _warnings(result)
 
 
@@ -114,7 +115,7 @@ def cancelled_lines(result: dict[str, Any]) -> list[str]:
         return []
     return [
         "the command was cancelled from elsewhere: by sandboxctl kill or another client, or with "
-        "its session or the daemon"
+        "its sandbox (sandboxctl sandbox destroy), its session or the daemon"
     ]
 
 

@@ -91,7 +91,7 @@ def _where(options: Options) -> tuple[dict[str, Any], dict[str, Any] | None]:
 def _shell(sock: socket, options: Options, params: dict[str, Any], streams: Streams) -> int:
     argv = options.operands or _shells(os.environ)
     params = streaming(params, argv, streams)
-    told: set[str] = set()
+    told: dict[str, dict[str, Any]] = {}
 
     def live(denial: dict[str, Any], put: Callable[[str], None]) -> None:
         tell(denial, put, told, options=options)
@@ -101,7 +101,7 @@ def _shell(sock: socket, options: Options, params: dict[str, Any], streams: Stre
         result = attempt(sock, params, streams, keys_kill=False, live=heard)
     except Left as left:
         return left.ended()
-    return report(result, options, told)
+    return report(result, options, told.values())
 
 
 def _shells(caller: Mapping[str, str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""`sandboxctl status`: which daemon this is, what it enforces with, what runs."""
+"""`sandboxctl status`: which daemon this is, what it enforces with, and what runs."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from textwrap import wrap
 
 import msgspec
 
-from sandboxd_client.cli.connect import connect, print_json, socket_path
+from sandboxd_client.autostart import nobody_there, open_connection
+from sandboxd_client.cli.connect import print_json, socket_path
 from sandboxd_client.cli.parse import Options
+from sandboxd_client.cli.screen import REFUSED
 from sandboxd_client.client import Client
+from sandboxd_client.errors import DaemonNotRunning
 from sandboxd_client.ignored_variables import unshared_variables
 from sandboxd_proto.messages.server import StatusResult
 
@@ -18,13 +21,31 @@ _WIDTH = 80
 
 def main(options: Options) -> int:
     heard: list[str] = []
-    with connect(options, may_start=True, note=heard.append) as client:
-        status = with_warnings(client, heard)
+    path = socket_path(options)
+    try:
+        open_connection(path, client="sandboxctl", may_start=False, note=heard.append).close()
+        with Client(path, autostart=False) as client:
+            status = with_warnings(client, heard)
+    except DaemonNotRunning as error:
+        if options.has("--json") or not nobody_there(error):
+            raise
+        print(_without_daemon(path), end="")
+        return REFUSED
     if options.has("--json"):
         print_json(status)
     else:
-        print(text(status, socket_path(options)), end="")
+        print(text(status, path), end="")
     return 0
+
+
+def _without_daemon(path: str) -> str:
+    log = path.removesuffix(".sock") + ".log"
+    rows = [
+        ("daemon", "none runs; it starts by itself with the next command: sandboxctl run"),
+        ("socket", path),
+        *([("log", f"{log} (of earlier daemons)")] if os.path.exists(log) else []),
+    ]
+    return "".join(_row(name, value) for name, value in rows)
 
 
 def with_warnings(client: Client, heard: list[str]) -> StatusResult:

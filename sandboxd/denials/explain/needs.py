@@ -2,8 +2,8 @@
 
 A refusal is the sandbox's only if the plan explains it. Not all of those matter: programs look for
 settings in the home folder and in /etc, search PATH, and write caches beside what they read, and
-work without them. Such needs are optional unless the command line names them or the program
-complains about them.
+work without them. Also for settings in the folders above the one that they start in. Such needs
+are optional unless the command line names them or the program complains about them.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ _OPERATIONS: dict[Wanted, Operation] = {
     "change": Operation("change", "write"),
     "probe": Operation("write", "write"),
 }
+_CGROUPS = "/sys/fs/cgroup"  # runtimes look for limits of their memory
 _LEFTOVERS = ("/__pycache__", ".pyc")
 
 Weight = Literal["needed", "optional"]
@@ -85,6 +86,8 @@ def find_needs(
         if need is None:
             continue
         minded = within_any(need.path, (*named, *spoken))
+        if not minded and within(need.path, _CGROUPS):
+            continue
         if not minded and _is_optional(setting, need):
             need = replace(need, weight="optional")
         key = (need.path, need.access)
@@ -189,7 +192,14 @@ def _is_optional(setting: Setting, need: Need) -> bool:
         allowed_outside = need.barrier is not None or setting.host.permits(path, "write")
         return leftover or need.wanted == "probe" or not allowed_outside
     # Sockets and traces of other programs in /tmp are looked for, and mostly not there.
+    if _is_above_start(setting, path):
+        return True
     return _is_ambient(setting, path) or (need.wanted == "look" and within(path, "/tmp"))
+
+
+def _is_above_start(setting: Setting, path: str) -> bool:
+    """Package managers, compilers and test runners look for theirs in each folder above."""
+    return is_below(setting.working_directory, posixpath.dirname(path))
 
 
 def _is_ambient(setting: Setting, path: str) -> bool:

@@ -18,7 +18,8 @@ def secret_reason(setting: Setting, at: PathStatus) -> str | None:
     if known is not None:
         return known
     if at.masked:
-        return f"{named(at.place.path)} is masked: fs_deny or the daemon's config hides it"
+        by = "fs_deny" if at.place.path in setting.plan.denied else "the daemon"
+        return f"{named(at.place.path)} is masked: {by} hides it"
     return None
 
 

@@ -170,7 +170,9 @@ def _access(setting: Setting, s: Subject) -> Denial | None:
         return _read(setting, s, "landlock", "high")
     if s.did.direction == "unknown" and at.on_host and not host.permits(at.path, "read"):
         return None  # reading it fails outside as well
-    if not at.writable and _writes(setting, s) and host.permits(at.path, "write"):
+    # Landlock alone answers as the permission bits do: a path may be closed by both.
+    by_both = not setting.mounts and setting.platform == "linux"
+    if not at.writable and _writes(setting, s) and (by_both or host.permits(at.path, "write")):
         return _write(setting, s, "landlock", "medium" if at.visible else "high")
     return _replaced(setting, s, "landlock") if at.writable else None
 
@@ -397,12 +399,17 @@ def masked_denial(
 ) -> Denial:
     """What is hidden by default is shown to a request that names it; nothing shows the rest."""
     hidden = "it" if path == mask else named(mask)
-    text = f"{named(path)} is masked: {hidden} is hidden "
-    if hidden_by_default(setting, mask):
-        text += "unless it is allowed by its own name. No change is proposed: "
+    text = f"{named(path)} is masked: "
+    if mask in setting.plan.denied:
+        text += f"fs_deny hides {hidden}, also where its folder is allowed"
+        if path == mask and kind == "filesystem_read" and not setting.masks_refuse:
+            text += "; commands see it empty"
+    elif hidden_by_default(setting, mask):
+        text += f"{hidden} is hidden unless it is allowed by its own name. No change is proposed: "
         text += "it is a secret, or holds one"
     else:
-        text += "from every command of this plan, also where its folder is allowed"
+        text += f"{hidden} is hidden from every command of this plan, "
+        text += "also where its folder is allowed"
     name = "write" if kind == "filesystem_write" else "read"
     return _denial(kind, name, path, "mount", confidence, text, None)
 

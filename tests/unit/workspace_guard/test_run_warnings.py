@@ -41,5 +41,5 @@ def test_files_that_run_later_are_named_in_a_repository_that_the_command_made(
     root, b, c, d = warnings.look()
     assert root.endswith(" or add it to another repository with git add"), "it is protected there"
     assert b.endswith(" can run code then, or later: .envrc, .vscode")
-    assert c.endswith("programs (those that would were moved aside)"), "one around leads git there"
+    assert c.endswith("its config and hooks run no programs"), "one around leads git there"
     assert d.endswith(f"{sorted(WORKSPACE)[7]} and 4 more")

@@ -195,7 +195,7 @@ def _foreign_repository(options: Options, words: list[str], folder: str, code: i
     from sandboxd_client.cli.hints.git.user_settings import FATAL
     from sandboxd_client.cli.plain_text import one_line
 
-    found = repository_above(options) if code == FATAL else None
+    found = repository_above(options, words[0]) if code == FATAL else None
     found = found or foreign_repository(options, words, folder)
     return one_line(found) if found else None
 

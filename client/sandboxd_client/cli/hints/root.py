@@ -30,6 +30,7 @@ _KEEPS_OWNERS = re.compile(r"-\w*[ap]\w*$|--archive|--preserve|--owner|--perms")
 _MODES = ("chmod", "install")
 _SET_ID = re.compile(r"(-m)?(0?[2-7]\d{3}|[ugoa]*\+[rwxXt]*s\w*)")
 _SANDBOXES = ("bwrap", "firejail", "sandboxctl", "sandboxd")
+_KEPT_OUT = re.compile(rb"[Pp]ermission denied|not permitted|dubious ownership|EACCES|EPERM")
 _OWNER_FLAGS = ("-o", "--owner", "-g", "--group")
 NO_NUMBER = -1  # of a user of Windows
 _MODE_FIRST = ("chmod",)
@@ -91,7 +92,10 @@ def foreign_folder(options: Options, result: dict[str, Any]) -> str | None:
         if denial.get("layer") == "namespace" and str(denial.get("kind")).startswith("filesystem")
     ]
     root = workspace(options.one("--workspace")) or here()
-    for path in [*refused, *map(resolve, (*options.all("--write"), *options.all("--read")))]:
+    shown = [*options.all("--write"), *options.all("--read")]
+    if options.errors is not None and not _KEPT_OUT.search(options.errors):
+        shown = []
+    for path in [*refused, *map(resolve, shown)]:
         there = path if os.path.exists(path) else os.path.dirname(path)
         owner = _owner(there)
         if owner is not None and owner != _owner(root):

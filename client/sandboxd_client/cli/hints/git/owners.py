@@ -7,6 +7,7 @@ another repository. A bundle is a file, and git takes it from anybody.
 from __future__ import annotations
 
 import os
+import re
 import sys
 
 from sandboxd_client.cli.hints.git.files import git_dirs
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from sandboxd_client.cli.parse import Options
 
 _OVERFLOW_UID = 65534  # of every other user's files inside
+_NO_REPOSITORY = re.compile(rb"not a git repository \(|dubious ownership")
+_NEEDS_NONE = ("clone", "init", "ls-remote", "version", "help")
 _READERS = ("clone", "fetch", "pull", "ls-remote")
 
 
@@ -48,9 +51,14 @@ def foreign_repository(options: Options, words: list[str], workspace: str) -> st
     return None
 
 
-def repository_above(options: Options) -> str | None:
+def repository_above(options: Options, name: str) -> str | None:
     """After git failed in a folder of another owner than the repository around it: the workspace is
-    this folder alone, and git refuses the repository, or does not find it."""
+    this folder alone, and git refuses the repository, or does not find it. `name`: the subcommand.
+    """
+    if name in _NEEDS_NONE or not _NO_REPOSITORY.search(
+        options.errors or b"not a git repository ("
+    ):
+        return None
     if options.has("--workspace") or options.has("--sandbox") or options.has("--manifest"):
         return None
     start = started_in(options)
