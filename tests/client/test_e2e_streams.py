@@ -6,10 +6,12 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 
 import pytest
+from ctl import environment
 
 from sandboxd_client import AsyncClient, Client
 
@@ -279,3 +281,22 @@ def test_what_a_long_run_was_denied_is_told_after_its_last_line(inside):
     assert done.returncode == 1
     assert lines[0] == "its last line"
     assert lines[1].startswith("sandboxctl: denied: other.test could not be reached")
+
+
+def test_a_long_run_is_told_its_denials_as_they_occur(inside):
+    """What is long is shortened, in a program that is else sandboxctl."""
+    program = (
+        "import sys; from sandboxd_client.cli import execute, main; "
+        "execute.LIVE_AFTER_S = 0.5; sys.exit(main(sys.argv[1:]))"
+    )
+    script = "sleep 1; getent hosts other.test; sleep 1; echo its last line >&2; exit 1"
+    words = ["run", "--net", "example.org", "--", "sh", "-c", script]
+    env = environment(SANDBOXD_SOCKET=str(inside.socket_path))
+    done = subprocess.run(
+        [sys.executable, "-c", program, *words], cwd=inside.workspace, env=env,
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    lines = done.stderr.splitlines()
+    assert lines[0].startswith("sandboxctl: denied: other.test could not be reached")
+    assert lines[1] == "its last line"
+    assert "other.test could not be reached" not in "\n".join(lines[1:])

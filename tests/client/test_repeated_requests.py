@@ -30,7 +30,7 @@ class Daemon:
 def run(daemon: Daemon, streams: Any, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     monkeypatch.setattr(execute, "attempt", daemon.attempt)
     params = {"execution_id": "first"}
-    return execute._until_it_runs(None, params, streams, ask=None)  # type: ignore[arg-type]
+    return execute._until_it_runs(None, params, streams, live=None, ask=None)  # type: ignore[arg-type]
 
 
 def test_what_vanished_is_tried_again_under_a_new_id(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 
 assert sys.platform != "win32"
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     Tell = Callable[[dict[str, Any], Callable[[str], None]], None]
 
 RESULT_ID = 1
+LIVE_AFTER_S = 30.0  # denials of what ends sooner are told at its end, after all output
 _SURPRISING = ("--workspace", "--env", "--env-pass")
 # Programs that there are hints for also when they succeed; servers do when they are interrupted.
 _ADVISED = (
@@ -65,6 +67,16 @@ def perform(options: Options, connect: Callable[[], socket], *, stderr: bool = T
         _refuse_half_work(options)
     tell_surprises(options, params)
     sock = connect()
+    told: dict[str, dict[str, Any]] = {}
+    since = time.monotonic()
+
+    def tell(denial: dict[str, Any], put: Callable[[str], None]) -> None:
+        if time.monotonic() < since + LIVE_AFTER_S or denial.get("claimed"):
+            return
+        from sandboxd_client.cli import live_denials
+
+        live_denials.tell(denial, put, told, options=options)
+
     try:
         if "sandbox" in params:
             from sandboxd_client.cli.prefix import find_sandbox
@@ -76,11 +88,11 @@ def perform(options: Options, connect: Callable[[], socket], *, stderr: bool = T
             join_session(sock, options, params.get("workspace"))
         if not options.has("--quiet") and not options.has("--json"):
             _note_missing(options)
-        ask = _asker(sock, options)
-        result = _until_it_runs(sock, params, streams, ask=ask)
+        ask, heard = _asker(sock, options), None if options.has("--quiet") else tell
+        result = _until_it_runs(sock, params, streams, live=heard, ask=ask)
         while ask is not None and streams.repeatable and ask.allows(result):
             params["execution_id"] = new_id()
-            result = attempt(sock, params, streams, ask=ask)
+            result = attempt(sock, params, streams, live=heard, ask=ask)
     except Left as left:
         return left.ended()
     finally:
@@ -92,23 +104,23 @@ def perform(options: Options, connect: Callable[[], socket], *, stderr: bool = T
         from sandboxd_client.cli.screen import say
 
         say("it started in /: the manifest shows nothing of this folder; --read . would")
-    return report(result, options)
+    return report(result, options, told.values())
 
 
 def _until_it_runs(
-    sock: socket, params: dict[str, Any], streams: Streams, *, ask: Asker | None
+    sock: socket, params: dict[str, Any], streams: Streams, *, live: Tell | None, ask: Asker | None
 ) -> dict[str, Any]:
     """Once more where others removed what a sandbox was to be made of; nothing has run then. Not
     where our streams are the daemon's already."""
     for _ in range(_MOST_REPEATED):
         try:
-            return attempt(sock, params, streams, ask=ask)
+            return attempt(sock, params, streams, live=live, ask=ask)
         except Exception as error:
             facts = getattr(error, "facts", None) or {}
             if not facts.get("again") or not streams.repeatable:
                 raise
         params["execution_id"] = new_id()
-    return attempt(sock, params, streams, ask=ask)
+    return attempt(sock, params, streams, live=live, ask=ask)
 
 
 def attempt(

@@ -1,4 +1,4 @@
-"""Denials while a shell still runs. `run` tells them at its end: its lines come last."""
+"""Denials while a shell or a long run goes on."""
 
 from __future__ import annotations
 
