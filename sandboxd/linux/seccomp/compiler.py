@@ -1,29 +1,26 @@
 """FilterSpec → rules → the BPF program that the init loads.
 
-The only module that uses libseccomp to build a program. A program is compiled once for each spec.
+The numbers of the calls come from libseccomp. A program is compiled once for each spec.
 """
 
 from __future__ import annotations
 
-import os
 import sys
-import threading
 from collections.abc import Iterable
 from errno import ENOSYS
 from functools import cache
 from types import ModuleType
 
 from sandboxd.linux.seccomp import baseline, gates, library, namespaceless, set_id_files, strict
+from sandboxd.linux.seccomp.assembler import write_program
 from sandboxd.linux.seccomp.numbers import FUTURE_CALLS, NEW_CALLS
 from sandboxd.linux.seccomp.rules import ALLOW, KILL, ArgumentRule, RuleGroup, SyscallRule
 from sandboxd.linux.seccomp.sockets import socket_gates
 from sandboxd.linux.seccomp.spec import FilterSpec
 
 # What seccomp_syscall_resolve_name returns for an unknown name. Names that exist on another
-# architecture get other negative numbers, which libseccomp skips by itself.
+# architecture get other negative numbers.
 UNKNOWN_CALL = -1
-
-_libseccomp = threading.Lock()
 
 
 @cache
@@ -42,18 +39,17 @@ def default_answer(spec: FilterSpec) -> int:
 
 
 def rules_for(spec: FilterSpec) -> tuple[SyscallRule, ...]:
-    """Every rule of the filter; those of one call are disjoint or give the same answer."""
+    """Every rule of the filter."""
     calls: dict[str | int, tuple[SyscallRule, ...]] = {}
     for group in _groups(spec):
         calls |= {call: (SyscallRule(call, group.answer),) for call in group.calls}
-    default = default_answer(spec)
-    calls |= {gate.call: tuple(gate.rules(default=default)) for gate in _gates(spec)}
+    calls |= {gate.call: tuple(gate.rules()) for gate in _gates(spec)}
     for group in namespaceless.REFUSED if spec.no_namespaces else ():
         calls |= {call: (SyscallRule(call, group.answer),) for call in group.calls}
     if spec.level == "strict":
         # Calls newer than this list: programs probe for them and fall back.
         calls |= {number: (SyscallRule(number, ENOSYS),) for number in FUTURE_CALLS}
-    return tuple(rule for rules in calls.values() for rule in rules if rule.answer != default)
+    return tuple(rule for rules in calls.values() for rule in rules)
 
 
 def _groups(spec: FilterSpec) -> tuple[RuleGroup, ...]:
@@ -84,39 +80,20 @@ def assemble(rules: Iterable[SyscallRule], *, default: int, arch: int = 0) -> by
     if sys.platform != "linux":
         raise OSError("seccomp filters exist on Linux only")
     pyseccomp = library.pyseccomp()  # late: it fails where there is no libseccomp
-    with _libseccomp:
-        program = pyseccomp.SyscallFilter(_action(pyseccomp, default))
-        program.set_attr(pyseccomp.Attr.ACT_BADARCH, pyseccomp.KILL_PROCESS)
-        # A binary tree: the kernel tries every call number when it loads a filter, and a list of
-        # rules makes that a third of a millisecond for each command.
-        program.set_attr(pyseccomp.Attr.CTL_OPTIMIZE, 2)
-        if arch not in (0, pyseccomp.system_arch()):
-            program.add_arch(arch)
-            program.remove_arch(pyseccomp.system_arch())
-        for rule in rules:
-            arguments = [
-                pyseccomp.Arg(match.arg, pyseccomp.MASKED_EQ, match.mask, match.value)
-                for match in rule.matches
-            ]
-            program.add_rule(
-                _action(pyseccomp, rule.answer), call_number(pyseccomp, rule.call), *arguments
-            )
-        with os.fdopen(os.memfd_create("seccomp"), "w+b") as file:
-            program.export_bpf(file)
-            file.seek(0)
-            return file.read()
+    arch = arch or pyseccomp.system_arch()
+    calls: dict[int, list[SyscallRule]] = {}
+    for rule in rules:
+        number = call_number(pyseccomp, rule.call, arch)
+        if number >= 0:
+            calls.setdefault(number, []).append(rule)
+    return write_program(calls, default=default, arch=arch)
 
 
-def _action(pyseccomp: ModuleType, answer: int) -> int:
-    if answer == ALLOW:
-        return int(pyseccomp.ALLOW)
-    return int(pyseccomp.KILL_PROCESS if answer == KILL else pyseccomp.ERRNO(answer))
-
-
-def call_number(pyseccomp: ModuleType, call: str | int) -> int:
+def call_number(pyseccomp: ModuleType, call: str | int, arch: int = 0) -> int:
+    """Negative for a call of other architectures."""
     if isinstance(call, int):
         return call
-    number = int(pyseccomp.resolve_syscall(pyseccomp.Arch.NATIVE, call))
+    number = int(pyseccomp.resolve_syscall(arch or pyseccomp.Arch.NATIVE, call))
     if number == UNKNOWN_CALL:
         number = NEW_CALLS.get(call, UNKNOWN_CALL)
     if number == UNKNOWN_CALL:

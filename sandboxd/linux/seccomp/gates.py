@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from errno import EPERM
 
-from sandboxd.linux.seccomp.rules import ArgumentMatch, ArgumentRule, int_is, int_outside
+from sandboxd.linux.seccomp.rules import (
+    ArgumentMatch,
+    ArgumentRule,
+    has_bits,
+    int_is,
+    int_outside,
+)
 
 # CLONE_NEW*: mnt, cgroup, uts, ipc, user, pid, net.
 NEW_NAMESPACES = (
@@ -24,30 +30,19 @@ QUERY_BIT = 0x8000_0000
 
 
 def _without_flags(call: str, reason: str, flags: tuple[int, ...]) -> ArgumentRule:
-    return ArgumentRule(
-        call,
-        reason,
-        refuse=tuple((EPERM, (ArgumentMatch(0, flag, flag),)) for flag in flags),
-        allow=((ArgumentMatch(0, sum(flags), 0),),),
-    )
+    return _refuse(call, reason, (has_bits(0, sum(flags)),))
 
 
 def _never(call: str, reason: str, arg: int, values: tuple[int, ...]) -> ArgumentRule:
-    return ArgumentRule(
-        call,
-        reason,
-        refuse=tuple((EPERM, (int_is(arg, value),)) for value in values),
-        allow=tuple((match,) for match in int_outside(arg, values)),
-    )
+    return _refuse(call, reason, (int_is(arg, *values),))
 
 
 def _only(call: str, reason: str, arg: int, value: int) -> ArgumentRule:
-    return ArgumentRule(
-        call,
-        reason,
-        refuse=tuple((EPERM, (match,)) for match in int_outside(arg, {value})),
-        allow=((int_is(arg, value),),),
-    )
+    return _refuse(call, reason, (int_outside(arg, {value}),))
+
+
+def _refuse(call: str, reason: str, *cases: tuple[ArgumentMatch, ...]) -> ArgumentRule:
+    return ArgumentRule(call, reason, tuple((EPERM, case) for case in cases))
 
 
 _NESTED = (
@@ -91,17 +86,13 @@ PTRACE = _never(
     (PTRACE_ATTACH, PTRACE_SEIZE),
 )
 
-PERSONALITY = ArgumentRule(
+PERSONALITY = _refuse(
     "personality",
     "READ_IMPLIES_EXEC and MMAP_PAGE_ZERO undo memory protection; gdb's and SBCL's "
     "ADDR_NO_RANDOMIZE and setarch's linux32 stay",
-    refuse=tuple(
-        (EPERM, (ArgumentMatch(0, QUERY_BIT | flag, flag),))
-        for flag in (READ_IMPLIES_EXEC, MMAP_PAGE_ZERO)
-    ),
-    allow=(
-        (ArgumentMatch(0, QUERY_BIT, QUERY_BIT),),
-        (ArgumentMatch(0, QUERY_BIT | READ_IMPLIES_EXEC | MMAP_PAGE_ZERO, 0),),
+    (
+        ArgumentMatch(0, QUERY_BIT, (0,)),
+        has_bits(0, READ_IMPLIES_EXEC | MMAP_PAGE_ZERO),
     ),
 )
 
@@ -116,23 +107,17 @@ OTHER_PROCESSES = (
     _only("sched_setattr", _OTHERS, 0, 0),
     _only("sched_setparam", _OTHERS, 0, 0),
     _only("sched_setscheduler", _OTHERS, 0, 0),
-    ArgumentRule(
+    _refuse(
         "setpriority",
         "PRIO_PGRP and PRIO_USER reach all processes of the user; " + _OTHERS,
-        refuse=(
-            *((EPERM, (match,)) for match in int_outside(0, {0})),
-            *((EPERM, (int_is(0, 0), match)) for match in int_outside(1, {0})),
-        ),
-        allow=((int_is(0, 0), int_is(1, 0)),),
+        (int_outside(0, {0}),),
+        (int_outside(1, {0}),),
     ),
-    ArgumentRule(
+    _refuse(
         "ioprio_set",
         "IOPRIO_WHO_PGRP and _USER reach all processes of the user; " + _OTHERS,
-        refuse=(
-            *((EPERM, (match,)) for match in int_outside(0, {1})),
-            *((EPERM, (int_is(0, 1), match)) for match in int_outside(1, {0})),
-        ),
-        allow=((int_is(0, 1), int_is(1, 0)),),
+        (int_outside(0, {1}),),
+        (int_outside(1, {0}),),
     ),
 )
 
@@ -142,16 +127,12 @@ _INIT = (
 )
 
 
-def _not_init(call: str, *refuse: tuple[ArgumentMatch, ...]) -> ArgumentRule:
-    return ArgumentRule(call, _INIT, refuse=tuple((EPERM, one) for one in refuse), allow=())
-
-
 # In a pid namespace. With an allowlist as default, `OTHER_PROCESSES` takes their place.
 PRIORITY_OF_INIT = (
-    _not_init("sched_setaffinity", (int_is(0, 1),)),
-    _not_init("sched_setattr", (int_is(0, 1),)),
-    _not_init("sched_setparam", (int_is(0, 1),)),
-    _not_init("sched_setscheduler", (int_is(0, 1),)),
-    _not_init("setpriority", (int_is(0, 2),), (int_is(1, 1),)),  # PRIO_USER
-    _not_init("ioprio_set", (int_is(0, 3),), (int_is(1, 1),)),  # IOPRIO_WHO_USER
+    _refuse("sched_setaffinity", _INIT, (int_is(0, 1),)),
+    _refuse("sched_setattr", _INIT, (int_is(0, 1),)),
+    _refuse("sched_setparam", _INIT, (int_is(0, 1),)),
+    _refuse("sched_setscheduler", _INIT, (int_is(0, 1),)),
+    _refuse("setpriority", _INIT, (int_is(0, 2),), (int_is(1, 1),)),  # PRIO_USER
+    _refuse("ioprio_set", _INIT, (int_is(0, 3),), (int_is(1, 1),)),  # IOPRIO_WHO_USER
 )

@@ -1,15 +1,14 @@
 """The vocabulary of a filter: which answer a system call gets, on which arguments.
 
-Arguments are compared only as masked equality. The kernel takes an `int` argument from the low 32
-bits of a register and ignores the rest, so a plain 64-bit comparison could be bypassed by setting
-an upper bit, and garbage there would refuse a valid call. Other conditions ("any family but these")
-are written as disjoint blocks of values.
+The kernel takes an `int` argument from the low 32 bits of a register and ignores the rest, so only
+those are compared: a 64-bit comparison could be bypassed by setting an upper bit, and garbage
+there would refuse a valid call.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import msgspec
 
@@ -21,15 +20,28 @@ KILL = -1
 
 
 class ArgumentMatch(msgspec.Struct, frozen=True):
-    """True for a call whose argument number `arg`, under `mask`, is `value`."""
+    """True for a call whose argument number `arg`, under `mask`, is one of `values`.
+
+    With `inside` false: none of them.
+    """
 
     arg: int
     mask: int
-    value: int
+    values: tuple[int, ...]
+    inside: bool = True
+
+    def __post_init__(self) -> None:
+        if self.arg not in range(6) or not 0 < self.mask <= INT_MASK or not self.values:
+            raise ValueError(f"{self} compares nothing that an int argument has")
+        if any(value & ~self.mask for value in self.values):
+            raise ValueError(f"{self} has a value with bits outside the mask")
 
 
 class SyscallRule(msgspec.Struct, frozen=True):
-    """`call` gets `answer` when every one of `matches` holds; without matches, always."""
+    """`call` gets `answer` when every one of `matches` holds; without matches, always.
+
+    The first rule of a call that holds answers.
+    """
 
     call: str | int
     answer: int
@@ -47,41 +59,31 @@ class RuleGroup(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class ArgumentRule:
-    """A call whose answer depends on its arguments.
+    """A call that is refused for some arguments and allowed for all others.
 
-    `refuse` and `allow` are disjoint and together cover every argument, so that the same gate
-    serves a deny list (which loads `refuse` only) and an allowlist (which loads both).
+    Refusals that hold for the same arguments give the same answer.
     """
 
     call: str
     reason: str
     refuse: tuple[tuple[int, tuple[ArgumentMatch, ...]], ...]
-    allow: tuple[tuple[ArgumentMatch, ...], ...] = field(default=())
 
-    def rules(self, *, default: int) -> Iterator[SyscallRule]:
+    def rules(self) -> Iterator[SyscallRule]:
         for answer, matches in self.refuse:
             yield SyscallRule(self.call, answer, matches)
-        if default != ALLOW:
-            for matches in self.allow:
-                yield SyscallRule(self.call, ALLOW, matches)
+        yield SyscallRule(self.call, ALLOW)
 
 
-def int_is(arg: int, value: int) -> ArgumentMatch:
-    """An `int` argument equals `value`."""
-    return ArgumentMatch(arg, INT_MASK, value)
+def int_is(arg: int, *values: int) -> ArgumentMatch:
+    """An `int` argument is one of the values."""
+    return ArgumentMatch(arg, INT_MASK, values)
 
 
-def int_outside(arg: int, values: Iterable[int], *, bits: int = 32) -> tuple[ArgumentMatch, ...]:
-    """Disjoint matches that together hold for every `bits` wide value not in `values`."""
-    kept = frozenset(values)
-    full = (1 << bits) - 1
+def int_outside(arg: int, values: Iterable[int]) -> ArgumentMatch:
+    """An `int` argument is none of the values."""
+    return ArgumentMatch(arg, INT_MASK, tuple(sorted(values)), inside=False)
 
-    def walk(prefix: int, depth: int) -> Iterator[ArgumentMatch]:
-        rest = bits - depth
-        if not any(value >> rest == prefix for value in kept):
-            yield ArgumentMatch(arg, full >> rest << rest, prefix << rest)
-        elif rest:
-            yield from walk(prefix << 1, depth + 1)
-            yield from walk(prefix << 1 | 1, depth + 1)
 
-    return tuple(walk(0, 0))
+def has_bits(arg: int, bits: int) -> ArgumentMatch:
+    """At least one of the bits is set."""
+    return ArgumentMatch(arg, bits, (0,), inside=False)

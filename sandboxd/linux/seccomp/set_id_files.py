@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from errno import ENOSYS, EPERM
 
-from sandboxd.linux.seccomp.rules import ArgumentMatch, ArgumentRule, RuleGroup
+from sandboxd.linux.seccomp.rules import ArgumentMatch, ArgumentRule, RuleGroup, has_bits
 
 SET_UID, SET_GID = 0o4000, 0o2000
 O_CREAT = 0o100
@@ -22,46 +22,22 @@ O_TMPFILE = 0o20_000_000
 
 _REASON = "a set-user-ID or set-group-ID program would stay on the host when the command ends"
 
-Case = tuple[ArgumentMatch, ...]
-
-
-def _bit(arg: int, bit: int) -> ArgumentMatch:
-    return ArgumentMatch(arg, bit, bit)
-
 
 def _chmod(call: str, mode: int) -> ArgumentRule:
-    return ArgumentRule(
-        call,
-        _REASON,
-        refuse=((EPERM, (_bit(mode, SET_UID),)),),
-        allow=((ArgumentMatch(mode, SET_UID, 0),),),
-    )
+    return _refuse(call, has_bits(mode, SET_UID))
 
 
 def _make(call: str, mode: int) -> ArgumentRule:
-    return ArgumentRule(
-        call,
-        _REASON,
-        refuse=((EPERM, (_bit(mode, SET_UID),)), (EPERM, (_bit(mode, SET_GID),))),
-        allow=((ArgumentMatch(mode, SET_UID | SET_GID, 0),),),
-    )
+    return _refuse(call, has_bits(mode, SET_UID | SET_GID))
 
 
 def _open(call: str, flags: int, mode: int) -> ArgumentRule:
     """The mode counts only where a file is made; otherwise its register may hold anything."""
-    makes = (_bit(flags, O_CREAT), _bit(flags, O_TMPFILE))
-    return ArgumentRule(
-        call,
-        _REASON,
-        refuse=tuple(
-            (EPERM, (made, _bit(mode, bit))) for made in makes for bit in (SET_UID, SET_GID)
-        ),
-        allow=(
-            (ArgumentMatch(flags, O_CREAT | O_TMPFILE, 0),),
-            (_bit(flags, O_CREAT), ArgumentMatch(mode, SET_UID | SET_GID, 0)),
-            (_bit(flags, O_TMPFILE), ArgumentMatch(mode, SET_UID | SET_GID, 0)),
-        ),
-    )
+    return _refuse(call, has_bits(flags, O_CREAT | O_TMPFILE), has_bits(mode, SET_UID | SET_GID))
+
+
+def _refuse(call: str, *matches: ArgumentMatch) -> ArgumentRule:
+    return ArgumentRule(call, _REASON, refuse=((EPERM, matches),))
 
 
 GATES: tuple[ArgumentRule, ...] = (
