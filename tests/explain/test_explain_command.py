@@ -75,8 +75,20 @@ def test_a_masked_file_is_told_although_it_opens(ctl: Ctl) -> None:
     secret.write_text("CANARY\n")
     result = explained(ctl, "--deny", str(secret), "--", "sh", "-c", "wc -c < token")
     assert result["stdout"]["data"].strip() == "0"
-    assert result["explanation"]["secrets"] == [str(secret)]
+    (need,) = result["explanation"]["needs"]
+    assert (need["target"], need["status"]) == (str(secret), "refused")
     assert [d["target"] for d in result["denials"]] == [str(secret)]
+
+
+def test_what_the_request_hides_is_no_secret_that_a_flag_would_show(ctl: Ctl) -> None:
+    hidden = Path(ctl.place) / "out" / "hidden"
+    hidden.write_text("text\n")
+    told = ctl(
+        "explain", "--read", str(hidden.parent), "--deny", str(hidden), "--", "cat", str(hidden)
+    )
+    assert f"{hidden} is masked: --deny hides it" in told.stderr
+    assert "--read" not in told.stderr
+    assert "secrets" not in told.stderr
 
 
 def test_the_home_folder_itself_is_never_proposed(ctl: Ctl) -> None:

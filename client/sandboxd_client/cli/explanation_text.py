@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from sandboxd_client.cli.denial_lines import allowing_flags
+from sandboxd_client.cli.denial_lines import allowing_flags, in_flags
 from sandboxd_client.cli.limit_words import UNKNOWN, is_example
 from sandboxd_client.cli.plain_text import one_line
 from sandboxd_client.cli.screen import columns
@@ -88,7 +88,7 @@ def _row(need: dict[str, Any]) -> tuple[str, str, str, str, str]:
     note = need.get("note") or (f"allow {grant}" if grant and grant != need["target"] else "")
     cells = (need["status"], need["access"], need["operation"], need["target"])
     a, b, c, d = (one_line(str(cell)) for cell in cells)
-    return a, b, c, d, one_line(note)
+    return a, b, c, d, one_line(in_flags(note))
 
 
 def manifest_file(explanation: dict[str, Any], program: str) -> str:

@@ -17,7 +17,7 @@ from sandboxd.denials.contents import HostLooks
 from sandboxd.denials.context import Setting
 from sandboxd.denials.explain.fold import fold_paths, too_wide
 from sandboxd.denials.explain.needs import KINDS, Need
-from sandboxd.denials.explain.secrets import homes_for, secret_reason
+from sandboxd.denials.explain.secrets import denied_reason, homes_for, secret_reason
 from sandboxd.denials.rules import permission_bits
 from sandboxd.denials.withheld import refusal, withheld
 from sandboxd.policy.display_names import escape_controls, named
@@ -97,6 +97,9 @@ def _candidate(setting: Setting, need: Need, looks: HostLooks) -> _Candidate:
     secret = secret_reason(setting, need.at)
     if secret is not None:
         return _Candidate(need, None, secret, secret)
+    denied = denied_reason(setting, need.at)
+    if denied is not None:
+        return _Candidate(need, None, None, denied)
     if need.at.protected is not None:
         return _Candidate(need, None, None, _PROTECTED)
     if need.barrier is not None:

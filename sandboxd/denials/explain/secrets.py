@@ -17,10 +17,16 @@ def secret_reason(setting: Setting, at: PathStatus) -> str | None:
     known = _known(at.path, homes_for(setting, at.path))
     if known is not None:
         return known
-    if at.masked:
-        by = "fs_deny" if at.place.path in setting.plan.denied else "the daemon"
-        return f"{named(at.place.path)} is masked: {by} hides it"
+    if at.masked and denied_reason(setting, at) is None:
+        return f"{named(at.place.path)} is masked: the daemon hides it"
     return None
+
+
+def denied_reason(setting: Setting, at: PathStatus) -> str | None:
+    """Of a path that the request itself hides."""
+    if not at.masked or at.place.path not in setting.plan.denied:
+        return None
+    return f"{named(at.place.path)} is masked: fs_deny hides it"
 
 
 def hidden_by_default(setting: Setting, mask: str) -> bool:
