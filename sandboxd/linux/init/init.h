@@ -76,7 +76,6 @@ void wire_forget(void);
 
 /* memory.c */
 
-enum { PAGE = 4096 };
 /* Of a buffer that is empty now and then: no page of it has anything else. */
 #define OWN_PAGES __attribute__((aligned(4096)))
 

@@ -9,6 +9,7 @@
 #include "init.h"
 
 #include <link.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 
 enum { STACK_USED = 1024, STACK_BELOW = 256 << 10 };
@@ -16,11 +17,17 @@ enum { STACK_USED = 1024, STACK_BELOW = 256 << 10 };
 /* Of the linker: where the program is in memory. */
 extern const ElfW(Ehdr) __ehdr_start __attribute__((visibility("hidden")));
 
+/* Kernels for arm64 have pages of 4, 16 or 64 KiB. */
+static uintptr_t page_below(uintptr_t at)
+{
+    return at & ~(uintptr_t)(getauxval(AT_PAGESZ) - 1);
+}
+
 /* The pages that lie in it wholly. */
 static void give_back(uintptr_t from, uintptr_t to)
 {
-    from = (from + PAGE - 1) & ~(uintptr_t)(PAGE - 1);
-    to &= ~(uintptr_t)(PAGE - 1);
+    from = page_below(from + getauxval(AT_PAGESZ) - 1);
+    to = page_below(to);
     if (from < to)
         madvise((void *)from, to - from, MADV_DONTNEED);
 }
@@ -36,8 +43,8 @@ static void give_back_program(void)
     uintptr_t base = (uintptr_t)&__ehdr_start;
     const ElfW(Phdr) *part = (const void *)(base + __ehdr_start.e_phoff);
     for (int i = __ehdr_start.e_phnum - 1; i >= 0; i--) {
-        uintptr_t from = (base + part[i].p_vaddr) & ~(uintptr_t)(PAGE - 1);
-        uintptr_t to = base + part[i].p_vaddr + part[i].p_memsz + PAGE - 1;
+        uintptr_t from = page_below(base + part[i].p_vaddr);
+        uintptr_t to = base + part[i].p_vaddr + part[i].p_memsz + getauxval(AT_PAGESZ) - 1;
         if (part[i].p_type == PT_LOAD && (part[i].p_flags & PF_W) == 0)
             give_back(from, to);
     }

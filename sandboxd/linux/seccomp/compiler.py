@@ -65,11 +65,12 @@ def _groups(spec: FilterSpec) -> tuple[RuleGroup, ...]:
 def _gates(spec: FilterSpec) -> tuple[ArgumentRule, ...]:
     chosen = (*socket_gates(spec), *set_id_files.GATES)
     chosen += (gates.LEASES, gates.LIMITS_OF_OTHERS)
-    chosen += gates.OTHER_PROCESSES if spec.level == "strict" else gates.PRIORITY_OF_INIT
+    if spec.level == "strict":
+        chosen += gates.OTHER_PROCESSES
+    else:
+        chosen += (*gates.PRIORITY_OF_INIT, gates.PTRACE)
     if spec.level != "inherit":
         chosen += (gates.CLONE, gates.UNSHARE, gates.IOCTL, gates.PERSONALITY)
-    if spec.level == "baseline":
-        chosen += (gates.PTRACE,)
     if spec.no_namespaces:
         chosen += namespaceless.GATES
     return chosen

@@ -28,6 +28,7 @@ BAD_FD = -1
 BASELINE = FilterSpec("baseline", False)
 STRICT = FilterSpec("strict", False)
 OWN_NETWORK = FilterSpec("inherit", True)
+INHERIT = FilterSpec("inherit", False)
 NO_NAMESPACES = FilterSpec("inherit", False, no_namespaces=True)
 NO_NETWORK = FilterSpec("inherit", True, no_namespaces=True, deny_inet=True)
 
@@ -110,6 +111,14 @@ def test_baseline_refuses_what_the_kernel_would_look_at(
     assert call(BASELINE, name, *args) == "EPERM"
 
 
+@pytest.mark.parametrize("request_number", [16, 0x4206, GARBAGE | 0x10])
+def test_no_filter_lets_processes_attach_to_each_other(call: Call, request_number: int) -> None:
+    """With an exit event asked for on both sides, nothing would end them any more."""
+    asked = ("ptrace", request_number, MISSING_PID, 0, 0)
+    assert call(None, *asked) == "ESRCH"
+    assert call(OWN_NETWORK, *asked) == call(INHERIT, *asked) == "EPERM"
+
+
 def test_baseline_refuses_a_nested_user_namespace(call: Call) -> None:
     new_user = 0x1000_0000
     control = call(None, "unshare", new_user)
@@ -130,14 +139,16 @@ def test_clone3_is_unknown_so_that_libraries_use_clone(call: Call) -> None:
     assert call(BASELINE, "clone3") == call(STRICT, "clone3") == "ENOSYS"
 
 
-def test_baseline_lets_a_program_trace_its_own_child(under: Under) -> None:
+@pytest.mark.parametrize("spec", [BASELINE, INHERIT], ids=str)
+def test_a_program_may_trace_its_own_child(under: Under, spec: FilterSpec) -> None:
     code = "import ctypes; print(ctypes.CDLL(None).ptrace(0, 0, None, None))"
-    assert under(BASELINE, "run", sys.executable, "-c", code).stdout == "0\n"
+    assert under(spec, "run", sys.executable, "-c", code).stdout == "0\n"
 
 
 @pytest.mark.requires("strace")
-def test_baseline_lets_strace_run_a_program(under: Under) -> None:
-    done = under(BASELINE, "run", "strace", "-f", "-e", "trace=execve", "/bin/true")
+@pytest.mark.parametrize("spec", [BASELINE, INHERIT], ids=str)
+def test_strace_runs_a_program(under: Under, spec: FilterSpec) -> None:
+    done = under(spec, "run", "strace", "-f", "-e", "trace=execve", "/bin/true")
     assert done.returncode == 0, done.stderr
     assert 'execve("/bin/true"' in done.stderr
 
