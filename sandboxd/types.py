@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal, Protocol, runtime_checkable
 
 import msgspec
@@ -40,7 +41,7 @@ class Command(msgspec.Struct, frozen=True):
     """One command for a sandbox that is already up. `traffic`: where its network use is noted.
 
     `files`: the file server of the sandbox runs in place of a program. `progress`: is told of long
-    work around the command.
+    work around the command. `attempted`: is told once of each host that the command tried to reach.
     """
 
     argv: tuple[str, ...]
@@ -55,6 +56,7 @@ class Command(msgspec.Struct, frozen=True):
     timeout_s: float | None = None
     files: bool = False
     progress: ReportProgress | None = None
+    attempted: Callable[[Attempt], None] | None = None
 
 
 class Stdio(msgspec.Struct, frozen=True):
@@ -76,6 +78,8 @@ class ConnectAttempt(msgspec.Struct, frozen=True):
     address: str
     port: int
 
+
+Attempt = ConnectAttempt | str  # a connection, or a name that was looked up
 
 class RefusedAccess(msgspec.Struct, frozen=True):
     """A path that was refused, absolute as the command sees it, and the kernel's answer.

@@ -17,9 +17,10 @@ from sandboxd.denials.explain import needs
 from sandboxd.denials.inferred import FROM_COMMAND_LINE, FROM_TEXT, command_hosts, has_kind
 from sandboxd.denials.rules import limits, network, syscall
 from sandboxd.denials.text import known_programs
+from sandboxd.denials.text.command_line import CommandLine
 from sandboxd.denials.text.line_classifier import LineClassifier
 from sandboxd.policy.display_names import named
-from sandboxd.types import ConnectAttempt
+from sandboxd.types import Attempt, ConnectAttempt
 from sandboxd_proto.denial import Confidence, Denial
 
 _SIGSYS = 31  # by number: Windows has no such name
@@ -227,6 +228,23 @@ def _by_port(attempts: Iterable[ConnectAttempt]) -> list[ConnectAttempt]:
         for one in attempts
     )
     return list(dict.fromkeys(named))
+
+
+def attempt_denials(setting: Setting, command: CommandLine, attempt: Attempt) -> list[Denial]:
+    """What is certain of one attempt while the command runs, where the network is denied, as
+    `_connections` says it. Only the end tells what ports of this machine and lookups mean that the
+    command may do without."""
+    simple = command.simple
+    if isinstance(attempt, ConnectAttempt):
+        end = network.HostPort(attempt.address, attempt.port)
+        unclear, operation = attempt.port == _DNS_PORT, "connect"
+    else:
+        end, operation = network.HostPort(attempt, command.port_of(attempt)), "lookup"
+        aside = any(map(known_programs.checks_for_updates, simple))
+        unclear = aside or known_programs.asks_aside(simple)
+    if unclear or network.is_loopback(end.host) or not network.is_refused(setting, end):
+        return []
+    return [network.denial(setting, end, operation=operation, evidence="kernel")]
 
 
 def _connections(

@@ -28,12 +28,14 @@ from sandboxd.denials import (
     load_translations,
 )
 from sandboxd.denials.claims import live, publish
+from sandboxd.denials.conclude import MAX_STRONG, attempt_denials
 from sandboxd.denials.context import LimitHit
 from sandboxd.denials.host import host_view
 from sandboxd.denials.inferred import LISTERS
 from sandboxd.denials.rules.filesystem import judge_operation, masked_denial
 from sandboxd.denials.rules.network import gate_denial
 from sandboxd.denials.rules.path_status import path_statuses
+from sandboxd.denials.text.command_line import CommandLine
 from sandboxd.denials.text.known_programs import NETWORK_PROGRAMS
 from sandboxd.denials.text.verbs import Operation
 from sandboxd.policy.mounts.mount_plan import Host, MountKind, MountPlan, mount_plan
@@ -43,7 +45,7 @@ from sandboxd.policy.plan import Plan, SandboxSpec
 from sandboxd.supervisor.execution.result import Ended
 from sandboxd.supervisor.scan_thread import GivenUp, ScanThread
 from sandboxd.traffic import GateRefusal, Traffic
-from sandboxd.types import ConnectAttempt, Evidence, ExitReport
+from sandboxd.types import Attempt, ConnectAttempt, Evidence, ExitReport
 from sandboxd_proto.denial import Denial
 from sandboxd_proto.messages.execute import Outcome, StreamName, Tier
 from sandboxd_proto.messages.explanation import Explanation
@@ -173,10 +175,24 @@ class Classifier:
         if not self._isolated:
             return []
         setting = self._setting()
-        (denial,) = publish(setting, [gate_denial(setting, gate_event(refusal))])
-        self._by_gate.add(denial.target)
-        self._told.append(denial)
-        return [denial]
+        return self._certain(setting, [gate_denial(setting, gate_event(refusal))])
+
+    def attempted(self, attempt: Attempt) -> list[Denial]:
+        """What the kernel reports where the network is denied, as it happens."""
+        if not self._isolated or self._is_long() or len(self._by_gate) >= MAX_STRONG:
+            return []
+        setting = self._setting()
+        found = attempt_denials(setting, CommandLine(self._argv), attempt)
+        return self._certain(setting, [d for d in found if d.target not in self._by_gate])
+
+    def _certain(self, setting: Setting, found: list[Denial]) -> list[Denial]:
+        denials = publish(setting, found)
+        self._by_gate.update(denial.target for denial in denials)
+        self._told += denials
+        return denials
+
+    def _is_long(self) -> bool:
+        return len(self._argv) > MANY_WORDS or sum(map(len, self._argv)) > LONG_LINE
 
     async def judge_file(
         self, reason: str, attempts: Sequence[tuple[str, Operation]]
@@ -246,7 +262,7 @@ class Classifier:
     ) -> tuple[list[Denial], list[Denial]]:  # fmt: skip
         """(all denials, those that were not told yet)."""
         quiet = self._scanner is None and outcome == "exited" and report.exit_code == 0
-        is_long = len(self._argv) > MANY_WORDS or sum(map(len, self._argv)) > LONG_LINE
+        is_long = self._is_long()
         quiet = quiet and not (is_long or self._names_a_mask() or self._fails_in_silence())
         refusals = traffic.refusals if traffic is not None else []
         if not self._isolated or not (not quiet or protected or report.evidence or refusals):

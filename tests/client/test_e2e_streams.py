@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -283,20 +284,30 @@ def test_what_a_long_run_was_denied_is_told_after_its_last_line(inside):
     assert lines[1].startswith("sandboxctl: denied: other.test could not be reached")
 
 
-def test_a_long_run_is_told_its_denials_as_they_occur(inside):
+@pytest.mark.parametrize(
+    ("allowed", "attempt", "target"),
+    [
+        (["--net", "example.org"], "getent hosts other.test", "other.test"),
+        ([], "import socket; socket.getaddrinfo('other.test', 80)", "other.test"),
+        ([], "import socket; socket.socket().connect_ex(('192.0.2.1', 80))", "192.0.2.1:80"),
+    ],
+)
+def test_a_long_run_is_told_its_denials_as_they_occur(inside, allowed, attempt, target):
     """What is long is shortened, in a program that is else sandboxctl."""
     program = (
         "import sys; from sandboxd_client.cli import execute, main; "
         "execute.LIVE_AFTER_S = 0.5; sys.exit(main(sys.argv[1:]))"
     )
-    script = "sleep 1; getent hosts other.test; sleep 1; echo its last line >&2; exit 1"
-    words = ["run", "--net", "example.org", "--", "sh", "-c", script]
+    if attempt.startswith("import"):
+        attempt = f"python3 -c {shlex.quote(attempt)} 2>&-"
+    script = f"sleep 1; {attempt}; sleep 1; echo its last line >&2; exit 1"
+    words = ["run", *allowed, "--", "sh", "-c", script]
     env = environment(SANDBOXD_SOCKET=str(inside.socket_path))
     done = subprocess.run(
         [sys.executable, "-c", program, *words], cwd=inside.workspace, env=env,
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     lines = done.stderr.splitlines()
-    assert lines[0].startswith("sandboxctl: denied: other.test could not be reached")
+    assert lines[0].startswith(f"sandboxctl: denied: {target} could not be reached")
     assert lines[1] == "its last line"
-    assert "other.test could not be reached" not in "\n".join(lines[1:])
+    assert f"{target} could not be reached" not in "\n".join(lines[1:])

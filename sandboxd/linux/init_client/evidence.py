@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
+from typing import TypeVar
 
 from sandboxd.linux.init_client import messages as wire
 from sandboxd.linux.seccomp.names import call_name, kills
 from sandboxd.policy.paths.hanging_mounts import HANGING
-from sandboxd.types import ConnectAttempt, Evidence, RefusedAccess, SocketKind, Wanted
+from sandboxd.types import Attempt, ConnectAttempt, Evidence, RefusedAccess, SocketKind, Wanted
 
+A = TypeVar("A", ConnectAttempt, str)
 MAX_CONNECTIONS = 64
 MAX_REFUSED = 4096
 MAX_CALLS = 32
@@ -42,8 +45,11 @@ _WANTED: dict[wire.Wanted, Wanted] = {
 
 
 class EvidenceLog:
-    def __init__(self, *, explained: bool) -> None:
+    def __init__(
+        self, *, explained: bool, attempted: Callable[[Attempt], None] | None = None
+    ) -> None:
         self.explained = explained
+        self._attempted = attempted
         self._connections: dict[ConnectAttempt, None] = {}
         self._lookups: dict[str, None] = {}
         self._refused: dict[RefusedAccess, None] = {}
@@ -57,11 +63,9 @@ class EvidenceLog:
         """Whether the message was evidence."""
         match message:
             case wire.Notified(address, port):
-                if len(self._connections) < MAX_CONNECTIONS:
-                    self._connections[ConnectAttempt(address, port)] = None
+                self._attempt(self._connections, ConnectAttempt(address, port))
             case wire.LookedUp(name):
-                if len(self._lookups) < MAX_CONNECTIONS:
-                    self._lookups[name.lower()] = None
+                self._attempt(self._lookups, name.lower())
             case wire.RefusedPeer(path):
                 if len(self._peers) < MAX_PEERS:
                     self._peers[path] = None
@@ -78,6 +82,13 @@ class EvidenceLog:
             case _:
                 return False
         return True
+
+    def _attempt(self, known: dict[A, None], attempt: A) -> None:
+        if attempt in known or len(known) >= MAX_CONNECTIONS:
+            return
+        known[attempt] = None
+        if self._attempted is not None:
+            self._attempted(attempt)
 
     def _refusal(self, refusal: wire.RefusedPath) -> None:
         if not _could_be_ours(refusal):

@@ -165,7 +165,8 @@ class InitProcess:
     def _take_evidence(self, message: wire.Channel) -> bool:
         """False if it is none."""
         if self._evidence is None:
-            self._evidence = EvidenceLog(explained=self._command.explain)
+            command = self._command
+            self._evidence = EvidenceLog(explained=command.explain, attempted=command.attempted)
         return self._evidence.take(message)
 
     def _evidence_so_far(self) -> Evidence:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from functools import partial
 
 import anyio
 import anyio.lowlevel
@@ -14,6 +15,7 @@ from sandboxd import event_loop
 from sandboxd.backends.interface import Enforcement
 from sandboxd.supervisor.classifier import Classifier, HostTraits
 from sandboxd.supervisor.deferred_work import DeferredWork
+from sandboxd.supervisor.execution.attempts import AttemptReports
 from sandboxd.supervisor.execution.control import ExecutionControl
 from sandboxd.supervisor.execution.lease import Lease
 from sandboxd.supervisor.execution.lost_files import lost_files, may_lose_files
@@ -34,7 +36,7 @@ from sandboxd.supervisor.execution.timeout import has_left_processes, wait_for_e
 from sandboxd.supervisor.execution.unsupported import refuse_unsupported
 from sandboxd.supervisor.request import ExecuteRequest
 from sandboxd.traffic import AskHost, GateRefusal, Traffic
-from sandboxd.types import Command, CopyingProcess, ExitReport, Process
+from sandboxd.types import Attempt, Command, CopyingProcess, ExitReport, Process
 from sandboxd_proto.errors import ExecFailed, InternalError, SandboxdError, SandboxUnavailable
 from sandboxd_proto.messages.execute import ExecuteResult
 from sandboxd_proto.messages.execution import State
@@ -74,6 +76,7 @@ class Execution:
         self._traits = traits
         self._deferred = deferred
         self._traffic: Traffic | None = None
+        self._attempts: AttemptReports | None = None
         self._ended_at = 0.0
         self._lost: SandboxdError | None = None  # why there is no result although it ran
         self._warnings: list[str] = []
@@ -132,6 +135,8 @@ class Execution:
         workspace = ProtectedPathsCheck(self.id, plan, lease, self.started_at)
         if plan.sandbox.network.kind == "allow_hosts":
             self._traffic = Traffic(self._ask_egress())
+        elif plan.sandbox.network.kind == "deny" and request.listener is not None:
+            self._attempts = AttemptReports()
         elif able.inherit_warning and plan.sandbox.network.kind == "inherit":
             self.warn(able.inherit_warning)
         return RunState(classifier, workspace)
@@ -154,6 +159,7 @@ class Execution:
             keep_background=lease.linger is not None, traffic=self._traffic,
             explain=request.explain is not None, timeout_s=plan.timeout_s,
             progress=self.tell_progress if request.listener is not None else None,
+            attempted=self._attempts.note if self._attempts is not None else None,
         )  # fmt: skip
 
     async def run(self, lease: Lease) -> ExecuteResult:
@@ -223,11 +229,16 @@ class Execution:
                     pumps += io.relay_passed(classifier, budget)
                     if self._traffic is not None and request.listener is not None:
                         tasks.start_soon(self._tell_refusals, self._traffic, classifier)
+                    if self._attempts is not None:
+                        self._attempts.tell_in(tasks, partial(self._tell_attempt, classifier))
                     try:
                         report = await self._until_end(process, lease, workspace, pumps)
                     except SandboxdError as error:
                         self._lost = error
                         tasks.cancel_scope.cancel()
+                    finally:
+                        if self._attempts is not None:
+                            self._attempts.close()
                     self._close_traffic()
             self._close_traffic()  # the result has what the audit trail has
             if self._lost is not None:  # not inside the task group, which would wrap it
@@ -259,6 +270,11 @@ class Execution:
             for refusal in refusals:
                 for denial in classifier.refused(refusal):
                     await self.request.listener.denial(self.id, denial)
+
+    async def _tell_attempt(self, classifier: Classifier, attempt: Attempt) -> None:
+        assert self.request.listener is not None
+        for denial in classifier.attempted(attempt):
+            await self.request.listener.denial(self.id, denial)
 
     def _close_traffic(self) -> None:
         if self._traffic is not None:

@@ -1,0 +1,43 @@
+"""What a command tried to reach where the network is denied, told while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from anyio.abc import TaskGroup
+
+from sandboxd.types import Attempt
+
+Tell = Callable[[Attempt], Awaitable[None]]
+
+
+class AttemptReports:
+    """AttemptReports arrive in a callback of the event loop, the first ones before there are tasks. How
+    many there are is bounded where they are read. None are told after `close`: the result has all.
+    """
+
+    def __init__(self) -> None:
+        self._untold: list[Attempt] = []
+        self._tasks: TaskGroup | None = None
+        self._tell: Tell | None = None
+
+    def note(self, attempt: Attempt) -> None:
+        self._untold.append(attempt)
+        self._start()
+
+    def tell_in(self, tasks: TaskGroup, tell: Tell) -> None:
+        self._tasks, self._tell = tasks, tell
+        self._start()
+
+    def close(self) -> None:
+        self._tasks = None
+
+    def _start(self) -> None:
+        """A task only where there is something to tell: most commands need none."""
+        if self._tasks is not None and self._untold:
+            self._tasks.start_soon(self._run)
+
+    async def _run(self) -> None:
+        assert self._tell is not None
+        while self._untold:
+            await self._tell(self._untold.pop(0))
