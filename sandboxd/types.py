@@ -81,6 +81,7 @@ class ConnectAttempt(msgspec.Struct, frozen=True):
 
 Attempt = ConnectAttempt | str  # a connection, or a name that was looked up
 
+
 class RefusedAccess(msgspec.Struct, frozen=True):
     """A path that was refused, absolute as the command sees it, and the kernel's answer.
 

@@ -362,11 +362,12 @@ def test_owners_cannot_be_changed_and_the_hint_says_so(inside):
 
 def test_where_an_installed_program_is(inside):
     script = "#!/bin/sh\nmkdir -p $GOPATH/bin $CARGO_HOME/bin $PIPX_HOME/logs $PIPX_BIN_DIR\n"
-    for name in ("go", "cargo", "pipx"):
+    script += "mkdir -p $UV_TOOL_DIR/x $UV_TOOL_BIN_DIR\n"
+    for name in ("go", "cargo", "pipx", "uv"):
         (inside.workspace / name).write_text(script)
         (inside.workspace / name).chmod(0o755)
-    for name in ("go", "cargo", "pipx"):
-        said = inside("run", "--", f"./{name}", "install", "x").stderr.decode()
+    for name, *words in (("go",), ("cargo",), ("pipx",), ("uv", "tool")):
+        said = inside("run", "--", f"./{name}", *words, "install", "x").stderr.decode()
         folder = said.partition("what it installed is in ")[2].partition(":")[0]
         assert os.path.isdir(folder), said
     assert inside("run", "-e", "GOBIN=/tmp", "--", "./go", "install", ".").stderr == b""

@@ -28,6 +28,9 @@ _FOLDERS: dict[str, tuple[str, str]] = {
     "CARGO_HOME": ("cargo", "crates: their build scripts run at the next build"),
     "PIP_CACHE_DIR": ("pip", "wheels"),
     "UV_CACHE_DIR": ("uv", "wheels"),
+    # UV_PYTHON_INSTALL_DIR stays: uv finds the Pythons there that are installed at home.
+    "UV_TOOL_DIR": ("uv-tools", "environments of programs; uvx writes a lock there, too"),
+    "UV_TOOL_BIN_DIR": ("uv-bin", "programs, which must not be put on PATH"),
     "POETRY_CACHE_DIR": ("poetry", "wheels and virtual environments"),
     "PIPENV_CACHE_DIR": ("pipenv", "wheels"),
     "PIPX_HOME": ("pipx", "environments of programs; pipx does not start without its logs there"),

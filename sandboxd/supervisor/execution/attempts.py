@@ -12,7 +12,7 @@ Tell = Callable[[Attempt], Awaitable[None]]
 
 
 class AttemptReports:
-    """AttemptReports arrive in a callback of the event loop, the first ones before there are tasks. How
+    """Attempts arrive in a callback of the event loop, the first ones before there are tasks. How
     many there are is bounded where they are read. None are told after `close`: the result has all.
     """
 

@@ -17,6 +17,8 @@ _INSTALLERS = (
     (("cargo", "install"), "CARGO_HOME", "bin", "to cargo --root .", ("--root",)),
     (("pipx", "install"), "PIPX_BIN_DIR", "", 'to sandboxctl -e PIPX_BIN_DIR="$PWD/bin"',
      ("PIPX_BIN_DIR",)),
+    (("uv", "tool", "install"), "UV_TOOL_BIN_DIR", "",
+     'to sandboxctl -e UV_TOOL_BIN_DIR="$PWD/bin"', ("UV_TOOL_BIN_DIR",)),
     (("dotnet", "tool", "install"), "DOTNET_CLI_HOME", ".dotnet/tools",
      "to dotnet --tool-path ./bin", ("--tool-path", "--local")),
 )  # fmt: skip

@@ -23,7 +23,7 @@ def test_a_workspace_has_caches_of_its_own(base: Path, workspace: Path, plan: Ma
     (folder,) = [g.path for g in made.sandbox.grants if g.origin == "cache"]
     assert stat.S_IMODE(os.stat(folder).st_mode) == 0o700
     env = dict(made.env)
-    for name in ("CARGO_HOME", "PIP_CACHE_DIR", "npm_config_cache", "GOMODCACHE", "GOCACHE"):
+    for name in ("CARGO_HOME", "PIP_CACHE_DIR", "UV_TOOL_DIR", "UV_TOOL_BIN_DIR", "GOCACHE"):
         assert env[name].startswith(folder + "/")
 
 
