@@ -42,7 +42,8 @@ def _limit_text(
     for limit in limits.TEXT_LIMITS:
         if limit not in noted or limits.value(classifier.setting, limit) is None:
             continue
-        if facts.failed or limit != "memory":
+        asked = "max_memory_bytes" in classifier.setting.plan.asked
+        if facts.failed or asked or limit != "memory":
             yield limits.denial(classifier.setting, limit, "text", "medium")
 
 

@@ -36,6 +36,16 @@ def test_a_line_of_a_file_yields_no_remedy_when_the_command_succeeds(
         assert [d for d in found if d.remedy is not None or d.confidence != "low"] == []
 
 
+def test_memory_that_lacked_is_told_of_a_command_that_succeeds_where_a_limit_was_asked_for() -> (
+    None
+):
+    where = setting("sh", "-c", "x || echo fallback", limits=Limits(memory_bytes=9))
+    assert denials(where, "MemoryError\n", OK) == []
+    asked = replace(where, plan=replace(where.plan, asked=frozenset({"max_memory_bytes"})))
+    (found,) = denials(asked, "MemoryError\n", OK)
+    assert (found.kind, found.confidence, found.remedy) == ("memory", "low", None)
+
+
 @pytest.mark.parametrize("line", PLANTED)
 def test_stdout_alone_never_yields_a_remedy(line: str) -> None:
     where = setting("cat", "build.log", landlock=True, limits=Limits(memory_bytes=9))
@@ -121,6 +131,21 @@ def test_a_read_that_modes_refuse_to_root_is_not_called_a_write() -> None:
     assert "capability" in found.message
     user = setting("cat", "/w/out/old.txt", landlock=True, view=host(unread=("/w/out/old.txt",)))
     assert denials(user, "cat: /w/out/old.txt: Permission denied\n") == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "cat: src: Permission denied",
+        "head: cannot open 'src' for reading: Permission denied",
+        "PermissionError: [Errno 13] Permission denied: 'src'",
+    ],
+)
+def test_a_file_of_another_user_in_the_workspace_is_not_called_written(line: str) -> None:
+    view = replace(host(mine=(), modes=()), is_dir=lambda path: False)
+    (found,) = denials(setting("cat", "src", view=view), f"{line}\n")
+    assert (found.kind, found.target, found.remedy) == ("filesystem_read", "/w/ws/src", None)
+    assert "belongs to ada; this user could not read it outside either" in found.message
 
 
 def test_a_workspace_of_another_user_is_named_where_it_cannot_be_written() -> None:

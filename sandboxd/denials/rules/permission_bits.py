@@ -2,7 +2,7 @@
 
 For a daemon of root: outside, root passes them. A sandboxed root has no capabilities, and a
 command in a workspace of another user has that user's rights. For other daemons only what another
-user owns and the plan makes writable: it could not be written outside either.
+user owns and the plan makes writable: it is refused outside, too.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def barrier(
     for wanted in _wanted(setting, at, did, shell=shell):
         target = posixpath.dirname(at.path) if did.in_folder else at.path
         found = setting.host.barrier(target, wanted, at.place.path)
-        if found is not None and (_gives_up_root(setting) or _is_foreign(setting, found, wanted)):
+        if found is not None and (_gives_up_root(setting) or _is_foreign(setting, found)):
             return Barrier(found, wanted)
     return None
 
@@ -80,7 +80,7 @@ def reason(setting: Setting, at: PathStatus, found: Barrier) -> str:
             return f"it belongs to {owner}, and a sandboxed root has no capability to change it"
         return f"{bits} keep root out, and a sandboxed root has no capability to pass them"
     if not _gives_up_root(setting):
-        return f"{it} belongs to {owner}; this user could not write it outside either"
+        return f"{it} belongs to {owner}; this user could not {found.wanted} it outside either"
     whose = "its workspace" if setting.plan.workspace else "what it may write"
     user = f"the owner of {whose} ({name})"
     if found.wanted == "own":
@@ -99,14 +99,14 @@ def _is_refused_outside(setting: Setting, at: PathStatus) -> bool:
     return setting.platform == "linux" and not setting.host.permits(at.path, "write")
 
 
-def _is_foreign(setting: Setting, path: str, wanted: Access) -> bool:
-    return wanted == "write" and setting.host.owner(path) != setting.host.user()
+def _is_foreign(setting: Setting, path: str) -> bool:
+    return setting.host.owner(path) != setting.host.user()
 
 
 def _wanted(setting: Setting, at: PathStatus, did: Operation, *, shell: bool) -> Iterator[Access]:
     """What may have been refused. A message without a verb is about reading, unless that is
     permitted; a shell prints the same for a file that cannot be executed."""
-    if did.direction != "write":
+    if did.direction != "write" and (at.writable or _gives_up_root(setting)):
         yield "read"
     unsaid = did.direction == "unknown" and not shell and not setting.host.is_dir(at.path)
     if at.writable and (did.direction == "write" or unsaid):
