@@ -215,6 +215,9 @@ def test_no_reason_is_made_up_for_what_was_not_judged():
     tell(HIDDEN, printed.append, told, options=Options())
     advice = "; if the command needs it, and it is no secret, name it with --read"
     assert printed.pop().endswith(f"in the sandbox{advice}\n")
+    opened = f"{HIDDEN['message']}: a shell was to read it, run it or write it"
+    tell({**HIDDEN, "message": opened}, printed.append, told, options=Options())
+    assert printed.pop().endswith(f"{advice}, or with --write to write it\n")
     masked = {**HIDDEN, "message": "x. No change is proposed: it is masked"}
     tell(masked, printed.append, told, options=Options())
     assert printed.pop().endswith("No change is proposed: it is masked\n")

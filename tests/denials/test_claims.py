@@ -134,6 +134,22 @@ def test_a_read_that_modes_refuse_to_root_is_not_called_a_write() -> None:
 
 
 @pytest.mark.parametrize(
+    ("argv", "kind", "remedy"),
+    [
+        (("sh",), "filesystem_read", None),
+        (("sh", "-c", "echo >> /h/u/notes.txt"), "filesystem_write", "fs_write_allow"),
+        (("sh", "-c", "/h/u/notes.txt"), "filesystem_read", "fs_read_allow"),
+    ],
+)
+def test_a_shell_does_not_tell_what_it_opened_a_hidden_file_for(
+    argv: tuple[str, ...], kind: str, remedy: str | None
+) -> None:
+    (found,) = denials(setting(*argv), "bash: /h/u/notes.txt: No such file or directory\n")
+    assert (found.kind, remedy) == (kind, next(iter(found.remedy or ()), None))
+    assert ("read it, run it or write it" in found.message) == (remedy is None)
+
+
+@pytest.mark.parametrize(
     "line",
     [
         "cat: src: Permission denied",

@@ -29,6 +29,7 @@ _ENTRY = ("remove", "rename")  # what no flag allows for a path itself: granted,
 _DENIED_BY_FLAG = " is masked: fs_deny hides "
 _REPLACED = " could not be replaced, renamed or removed ("
 _EMPTY = "whose content on the host is not visible"
+_OPENED = ": a shell was to read it, run it or write it"
 _UNSURE = ": if it was to be written, "
 NO_SECTION = "although git could not write .git/config: it has no section there"
 AROUND_WORKSPACE = "that would open a folder around the workspace"
@@ -279,7 +280,8 @@ def _elsewhere(denial: dict[str, Any]) -> str:
     if writes:
         return "; to write beside the workspace, make a folder outside and name it with --write"
     if denial.get("kind") == "filesystem_read" and not reasoned:
-        return "; if the command needs it, and it is no secret, name it with --read"
+        needs = "; if the command needs it, and it is no secret, name it with --read"
+        return f"{needs}, or with --write to write it" if _OPENED in message else needs
     return ""
 
 

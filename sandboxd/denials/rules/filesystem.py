@@ -370,7 +370,17 @@ def _read(setting: Setting, s: Subject, layer: Layer, confidence: Confidence) ->
     if not setting.host.permits(path, "read"):
         text += "; this user could not read it outside either"
     remedy = remedies.allow_read(setting, path)
+    if _may_be_written(setting, s):
+        text, remedy = f"{text}: a shell was to read it, run it or write it", None
     return _denial("filesystem_read", "read", path, layer, confidence, text, remedy)
+
+
+def _may_be_written(setting: Setting, s: Subject) -> bool:
+    """A shell prints one text for `> p`, `< p` and `p`; here the command line does not tell which
+    it was."""
+    if not s.shell or s.named or s.did.direction != "unknown" or setting.host.is_dir(s.at.path):
+        return False
+    return setting.host.permits(s.at.path, "write")
 
 
 def _masked(setting: Setting, s: Subject, confidence: Confidence) -> Denial:
