@@ -44,7 +44,8 @@ _TABLE: tuple[tuple[str, Operation], ...] = (
     (r"truncat", Operation("truncate", "write")),
     (r"for reading|cannot stat\b|cannot read|could not read|can't read|scandir|\bread\b|opendir"
      r"|open directory|\bexec|cannot execute|\bcd:|chdir|find module|can't open file|\binclude"
-     r"|\bimport|cannot access|jarfile|bad interpreter|\bload|\bstat\b|lstat|readlink|\bsource:|: not found",
+     r"|\bimport|cannot access|jarfile|bad interpreter|\bload|\bstat\b|lstat|readlink|\bsource:"
+     r"|: not found",
      Operation("read", "read")),
     (r"\bcreat|\btouch\b|regular file|redirect", Operation("create", "write")),
     (r"\bwrit|\bsav(?:e|ing)\b|output file|not owned or is not writable|\bappend|\binstall\b"
