@@ -70,7 +70,7 @@ def preset_grants(asked: PresetInputs, machine: Machine) -> PresetGrants:
         tools = toolchains.toolchains(asked.env, own, writable)
         found.grants += tools.grants
         found.links += tools.links
-        for home in own:
+        for home in _homes_of_git(asked, own):
             _add_git_settings(found, home, uid, [*writable, *hidden])
         # A virtual environment in the workspace is on PATH too, and must stay writable.
         given = [grant.path for grant in asked.grants]
@@ -125,6 +125,14 @@ def _add_caches(found: PresetGrants, asked: PresetInputs, machine: Machine) -> N
         cache = caches.for_workspace(asked.workspace.path, root, asked.run_as, make=not asked.dry)
         found.grants += cache.grants
         found.env = cache.env
+
+
+def _homes_of_git(asked: PresetInputs, own: tuple[str, ...]) -> tuple[str, ...]:
+    """git reads the settings of HOME alone, also where the account's home is another folder. An
+    owner's HOME is set later. The caller's HOME is compared, and not looked at."""
+    home = posixpath.normpath(dict(asked.env).get("HOME") or "/")
+    found = tuple(one for one in own if home in (one, recording_fs.realpath(one)))
+    return found if found and asked.run_as is None else own
 
 
 def _add_git_settings(found: PresetGrants, home: str, uid: int, closed: list[str]) -> None:

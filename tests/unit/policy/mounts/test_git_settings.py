@@ -54,6 +54,12 @@ def test_the_settings_in_the_home_of_the_environment_are_shown_too(
     read = set(made.sandbox.paths("read"))
     assert {f"{other}/.gitconfig", f"{other}/more", f"{home}/.gitconfig"} <= read
 
+    for home_there, unread in ((other, home), (home, other)):
+        env = [("HOME", str(home_there))]
+        made = plan(preset="workspace-write", workspace=workspace, machine=machine, env=env)
+        assert f"{home_there}/.gitconfig" in made.sandbox.paths("read")
+        assert f"{unread}/.gitconfig" not in made.sandbox.paths("read"), "git does not read it"
+
 
 def test_a_file_in_git_s_own_folder_names_others(
     home: Path, shown: Callable[..., set[str]]
