@@ -274,3 +274,16 @@ def test_a_bus_error_names_the_sizes_unless_a_denial_does():
     assert "--shm-size" in crash_lines(result)[0]
     assert "size" not in crash_lines({**result, "signal": 11})[0]
     assert "size" not in crash_lines({**result, "denials": [{"kind": "file_size"}]})[0]
+
+
+def test_variables_for_certificates_are_proposed_where_one_was_not_accepted(inside, folder):
+    authority = folder / "ca.pem"
+    says = "echo 'curl: (60) SSL certificate problem: unable to get local issuer' >&2; exit 60"
+    env = {"SSL_CERT_FILE": str(authority)}
+    proposed = f"add -e SSL_CERT_FILE --read {authority}\n".encode()
+    assert inside("run", "-c", says, **env).stderr.endswith(proposed)
+    assert b"hint" not in inside("run", "-c", says).stderr, "there is nothing to pass"
+    given = inside("run", "-e", "SSL_CERT_FILE", "-c", says, **env)
+    assert b"hint" not in given.stderr
+    other = inside("run", "-c", "echo its own >&2; exit 60", **env)
+    assert b"hint" not in other.stderr

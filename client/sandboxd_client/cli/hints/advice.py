@@ -29,7 +29,7 @@ def advise(options: Options, result: dict[str, Any]) -> list[str]:
         found = found or _unasked(options, result) or _ssh(options, result, code)
         found = found or _removed_repository(options, result)
         found = found or _group(options, result) or _descriptor(argv)
-        found = found or _environment_outside(options, result)
+        found = found or _certificates(options, code) or _environment_outside(options, result)
         found = found or (tool_hint(argv, options.errors) if code != NOT_FOUND else None)
         found = found or _own_localhost(options, result, code)
         found = found or _unfound(options, result, code) or _foreign_folder(options, result)
@@ -311,6 +311,12 @@ def _removed_repository(options: Options, result: dict[str, Any]) -> str | None:
     from sandboxd_client.cli.hints.git.deletions import removed_repository
 
     return removed_repository(result.get("denials") or [])
+
+
+def _certificates(options: Options, code: int) -> str | None:
+    from sandboxd_client.cli.hints.certificates import unpassed
+
+    return unpassed(options, code)
 
 
 def _environment_outside(options: Options, result: dict[str, Any]) -> str | None:
