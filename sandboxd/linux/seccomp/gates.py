@@ -78,7 +78,7 @@ LIMITS_OF_OTHERS = _only(
     0,
 )
 
-# In `inherit` too: no signal ends two processes that attach to each other and ask for an exit event.
+# In `inherit` too: no signal ends two processes that attach to each other and ask for exit events.
 PTRACE = _never(
     "ptrace",
     "attaching to a process that runs already; TRACEME stays, so gdb and strace can run a "
