@@ -23,6 +23,11 @@ _SILENT_S = 0.3
 _MOST_BYTES = 1 << 16
 
 
+def sets_up(data: bytes) -> bool:
+    """Whether it switches the terminal to another screen or keypad mode."""
+    return _TAKES.search(data) is not None
+
+
 class Suspension:
     """From the key on, `shown` has what the program prints. `wanted`: `run` is to stop now, and to
     print the rest when it goes on. `over`: it does not stop because of this key."""
