@@ -204,6 +204,16 @@ def test_a_job_that_fg_brings_to_the_foreground_reads_what_is_typed(inside, scre
         shown.until(b"inside\r\n")
 
 
+def test_ctrl_z_among_other_keys_stops_it(inside, screen):
+    shown = screen(["bash", "--norc", "-i"])
+    line = " ".join(inside.argv("run", "--", "sh", "-c", "'echo ready; cat'"))
+    shown.type(f"{line}\n".encode())
+    shown.until(b"ready\r\n")
+    shown.until_raw()
+    shown.type(b"a\r\x1a")
+    shown.until(b"Stopped")
+
+
 def test_a_background_job_that_takes_the_screen_is_stopped(inside, screen):
     require("vim")
     (inside.workspace / "note").write_text("written\n" * 99)

@@ -324,10 +324,10 @@ class Relay:
         self._typed(data)
         if self._suspension is not None and not self._suspension.wanted:
             self._suspension = None
-        if self._pty and self._keys_kill and data == _CTRL_Z and self._suspension is None:
+        if self._pty and self._keys_kill and _CTRL_Z in data and self._suspension is None:
             from sandboxd_client.cli.suspension import Suspension
 
-            self._suspension = Suspension()
+            self._suspension = Suspension(burst=data != _CTRL_Z)
         if self._pty:
             for number, key in signals.KEYS.items():
                 if key in data:
