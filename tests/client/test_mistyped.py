@@ -1,0 +1,25 @@
+"""What sandboxctl says about a command line that cannot do what it was meant to."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["--cwd", "/tmp/no such", "true"], 125, "--cwd: /tmp/no such does not exist"),
+        ([""], 125, "the command is an empty word"),
+        (["--processes", "99999999", "true"], 125, "--processes must be greater than zero and at "
+         "most 4194304, and not 99999999\n  hint:  give a positive number, or leave --processes"),
+        (["--deny", "/usr", "true"], 127, "--deny /usr hides /usr/bin/true"),
+        (["--deny", "/", "true"], 127, "--deny / hides /usr/bin/true"),
+        (["--deny", "/usr/lib", "/usr/bin/true"], 127, "--deny /usr/lib hides /lib"),
+        (["--verbose", "true"], 125, "--verbose is an option of check"),
+        (["-v", "true"], 125, "to show a folder add --read or --write"),
+    ],
+)  # fmt: skip
+def test_the_flag_and_the_cause_are_named(inside, words, code, said):
+    done = inside("run", *words)
+    assert said in done.stderr.decode()
+    assert done.returncode == code
