@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+
 import pytest
 
 
@@ -23,3 +25,16 @@ def test_the_flag_and_the_cause_are_named(inside, words, code, said):
     done = inside("run", *words)
     assert said in done.stderr.decode()
     assert done.returncode == code
+
+
+def test_a_local_clone_from_another_folder_is_told_of_no_local(inside, folder):
+    source = folder / "source"
+    git = ["git", "-c", "user.name=a", "-c", "user.email=b", "-C", str(source)]
+    subprocess.run(["git", "init", "-q", str(source)], check=True)
+    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "one"], check=True)
+    clone = ("git", "clone", str(source))
+    failed = inside("run", "--read", str(source), *clone, "--local", "one")
+    assert failed.returncode == 128
+    assert b"git clone --no-local copies instead" in failed.stderr
+    done = inside("run", "--read", str(source), *clone, "--no-local", "two")
+    assert (done.returncode, b"hint" in done.stderr) == (0, False)
