@@ -38,3 +38,12 @@ def test_a_local_clone_from_another_folder_is_told_of_no_local(inside, folder):
     assert b"git clone --no-local copies instead" in failed.stderr
     done = inside("run", "--read", str(source), *clone, "--no-local", "two")
     assert (done.returncode, b"hint" in done.stderr) == (0, False)
+
+
+@pytest.mark.parametrize("command", ["logs", "attach", "kill"])
+def test_without_a_daemon_there_is_no_command_of_that_name(ctl, folder, command):
+    ctl.socket_path = str(folder / "none.sock")
+    done = ctl(command, "build")
+    assert done.returncode == 125
+    assert b"there is no execution 'build': no daemon runs" in done.stderr
+    assert b"sandboxctl audit" in done.stderr
