@@ -78,7 +78,7 @@ _BUILTINS = ("cd", "export", "source", ".", "alias", "set", "unset", "ulimit", "
              "eval", "exec", "read", "if", "for", "while")  # fmt: skip
 _EXECUTIONS = (
     "sandboxctl ps --all lists them, those that have ended for ten minutes and as long as the "
-    "daemon runs; how others ended is in sandboxctl audit"
+    "daemon runs; how others ended is in sandboxctl audit. The first four digits of an ID are enough"
 )
 _EMPTY_COMMAND = (
     'did a variable that was to name it have no value? A line of shell is sandboxctl run -c "LINE"'
