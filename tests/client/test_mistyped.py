@@ -47,3 +47,11 @@ def test_without_a_daemon_there_is_no_command_of_that_name(ctl, folder, command)
     assert done.returncode == 125
     assert b"there is no execution 'build': no daemon runs" in done.stderr
     assert b"sandboxctl audit" in done.stderr
+
+
+def test_what_is_piped_into_a_terminal_is_said_to_be_typed(inside):
+    told = b"--pty types what is piped in"
+    assert told in inside("run", "--pty", "--", "true", input=b"1\n").stderr
+    assert told not in inside("run", "--pty", "--quiet", "--", "true", input=b"1\n").stderr
+    assert told not in inside("run", "--pty", "--no-stdin", "--", "true", input=b"1\n").stderr
+    assert told not in inside("run", "--", "true", input=b"1\n").stderr
