@@ -19,6 +19,8 @@ import pytest
         (["--deny", "/usr/lib", "/usr/bin/true"], 127, "--deny /usr/lib hides /lib"),
         (["--verbose", "true"], 125, "--verbose is an option of check"),
         (["-v", "true"], 125, "to show a folder add --read or --write"),
+        (["--processes", "5", "bash", "-c", "for i in 1 2 3 4 5 6 7 8; do sleep 9 & done; wait"],
+         137, "more processes than --processes allows, and was ended"),
     ],
 )  # fmt: skip
 def test_the_flag_and_the_cause_are_named(inside, words, code, said):
