@@ -218,7 +218,7 @@ def test_a_background_job_that_takes_the_screen_is_stopped(inside, screen):
     require("vim")
     (inside.workspace / "note").write_text("written\n" * 99)
     shown = screen(["bash", "--norc", "-i"])
-    line = " ".join(inside.argv("run", "--", *"vim -u NONE -n note".split()))
+    line = " ".join(inside.argv("run", "--", "vim", "-u", "NONE", "-n", "note"))
     shown.type(f"set -b; {line} &\n".encode())
     shown.until(b"Stopped")
     shown.type(b"bg\n")

@@ -102,7 +102,7 @@ def _find(link: ApproverConnection, approval_id: str) -> Message:
     if found is None:
         raise NotFound(
             f"no approval {approval_id!r} waits",
-            remedy="sandboxctl approve --list shows them; the first four digits of an ID are enough",
+            remedy="sandboxctl approve --list shows them; an ID's first four digits are enough",
         )
     return found
 

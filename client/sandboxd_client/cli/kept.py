@@ -312,7 +312,8 @@ def _undisturbed(entry: Kept, done: str) -> Iterator[None]:
     except OSError as error:
         raise Conflict(
             f"{one_line(entry.origin)} cannot be {done}: {error.strerror}",
-            remedy="a command may be changing the folder: end it (sandboxctl ps, kill), and try again",
+            remedy="a command may be changing the folder: end it (sandboxctl ps, kill), and try "
+            "again",
         ) from None
 
 

@@ -74,9 +74,7 @@ def remarks(
     """
     denials = result.get("denials") or []
     lines = _ended(result, denials)
-    denials = [
-        _with_its_end(result, one) for one in denials if not _is_lost_isolation(result, one)
-    ]
+    denials = [_with_its_end(result, one) for one in denials if not _is_lost_isolation(result, one)]
     if denials:
         from sandboxd_client.cli.denial_lines import after_the_end
 

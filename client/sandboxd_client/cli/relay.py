@@ -240,10 +240,11 @@ class Relay:
         if self._raw is None or self._answer is not None or b"\x1b" not in data:
             return
         from sandboxd_client.cli.raw_mode import foreground
-        from sandboxd_client.cli.suspension import sets_up
 
-        while sets_up(data) and not foreground(0):
-            if not self._suspend(signals.TTOU):
+        while not foreground(0):
+            from sandboxd_client.cli.suspension import sets_up
+
+            if not sets_up(data) or not self._suspend(signals.TTOU):
                 return
 
     def _ask_for_jobs(self) -> None:

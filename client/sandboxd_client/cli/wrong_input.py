@@ -78,7 +78,7 @@ _BUILTINS = ("cd", "export", "source", ".", "alias", "set", "unset", "ulimit", "
              "eval", "exec", "read", "if", "for", "while")  # fmt: skip
 _EXECUTIONS = (
     "sandboxctl ps --all lists them, those that have ended for ten minutes and as long as the "
-    "daemon runs; how others ended is in sandboxctl audit. The first four digits of an ID are enough"
+    "daemon runs; how others ended is in sandboxctl audit. An ID's first four digits are enough"
 )
 _EMPTY_COMMAND = (
     'did a variable that was to name it have no value? A line of shell is sandboxctl run -c "LINE"'
@@ -127,7 +127,9 @@ def reword(
     if is_typed:
         if "no group" in message:
             remedy = f"groups of tools: {', '.join(f'group:{name}' for name in TOOL_GROUPS)}"
-        if message.startswith(f"{name} is ") or ("_" in name and message.startswith(f"{name} must")):
+        if message.startswith(f"{name} is ") or (
+            "_" in name and message.startswith(f"{name} must")
+        ):
             from sandboxd_client.cli.denial_lines import in_flags
 
             return in_flags(message), None, remedy
