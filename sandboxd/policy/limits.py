@@ -60,13 +60,13 @@ def timeout(manifest: Manifest, default_s: float, longest_s: float | None) -> fl
 
 def _seconds(value: float | None, field: str) -> float | None:
     if value is not None and not (math.isfinite(value) and 0 < value <= _MAX_SECONDS):
-        raise _not_positive(field, value)
+        raise _not_positive(field, value, _MAX_SECONDS)
     return value
 
 
 def _positive(value: int | None, field: str, most: int = _MAX_BYTES) -> int | None:
     if value is not None and not 0 < value <= most:
-        raise _not_positive(field, value)
+        raise _not_positive(field, value, most)
     least = LEAST_BYTES.get(field, 0)
     if value is not None and value < least:
         raise ManifestInvalid(
@@ -77,12 +77,12 @@ def _positive(value: int | None, field: str, most: int = _MAX_BYTES) -> int | No
     return value
 
 
-def _not_positive(field: str, value: object) -> ManifestInvalid:
+def _not_positive(field: str, value: object, most: float = _MAX_SECONDS) -> ManifestInvalid:
     hint = f"give a positive number, or leave {field} out"
     if field == "timeout":
         hint = 'give seconds, a time like "5m", or "none" for no timeout'
     return ManifestInvalid(
-        f"{field} must be greater than zero and within reason, and not {str(value)[:40]}",
+        f"{field} must be greater than zero and at most {most:.0f}, and not {str(value)[:40]}",
         field=field,
         remedy=hint,
     )

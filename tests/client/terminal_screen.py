@@ -41,9 +41,9 @@ class Screen:
             stderr=self.slave, cwd=cwd, env=env, start_new_session=True,
         )  # fmt: skip
 
-    def until(self, text: bytes, limit_s: float = 20) -> None:
+    def until(self, text: bytes, limit_s: float = 20, *, count: int = 1) -> None:
         deadline = time.monotonic() + limit_s
-        while text not in self.shown:
+        while self.shown.count(text) < count:
             left = deadline - time.monotonic()
             if left <= 0 or not select.select([self.master], [], [], left)[0]:
                 raise AssertionError(f"{text!r} never came: {self.shown!r}")

@@ -185,7 +185,7 @@ def test_the_help_of_run_has_the_table_of_exit_codes(ctl):
         (["run", "--network", "x", "true"], 125, "did you mean --net?"),
         (["run", "--net-all", "true"], 125, "did you mean --net all?"),
         (["run", "-v", "true"], 125, "sandboxctl explain -- COMMAND"),
-        (["run", "--verbose", "true"], 125, "sandboxctl explain -- COMMAND"),
+        (["run", "--verbose", "true"], 125, "--verbose is an option of check"),
         (["help", "rum"], 2, "did you mean run?"),
         (["help", "nosuch"], 2, "sandboxctl help lists the commands"),
         (["--verison"], 2, "did you mean --version?"),

@@ -186,6 +186,52 @@ def test_ctrl_z_stops_and_fg_continues(inside, screen):
     shown.until(b"again\r\nagain")
 
 
+def test_a_job_that_fg_brings_to_the_foreground_reads_what_is_typed(inside, screen):
+    """The shell sends no signal to one that was running, from the start or after Ctrl-Z and bg."""
+    shown = screen(["bash", "--norc", "-i"])
+    line = " ".join(inside.argv("run", "--", "sh", "-c", "'echo ready; cat'"))
+    shown.type(f"{line} &\n".encode())
+    shown.until(b"ready\r")
+    for typed in (b"first", b"second"):
+        shown.type(b"fg\n")
+        shown.until_raw()
+        shown.type(typed + b"\n")
+        shown.until(typed + b"\r\n" + typed)
+        shown.type(b"\x1a")
+        shown.until(b"Stopped")
+        shown.shown = b""
+        shown.type(b"bg; echo in''side\n")
+        shown.until(b"inside\r\n")
+
+
+def test_ctrl_z_among_other_keys_stops_it(inside, screen):
+    shown = screen(["bash", "--norc", "-i"])
+    line = " ".join(inside.argv("run", "--", "sh", "-c", "'echo ready; cat'"))
+    shown.type(f"{line}\n".encode())
+    shown.until(b"ready\r\n")
+    shown.until_raw()
+    shown.type(b"a\r\x1a")
+    shown.until(b"Stopped")
+
+
+def test_a_background_job_that_takes_the_screen_is_stopped(inside, screen):
+    require("vim")
+    (inside.workspace / "note").write_text("written\n" * 99)
+    shown = screen(["bash", "--norc", "-i"])
+    line = " ".join(inside.argv("run", "--", "vim", "-u", "NONE", "-n", "note"))
+    shown.type(f"set -b; {line} &\n".encode())
+    shown.until(b"Stopped")
+    shown.type(b"bg\n")
+    shown.until(b"Stopped", count=2)
+    assert b"\x1b[?1049h" not in shown.shown
+    shown.type(b"fg\n")
+    shown.until(b"written")
+    shown.until_raw()
+    shown.shown = b""
+    shown.type(b":q\n")
+    shown.until(b"\x1b[?1049l")
+
+
 @pytest.mark.parametrize("shell", ["bash --norc -i", "sh -i", "sh -c 'bash --norc -i; true'"])
 def test_ctrl_z_stops_the_job_of_a_shell_and_not_sandboxctl(inside, screen, shell):
     """Also where another program has started the shell, and at the shell's prompt."""

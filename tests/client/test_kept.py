@@ -14,6 +14,7 @@ from sandboxd_client.cli import kept, parse, table
 from sandboxd_client.cli.denial_lines import after_moving, is_moved_aside
 from sandboxd_client.cli.hints.git.deletions import miscounted
 from sandboxd_client.cli.hints.git.hints import git_hint, taken_for_deleted
+from sandboxd_proto.errors import SandboxdError
 
 AS_SOMEONE = ("-c", "user.name=t", "-c", "user.email=t@example.org")
 
@@ -113,7 +114,7 @@ def test_nothing_is_put_outside_of_the_workspace_or_over_something(project):
     (run / "1-%2E%2E%2Foutside").write_text("x")
     (run / "2-a").write_text("\x1b[31mred\n")
     out = project("kept accept", "abcd-1")
-    assert out.returncode == 2
+    assert out.returncode == 125
     assert b"not in the workspace" in out.stderr
     over = project("kept accept", "a")
     assert b"kept drop abcd-2" in over.stderr
@@ -170,7 +171,10 @@ def test_everything_is_put_back_at_once_or_nothing_is(project):
     assert (refused.returncode, b"needs a NAME, or --all" in refused.stderr) == (2, True)
     assert project("kept accept", "--all", ".envrc").returncode == 2
     (project.workspace / ".vscode").mkdir()
-    assert b".vscode exists" in project("kept accept", "--all").stderr
+    exists = project("kept accept", "--all")
+    assert exists.returncode == 125
+    assert b".vscode exists" in exists.stderr
+    assert b"move or remove yours first" in exists.stderr
     assert not (project.workspace / ".envrc").exists()
     (project.workspace / ".vscode").rmdir()
     assert project("kept accept", "--all").returncode == 0
@@ -485,7 +489,7 @@ def test_a_link_that_comes_after_the_check_is_not_followed(
 
     monkeypatch.setattr(kept, "_check_target", check_and_swap)
     options = parse.parse(table.COMMANDS["kept accept"], ["--all", "--workspace", str(folder)])
-    with pytest.raises(parse.UsageError, match="cannot be put back"):
+    with pytest.raises(SandboxdError, match="cannot be put back"):
         kept.accept(options)
     assert times == 2
     assert not (outside / "inner/planted").exists()
@@ -513,7 +517,7 @@ def test_a_link_in_the_place_of_the_folder_is_not_followed(
     monkeypatch.setattr(kept, "entries", list_and_swap)
     words = ["--all", "--workspace", str(folder)]
     options = parse.parse(table.COMMANDS[f"kept {what}"], words)
-    with pytest.raises(parse.UsageError, match="cannot be"):
+    with pytest.raises(SandboxdError, match="cannot be"):
         getattr(kept, what)(options)
     assert (home / "Pictures/2024-summer/photo").exists()
 
@@ -523,7 +527,7 @@ def test_what_another_user_keeps_is_not_taken_for_nothing(tmp_path, monkeypatch,
     (tmp_path / ".sandboxd-kept").mkdir()
     monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may read everything
     options = parse.parse(table.COMMANDS[f"kept {what}"], ["--workspace", str(tmp_path)])
-    with pytest.raises(parse.UsageError, match=r"kept belongs to .*, and you cannot read it"):
+    with pytest.raises(SandboxdError, match=r"kept belongs to .*, and you cannot read it"):
         getattr(kept, what)(options)
 
 

@@ -101,7 +101,8 @@ def _find(link: ApproverConnection, approval_id: str) -> Message:
     found = waiting.get(unique(approval_id, list(waiting)))
     if found is None:
         raise NotFound(
-            f"no approval {approval_id!r} waits", remedy="sandboxctl approve --list shows them"
+            f"no approval {approval_id!r} waits",
+            remedy="sandboxctl approve --list shows them; an ID's first four digits are enough",
         )
     return found
 

@@ -10,10 +10,10 @@ assert sys.platform != "win32"
 from sandboxd_client import handshake, transport  # noqa: E402 - after the platform is known
 from sandboxd_client.caller import Outgoing  # noqa: E402
 from sandboxd_client.cli import outcome, signals  # noqa: E402
-from sandboxd_client.cli.connect import connect, socket_path  # noqa: E402
+from sandboxd_client.cli.connect import socket_path  # noqa: E402
 from sandboxd_client.cli.execute import RESULT_ID, Left  # noqa: E402
 from sandboxd_client.cli.finish_run import report  # noqa: E402
-from sandboxd_client.cli.ids import execution_id  # noqa: E402
+from sandboxd_client.cli.ids import connect, execution_id  # noqa: E402
 from sandboxd_client.cli.input import Input  # noqa: E402
 from sandboxd_client.cli.join_session import join_session  # noqa: E402
 from sandboxd_client.cli.output import TerminalOutput  # noqa: E402

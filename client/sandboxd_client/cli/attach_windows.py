@@ -7,8 +7,8 @@ from typing import Any
 
 from sandboxd_client import handshake, transport
 from sandboxd_client.cli import outcome
-from sandboxd_client.cli.connect import connect, socket_path
-from sandboxd_client.cli.ids import execution_id
+from sandboxd_client.cli.connect import socket_path
+from sandboxd_client.cli.ids import connect, execution_id
 from sandboxd_client.cli.join_session import join_session
 from sandboxd_client.cli.parse import Options
 from sandboxd_client.cli.plain_text import quote

@@ -118,7 +118,7 @@ POLICY = (
     Flag("--timeout", "TIME", "stop the command after 30s, 5m, …; none: never (default)"),
     Flag("--memory", "SIZE", "at most this much memory: 256M, 2G"),
     Flag("--cpu", "TIME", "at most this much CPU time: 10s, 2m"),
-    Flag("--processes", "N", "at most N processes at once"),
+    Flag("--processes", "N", "at most N processes at once; a command that needs more is ended"),
     Flag("--tmp-size", "SIZE", "the size of the private /tmp: 256M, 2G (default: 1G)"),
     Flag("--shm-size", "SIZE", "the size of the private /dev/shm (default: 256M)"),
     Flag("--env", "K[=V]", "a variable for the command; without =V your value", many=True,

@@ -205,7 +205,6 @@ _VERBOSE = (
 )
 _FLAG_ADVICE = {
     "-v": _VERBOSE,
-    "--verbose": _VERBOSE,
     "-p": _PORTS,
     "--publish": _PORTS,
     "--port": _PORTS,

@@ -4,15 +4,32 @@ from __future__ import annotations
 
 import os
 
+from sandboxd_client.autostart import nobody_there
 from sandboxd_client.calls import MethodCall
+from sandboxd_client.cli import connect as connection
+from sandboxd_client.cli.parse import Options
 from sandboxd_client.cli.plain_text import quote
 from sandboxd_client.cli.prefix import unique
 from sandboxd_client.client import Client
+from sandboxd_client.errors import DaemonNotRunning
 from sandboxd_proto.errors import NotFound, SandboxdError
 from sandboxd_proto.locations import approver_file, default_socket
 from sandboxd_proto.messages.execution import ExecutionInfo
 
 _TOKEN_BYTES = 4096
+
+
+def connect(options: Options) -> Client:
+    """For a command that is named: without a daemon there is none."""
+    try:
+        return connection.connect(options)
+    except DaemonNotRunning as error:
+        if not nobody_there(error):
+            raise
+        raise NotFound(
+            f"there is no execution {options.operands[0]!r}: no daemon runs",
+            remedy="a daemon's end ends what it runs; how a command ended is in sandboxctl audit",
+        ) from None
 
 
 def executions(client: Client, *, ended: bool = False) -> list[ExecutionInfo]:

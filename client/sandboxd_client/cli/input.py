@@ -32,16 +32,19 @@ class Input:
         if self.ended or self.in_flight or self._somebody_elses:
             return False
         # Reading a terminal from the background would stop us with SIGTTIN.
-        if not self._is_terminal:
-            return True
-        from sandboxd_client.cli.raw_mode import foreground
-
-        return foreground(self.fd)
+        return not self._is_in_background()
 
     @property
     def retry_s(self) -> float | None:
-        """When to look again at a terminal that a pager holds at the moment."""
-        return RETRY_S if self._somebody_elses else None
+        """When to look again at a terminal that a pager or another job holds at the moment."""
+        return RETRY_S if self._somebody_elses or self._is_in_background() else None
+
+    def _is_in_background(self) -> bool:
+        if self.ended or not self._is_terminal:
+            return False
+        from sandboxd_client.cli.raw_mode import foreground
+
+        return not foreground(self.fd)
 
     def look_again(self) -> None:
         self._somebody_elses = False

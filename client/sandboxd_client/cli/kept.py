@@ -25,7 +25,7 @@ from sandboxd_client.cli.screen import say
 from sandboxd_client.cli.status import age
 from sandboxd_client.cli.workspace import here, resolve
 from sandboxd_client.cli.workspace import workspace as find_workspace
-from sandboxd_proto.errors import NotFound
+from sandboxd_proto.errors import Conflict, NotFound, PathDenied, Unauthorized
 from sandboxd_proto.locations import KEPT_FOLDER
 
 _DIFF_BYTES = 1 << 20
@@ -232,9 +232,9 @@ def _workspace(options: Options) -> str:
         raise NotFound(f"--workspace: {one_line(found)} is not a folder", remedy="name one that is")
     kept = os.path.join(found, KEPT_FOLDER)
     if os.path.isdir(kept) and not os.access(kept, os.R_OK | os.X_OK):
-        raise UsageError(
+        raise Unauthorized(
             f"{one_line(kept)} belongs to {account(os.stat(kept).st_uid)}, and you cannot read it",
-            "use sudo, or do this as that user",
+            remedy="use sudo, or do this as that user",
         )
     return found
 
@@ -261,12 +261,16 @@ def _check_target(folder: str, target: str, entry: Kept) -> str:
     """In the workspace, and in no place of something else: the folder that it comes to."""
     inside = os.path.realpath(os.path.dirname(target))
     if inside != folder and not inside.startswith(folder + os.sep):
-        raise UsageError(f"{entry.origin} is not in the workspace", "copy it from " + entry.path)
+        raise PathDenied(
+            f"{one_line(entry.origin)} is not in the workspace",
+            remedy=f"copy it from {one_line(entry.path)}",
+        )
     if os.path.lexists(target):
-        raise UsageError(
+        raise Conflict(
             f"{one_line(entry.origin)} exists",
-            f"look at `kept diff`; `kept drop {quote(entry.id)}` deletes what was moved aside, "
-            "and leaves what is there",
+            remedy="look at `kept diff`; to have what was moved aside, move or remove yours first, "
+            f"then `kept accept {quote(entry.id)}`; `kept drop {quote(entry.id)}` deletes what was "
+            "moved aside, and leaves yours",
         )
     return inside
 
@@ -306,9 +310,10 @@ def _undisturbed(entry: Kept, done: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise UsageError(
+        raise Conflict(
             f"{one_line(entry.origin)} cannot be {done}: {error.strerror}",
-            "a command may be changing the folder: end it (sandboxctl ps, kill), and try again",
+            remedy="a command may be changing the folder: end it (sandboxctl ps, kill), and try "
+            "again",
         ) from None
 
 

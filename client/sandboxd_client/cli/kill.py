@@ -14,7 +14,7 @@ def main(options: Options) -> int:
     named = options.one("--signal")
     signal = None if named is None else signal_of(named)
     code = 0
-    with connect(options) as client:
+    with ids.connect(options) as client:
         for typed in options.operands:
             execution_id = typed
             try:

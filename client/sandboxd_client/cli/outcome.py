@@ -74,12 +74,21 @@ def remarks(
     """
     denials = result.get("denials") or []
     lines = _ended(result, denials)
-    denials = [one for one in denials if not _is_lost_isolation(result, one)]
+    denials = [_with_its_end(result, one) for one in denials if not _is_lost_isolation(result, one)]
     if denials:
         from sandboxd_client.cli.denial_lines import after_the_end
 
         lines += after_the_end(denials, given, hints, typed, told)
     return lines + _warnings(result)
+
+
+def _with_its_end(result: dict[str, Any], denial: dict[str, Any]) -> dict[str, Any]:
+    """A limit that ended the command: its message has only what was too much."""
+    message = str(denial.get("message"))
+    is_limit = denial.get("kind") == result.get("outcome") and denial.get("layer") == "limit"
+    if not is_limit or not message.startswith("the command ") or "ended" in message:
+        return denial
+    return {**denial, "message": f"{message}, and was ended"}
 
 
 def crash_lines(result: dict[str, Any]) -> list[str]:

@@ -46,7 +46,7 @@ def _refuse_near(typed: str, known: list[str]) -> None:
         raise NotFound(
             f"nothing is called {typed!r}",
             remedy=f"did you mean {' or '.join(map(quote, near[:3]))}? A name is typed whole, of "
-            f"a generated ID {_LEAST} digits or more",
+            f"a generated ID its first {_LEAST} digits or more",
         )
 
 

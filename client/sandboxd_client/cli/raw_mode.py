@@ -1,7 +1,8 @@
 """The modes of the caller's terminal: raw while a sandboxed one is shown in it, or single keys.
 
 Only a foreground process may change a terminal (SIGTTOU stops the others), so raw mode is claimed
-when we are in the foreground, and again after each SIGCONT.
+when we are in the foreground, and again after each SIGCONT. A shell sends none to a job that runs
+in the background when it brings it to the foreground: until then we look.
 """
 
 from __future__ import annotations
@@ -45,6 +46,10 @@ class RawMode:
     def __init__(self, fd: int) -> None:
         self._fd = fd
         self._before: list[Any] | None = None
+
+    @property
+    def is_claimed(self) -> bool:
+        return self._before is not None
 
     def claim(self) -> None:
         if self._before is not None or not foreground(self._fd):

@@ -95,6 +95,8 @@ class Relay:
 
     def _turn(self, arrived: signals.Signals) -> None:
         ready = dict(self._poll(arrived.fd))
+        if self._raw is not None and not self._raw.is_claimed:
+            self._resumed()
         if self._suspension is not None and not self._suspension.wanted and not ready:
             self._suspension.look()
             if self._suspension.wanted:
@@ -218,6 +220,7 @@ class Relay:
     def _print(self, fd: int, data: bytes) -> None:
         asked = self._suspension
         if asked is None:
+            self._stop_in_background(data)
             self._output.add(fd, data)
             return
         if asked.wanted:
@@ -230,6 +233,19 @@ class Relay:
             self._ask_for_jobs()
         elif asked.over:
             self._suspension = None
+
+    def _stop_in_background(self, data: bytes) -> None:
+        """The kernel stops a background job that sets up the terminal; the command's own terminal
+        is another one, so this is done here. Again if it is continued in the background."""
+        if self._raw is None or self._answer is not None or b"\x1b" not in data:
+            return
+        from sandboxd_client.cli.raw_mode import foreground
+
+        while not foreground(0):
+            from sandboxd_client.cli.suspension import sets_up
+
+            if not sets_up(data) or not self._suspend(signals.TTOU):
+                return
 
     def _ask_for_jobs(self) -> None:
         """What is printed meanwhile is held: it is for when we go on."""
@@ -246,6 +262,7 @@ class Relay:
     def _print_held(self) -> None:
         held, self._held = self._held, []
         for fd, data in held:
+            self._stop_in_background(data)
             self._output.add(fd, data)
 
     def _pending(self, params: dict[str, Any]) -> None:
@@ -308,10 +325,10 @@ class Relay:
         self._typed(data)
         if self._suspension is not None and not self._suspension.wanted:
             self._suspension = None
-        if self._pty and self._keys_kill and data == _CTRL_Z and self._suspension is None:
+        if self._pty and self._keys_kill and _CTRL_Z in data and self._suspension is None:
             from sandboxd_client.cli.suspension import Suspension
 
-            self._suspension = Suspension()
+            self._suspension = Suspension(burst=data != _CTRL_Z)
         if self._pty:
             for number, key in signals.KEYS.items():
                 if key in data:
@@ -357,16 +374,18 @@ class Relay:
         self._about("cancel")
         self._outgoing.flush()
 
-    def _suspend(self) -> None:
+    def _suspend(self, number: int = signals.STOP) -> bool:
+        """Whether we were stopped, and are continued."""
         self._suspension = None
         self._about("signal", signal="STOP")
         self._outgoing.flush()
         self._show_all()
         if self._raw is not None:
             self._raw.release()
-        signals.stop_self()
+        was_stopped = signals.stop_self(number)
         self._about("signal", signal="CONT")
         self._resumed()
+        return was_stopped
 
     def _resumed(self) -> None:
         """In the foreground (again), or in a window of another size."""

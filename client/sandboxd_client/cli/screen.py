@@ -144,7 +144,7 @@ def _text(error: Exception, options: Options | None) -> str:
         from sandboxd_client.cli.workspace import shown_folders
 
         shown = shown_folders(options)
-        hint = not_found(options, os.environ.get("PATH", ""), shown) or hint
+        hint = not_found(options, os.environ.get("PATH", ""), shown, message) or hint
     return _lines(message, facts.get("cause") or cause, hint)
 
 

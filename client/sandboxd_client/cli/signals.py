@@ -21,6 +21,7 @@ else:
 
 INT, QUIT, TERM, HUP = _signal.SIGINT, _signal.SIGQUIT, _signal.SIGTERM, _signal.SIGHUP
 WINCH, TSTP, CONT = _signal.SIGWINCH, _signal.SIGTSTP, _signal.SIGCONT
+STOP, TTOU = _signal.SIGSTOP, _signal.SIGTTOU
 USR1, USR2 = _signal.SIGUSR1, _signal.SIGUSR2
 KEYS = {INT: b"\x03", QUIT: b"\x1c"}  # what a terminal sends these for
 WATCHED = (INT, QUIT, TERM, HUP, WINCH, TSTP, CONT, USR1, USR2)
@@ -122,9 +123,14 @@ def _leave_no_core() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0 if hard == 0 else 1, hard))
 
 
-def stop_self() -> None:
-    """Stop like any program that Ctrl-Z stops; returns when it is continued."""
-    os.kill(os.getpid(), _signal.SIGSTOP)
+def stop_self(number: int = STOP) -> bool:
+    """Stop like any program that Ctrl-Z or the terminal stops; returns when it is continued. False:
+    it did not stop. SIGTTOU may be ignored, and does not stop a group without a shell above it."""
+    before = _signal.pthread_sigmask(_signal.SIG_BLOCK, [CONT])
+    os.kill(os.getpid(), number)
+    was_stopped = CONT in _signal.sigpending()
+    _signal.pthread_sigmask(_signal.SIG_SETMASK, before)
+    return was_stopped
 
 
 def _noted(number: int, frame: object) -> None:

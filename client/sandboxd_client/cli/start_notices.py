@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 
 from sandboxd_client.cli.plain_text import quote
 from sandboxd_client.cli.screen import say
@@ -20,6 +21,11 @@ def say_start_notices(options: Options, params: dict[str, Any], *, terminal: boo
     """`params`: of `execute`. `terminal`: whether somebody sees where it starts."""
     if options.has("--quiet") or options.has("--json"):
         return
+    if "pty" in params and not os.isatty(0) and _is_pipe_or_file(0):
+        say(
+            "--pty types what is piped in into the command's terminal, which echoes it; without "
+            "--pty the command reads it as it is"
+        )
     folder = params.get("workspace")
     if folder is None:
         return
@@ -32,6 +38,11 @@ def say_start_notices(options: Options, params: dict[str, Any], *, terminal: boo
         other = given_up_for(folder)
         if other is not None:
             _say_replaced(named, params, account(other), folder)
+
+
+def _is_pipe_or_file(fd: int) -> bool:
+    mode = os.fstat(fd).st_mode
+    return stat.S_ISFIFO(mode) or stat.S_ISREG(mode)
 
 
 def _say_replaced(named: set[str], params: dict[str, Any], who: str, workspace: str) -> None:

@@ -23,11 +23,18 @@ _SILENT_S = 0.3
 _MOST_BYTES = 1 << 16
 
 
+def sets_up(data: bytes) -> bool:
+    """Whether it switches the terminal to another screen or keypad mode."""
+    return _TAKES.search(data) is not None
+
+
 class Suspension:
     """From the key on, `shown` has what the program prints. `wanted`: `run` is to stop now, and to
     print the rest when it goes on. `over`: it does not stop because of this key."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, burst: bool = False) -> None:
+        """`burst`: other keys came with it, whose echo may come first."""
+        self._burst = burst
         self.wanted = False
         self.over = False
         self._seen = b""
@@ -38,7 +45,7 @@ class Suspension:
         """What is to be printed now, and the rest."""
         start = len(self._seen)
         self._seen += data
-        if self._seen.startswith(_ECHO):
+        if self._seen.startswith(_ECHO) or (self._burst and _ECHO in self._seen):
             self.wanted = True
             return data, b""
         if self._gave is None and (gives := _GIVES.search(self._seen)):

@@ -78,7 +78,10 @@ _BUILTINS = ("cd", "export", "source", ".", "alias", "set", "unset", "ulimit", "
              "eval", "exec", "read", "if", "for", "while")  # fmt: skip
 _EXECUTIONS = (
     "sandboxctl ps --all lists them, those that have ended for ten minutes and as long as the "
-    "daemon runs; how others ended is in sandboxctl audit"
+    "daemon runs; how others ended is in sandboxctl audit. An ID's first four digits are enough"
+)
+_EMPTY_COMMAND = (
+    'did a variable that was to name it have no value? A line of shell is sandboxctl run -c "LINE"'
 )
 _NO_BACKEND = "leave --backend out"
 _SESSION_ENDED = "the daemon was restarted, or the session was closed: leave it, and open one again"
@@ -102,10 +105,15 @@ def reword(
         return message, None, f"start the server in one: {how}"
     if name == "session" and message.startswith("there is no") and _is_ours(message):
         return f"{message} any more", None, _SESSION_ENDED
+    if name == "argv" and options is not None and options.operands[:1] == [""]:
+        return "the command is an empty word", None, _EMPTY_COMMAND
     is_typed = flag is not None and options is not None and options.has(flag)
+    if is_typed and name == "cwd" and "is not visible" in message and options is not None:
+        message, remedy = _cwd_that_does_not_exist(options) or (message, remedy)
     if is_typed:
         for whole in ("manifest", "request"):
             remedy = (remedy or "").replace(f"leave it out of the {whole}", f"leave {flag} out")
+            remedy = remedy.replace(f"leave {name} out", f"leave {flag} out")
         remedy = remedy or None
         if (
             flag in ("--read", "--write", "--deny")
@@ -119,7 +127,9 @@ def reword(
     if is_typed:
         if "no group" in message:
             remedy = f"groups of tools: {', '.join(f'group:{name}' for name in TOOL_GROUPS)}"
-        if message.startswith(f"{name} is "):
+        if message.startswith(f"{name} is ") or (
+            "_" in name and message.startswith(f"{name} must")
+        ):
             from sandboxd_client.cli.denial_lines import in_flags
 
             return in_flags(message), None, remedy
@@ -129,6 +139,15 @@ def reword(
         return f"{file}: {message if name in message else f'{name}: {message}'}", None, remedy
     cause = None if not field or name in _CLEAR or name in message else f"the field is {field}"
     return message, cause, remedy
+
+
+def _cwd_that_does_not_exist(options: Options) -> tuple[str, str] | None:
+    from sandboxd_client.cli.workspace import resolve
+
+    path = resolve(options.one("--cwd") or "")
+    if os.path.lexists(path):
+        return None
+    return f"{path} does not exist", "create it first, or leave --cwd out"
 
 
 def _is_ours(message: str) -> bool:
@@ -149,6 +168,16 @@ def in_words_of_the_shell(remedy: str) -> str:
     return remedy
 
 
+def _hidden_by_deny(options: Options, needed: list[str]) -> str | None:
+    from sandboxd_client.cli.workspace import inside, resolve
+
+    for path in options.all("--deny"):
+        hidden = next((one for one in needed if inside(one, resolve(path))), None)
+        if hidden is not None:
+            return f"--deny {quote(path)} hides {quote(hidden)}, which is on this machine"
+    return None
+
+
 def _is_assignment(word: str) -> bool:
     return "=" in word and word.partition("=")[0].isidentifier()
 
@@ -161,8 +190,11 @@ def _with_variables(argv: list[str]) -> str:
     return f"variables are set with a flag: {given} {command}"
 
 
-def not_found(options: Options, caller_path: str, shown: list[str]) -> str | None:
-    """What to do about a program that is not in the sandbox. `shown`: folders of the request."""
+def not_found(
+    options: Options, caller_path: str, shown: list[str], message: str = ""
+) -> str | None:
+    """What to do about a program that is not in the sandbox. `shown`: folders of the request.
+    `message`: of the daemon, which may name an interpreter."""
     argv, program = options.operands, options.operands[0]
     if len(argv) == 1 and (" " in program or _SHELL_SYNTAX & set(program)):
         return f"for a line of shell: {typed_prefix(options)} -- sh -c {quote(program)}"
@@ -178,6 +210,9 @@ def not_found(options: Options, caller_path: str, shown: list[str]) -> str | Non
     from shutil import which
 
     found = which(program, path=caller_path)
+    needed = [word.strip(",") for word in message.split() if word.startswith("/")]
+    if hidden := _hidden_by_deny(options, [*filter(None, [found]), *needed]):
+        return hidden
     if found is None:
         return None if os.sep in program else _NOWHERE
     from sandboxd_client.cli.hints.hidden_program import where_it_lies

@@ -174,13 +174,14 @@ def _git_hint(
         found = left_in_the_way(options, words, folder)
     if found is None and code and not any(denial.get("remedy") for denial in denials):
         from sandboxd_client.cli.hints.git.remotes import started_in
-        from sandboxd_client.cli.hints.git.sources import half_shown, hidden_git_dir
+        from sandboxd_client.cli.hints.git.sources import half_shown, hard_links, hidden_git_dir
         from sandboxd_client.cli.hints.git.user_settings import FATAL
         from sandboxd_client.cli.hints.root import user_inside
 
         minimal = options.one("--base") == "minimal" or options.has("--manifest")
         shown = [*shown_folders(options), "/usr"]
         found = half_shown(words, shown, user_inside(folder), minimal=minimal)
+        found = found or hard_links(words, options.errors)
         if found is None and code == FATAL and not options.has("--sandbox"):
             found = hidden_git_dir(started_in(options), shown, minimal=minimal)
     if found is None and not code and not options.has("--sandbox"):

@@ -39,6 +39,20 @@ def half_shown(
     return f"git needs more than {places[0]}, and the sandbox does not show it: add {flags}"
 
 
+def hard_links(words: Sequence[str], errors: bytes | None) -> str | None:
+    """`git clone --local` of a folder that lies in another mount. `errors`: the end of its stderr,
+    if that is known."""
+    local = "--local" in words or "-l" in words
+    if words[0] != "clone" or not local or b"link" not in (errors or b"link").lower():
+        return None
+    if not any(os.path.isdir(word) for word in words[1:]):
+        return None
+    return (
+        "git clone --local makes hard links, and between two folders that the sandbox shows there "
+        "are none: git clone --no-local copies instead"
+    )
+
+
 def hidden_git_dir(start: str, shown: Sequence[str], *, minimal: bool = False) -> str | None:
     """After git failed in `start`: its git dir lies in a folder that the sandbox does not show (the
     workspace is a part of the repository; git init --separate-git-dir; a link). The daemon shows
