@@ -101,6 +101,10 @@ class Guard:
         """Whether a writable folder was moved: the command must end."""
         return self.roots is not None and self.roots.moved
 
+    @property
+    def known_moved(self) -> bool:
+        return self.roots is not None and self.roots.known_moved
+
     def notice_move(self) -> bool:
         """The same; ends the command."""
         if self.moved and not self._is_told:
@@ -267,7 +271,7 @@ class Guard:
     async def conclude(self) -> PathsMoved:
         """Undo what is left of everything protected that appeared or was changed."""
         watch = self._watch
-        if watch is None or (self.calm and not self.moved):
+        if watch is None or self.calm:
             return ()
         return await anyio.to_thread.run_sync(self._conclude)
 
@@ -310,12 +314,15 @@ class Guard:
         return found
 
     async def undo_planted(self, protected: tuple[plan.Protected, ...]) -> PathsMoved:
-        """Between `conclude` and `warnings`: the user's folders that have become repositories."""
+        """Between `conclude` and `warnings`: the user's folders that have become repositories.
+
+        Afterwards `known_moved` tells whether a folder was moved by the end of the command."""
         warnings = self._warnings
+        changed = warnings.changed() if warnings is not None else None
+        moved = self.moved
         if warnings is None:
             return ()
-        changed = warnings.changed() if not self.moved else None
-        if self.moved:
+        if moved:
             return await anyio.to_thread.run_sync(self._undo_where_moved, warnings, protected)
         if changed is None:
             return ()
@@ -417,7 +424,7 @@ class Guards:
         if spec in self._kept:
             guard = self._kept[spec][-1]
             self._forget(guard)
-            if guard.calm and not guard.moved:
+            if guard.calm and not guard.known_moved:
                 guard.renew(nested)
                 return guard
             self._dispose(guard.close)
@@ -430,7 +437,7 @@ class Guards:
         if not guard.needed:
             guard.close()
             return
-        if guard.unusable or self._count >= MOST_KEPT or not guard.calm or guard.moved:
+        if guard.unusable or self._count >= MOST_KEPT or not guard.calm or guard.known_moved:
             self._dispose(guard.close)
             return
         guard.kept_at = time.monotonic()

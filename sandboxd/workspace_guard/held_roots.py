@@ -92,6 +92,11 @@ class HeldRoots:
                 self._roots = []
 
     @property
+    def known_moved(self) -> bool:
+        """As `moved`, as of the last time that it was asked."""
+        return self._moved
+
+    @property
     def moved(self) -> bool:
         """Whether one was moved since the start. One system call for each; it stays true."""
         if not self._moved:

@@ -19,8 +19,8 @@ from sandboxd.policy.protected import distant_git
 from sandboxd.policy.protected.nested_git import Repositories
 from sandboxd.workspace_guard import running_commands
 from sandboxd.workspace_guard.current_platform import is_led_into
-from sandboxd.workspace_guard.moves import Moves
 from sandboxd.workspace_guard.git.planned_git import PlannedGit, planned_git
+from sandboxd.workspace_guard.moves import Moves
 from sandboxd.workspace_guard.repositories.new_repositories import (
     FoundRepositories,
     NewRepositories,

@@ -12,7 +12,6 @@ from sandboxd.supervisor.hanging_mount_checks import MountChecks
 from sandboxd.types import Process, Sandbox
 from sandboxd.workspace_guard.guard import Guards, PathsMoved
 
-
 if TYPE_CHECKING:
     from sandboxd.workspace_guard.held_roots import HeldRoots
 

@@ -70,11 +70,11 @@ class ProtectedPathsCheck:
             self.appeared = await self.guard.conclude()
             planted = await self._undo_planted()
         else:  # whose own looks undo it too: what they found is told by `settle`
-            is_ended = self.guard.moved
+            is_ended = self.guard.known_moved
             planted = await self._undo_planted() if not is_ended else ()
             self.appeared = self.appeared or await self._lease.settle()
             planted = await self._undo_planted() if is_ended else planted
-        if self.guard.moved and self.lost is None:
+        if self.guard.known_moved:
             planted = (*planted, *await self._look_where_moved())
         self.appeared = (*self.appeared, *planted)
         self.warnings += self.guard.warnings()

@@ -32,10 +32,10 @@ from sandboxd.workspace_guard.git.head import GitHead
 from sandboxd.workspace_guard.git.index_file import GitIndexFile
 from sandboxd.workspace_guard.git.links import GitDirLinks, inner_offence
 from sandboxd.workspace_guard.git.planned_git import PlannedGit
-from sandboxd.workspace_guard.moves import Moves
 from sandboxd.workspace_guard.git.repository import harmful_worktrees
 from sandboxd.workspace_guard.git.stored_links import StoredLinks
 from sandboxd.workspace_guard.git.symbolic_refs import SymbolicRefs
+from sandboxd.workspace_guard.moves import Moves
 from sandboxd.workspace_guard.quarantine.quarantine import (
     Moved,
     Offence,

@@ -24,8 +24,8 @@ from sandboxd.workspace_guard.git import judge
 from sandboxd.workspace_guard.git.git_dir import GitDir
 from sandboxd.workspace_guard.git.planned_git import PlannedGit
 from sandboxd.workspace_guard.git.repository import remotes_below
-from sandboxd.workspace_guard.moves import Moves
 from sandboxd.workspace_guard.interface import MovedPath
+from sandboxd.workspace_guard.moves import Moves
 from sandboxd.workspace_guard.protected_snapshot import ProtectedSnapshot
 from sandboxd.workspace_guard.quarantine import judged_file
 from sandboxd.workspace_guard.quarantine.quarantine import Quarantine
