@@ -100,7 +100,7 @@ class HeldRoots:
     def moved(self) -> bool:
         """Whether one was moved since the start. One system call for each; it stays true."""
         if not self._moved:
-            self._moved = any([self._has_moved(one) for one in self._roots])
+            self._moved = bool([one for one in self._roots if self._has_moved(one)])
         return self._moved
 
     def _has_moved(self, root: HeldRoot) -> bool:
@@ -117,8 +117,14 @@ class HeldRoots:
 
     @property
     def why(self) -> str:
-        """How the first one was moved."""
-        return next(iter(self._reasons.values()), "a writable folder was moved")
+        """How the first one was moved, to where it is now."""
+        told = [self._told(one) for one in self._roots if one.path in self._reasons]
+        return next(iter(told), "a writable folder was moved")
+
+    def _told(self, root: HeldRoot) -> str:
+        shown = path_of(root.fd)
+        is_back = shown == root.shown
+        return self._reasons[root.path] if is_back else _reason(root.path, shown)
 
     def places(self) -> dict[str, str | None]:
         """Where each is now, if one was moved. For a thread."""
@@ -129,10 +135,13 @@ class HeldRoots:
 
     def warnings(self) -> list[str]:
         """What the result says when one was moved. For a thread."""
-        return [*map(self._warning, [one for one in self._roots if one.path in self._reasons])]
+        return [*map(self._warning, filter(self._has_been_moved, self._roots))]
+
+    def _has_been_moved(self, root: HeldRoot) -> bool:
+        return self._has_moved(root) or root.path in self._reasons
 
     def _warning(self, root: HeldRoot) -> str:
-        said = f"{self._reasons[root.path]} while the command could write it, so it was ended"
+        said = f"{self._told(root)} while the command could write it, so it was ended"
         now = root.now()
         if now is None or root.path in self.unseen:
             where = "what it made there could not all be looked at"
