@@ -141,8 +141,9 @@ class HeldRoots:
         return self._has_moved(root) or root.path in self._reasons
 
     def _warning(self, root: HeldRoot) -> str:
-        said = f"{self._told(root)} while the command could write it, so it was ended"
         now = root.now()
+        how = self._told(root) if now in (None, root.path) else _reason(root.path, now or "")
+        said = f"{how} while the command could write it, so it was ended"
         if now is None or root.path in self.unseen:
             where = "what it made there could not all be looked at"
             if root.removed:
