@@ -279,10 +279,10 @@ class Guard:
         with self._lock:
             # There is no watch if the sandbox was ended while this waited for the lock.
             moved = self._sweep_last(self._watch) if self._watch is not None else {}
-        before = {**dict.fromkeys(self._seen), **self._moved}
-        return self.relocated(tuple(sorted({**before, **moved}.items())))
+            before = {**dict.fromkeys(self._seen), **self._moved}
+            return self._relocated(tuple(sorted({**before, **moved}.items())))
 
-    def relocated(self, found: PathsMoved) -> PathsMoved:
+    def _relocated(self, found: PathsMoved) -> PathsMoved:
         """Where that is now, after folders were moved. For a thread."""
         if self.roots is None or not self.moved:
             return found
