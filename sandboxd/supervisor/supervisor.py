@@ -274,9 +274,11 @@ class Supervisor:
                 "the sandbox is ended",
                 remedy="make another one with sandbox/create",
             )
+        watched = kept.watched
+        if watched is not None:
+            watched.check_place()
         enforcement = kept.enforcement(execution.request.plan)
         kept.commands.add(execution)
-        watched = kept.watched
         if watched is not None:
             watched.begin()
 
@@ -291,6 +293,7 @@ class Supervisor:
             release=_do_nothing, leave=leave, mounts=self.mounts,
             linger=partial(self.sandboxes.linger, watched),
             settle=watched.settle if watched is not None else None,
+            roots=watched.roots if watched is not None else None,
         )  # fmt: skip
 
     def _start_in_thread(self, work: Callable[[], None]) -> None:
@@ -340,7 +343,12 @@ class Supervisor:
         except BaseException:
             self.pool.let_go(held.hold)
             raise
-        self.sandboxes.add(made)
+        try:
+            self.sandboxes.add(made)
+        except BaseException:  # a folder was exchanged meanwhile
+            self._record_sandbox_end(made)
+            self.pool.let_go(held.hold)
+            raise
         return made
 
     def _record_sandbox_end(self, ended: PersistentSandbox) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import TYPE_CHECKING
 
-from sandboxd.policy.plan import Protected
+from sandboxd.policy.plan import Grant, Protected
 from sandboxd.workspace_guard.git.planned_git import PlannedGit
 from sandboxd.workspace_guard.interface import MovedPath, RememberedRepositories, Watch
 
@@ -72,9 +73,25 @@ else:
         return AbsentPathsWatch(tuple(protected), tuple(writable), git_homes)
 
 
+if TYPE_CHECKING or sys.platform == "linux":
+    from sandboxd.workspace_guard.held_roots import HeldRoots
+
+if sys.platform == "linux":
+
+    def hold_roots(grants: Iterable[Grant]) -> HeldRoots | None:
+        return HeldRoots(one for one in grants if one.access == "write" and one.origin != "pin")
+
+else:
+
+    def hold_roots(grants: Iterable[Grant]) -> HeldRoots | None:
+        """A sandbox's rules go by path here, or a folder in use is not moved."""
+        return None
+
+
 __all__ = [
     "born_ns",
     "disarm_new_git",
+    "hold_roots",
     "is_led_into",
     "open_watch",
     "remember_kept",

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Collection
 from functools import partial
+from typing import TYPE_CHECKING
 
 import anyio
 
@@ -21,11 +22,15 @@ from sandboxd.policy import plan
 from sandboxd.policy.display_names import named
 from sandboxd.policy.plan import SandboxSpec
 from sandboxd.policy.protected.nested_git import Repositories
-from sandboxd.workspace_guard.current_platform import open_watch
+from sandboxd.workspace_guard.current_platform import hold_roots, open_watch
 from sandboxd.workspace_guard.interface import MovedPath, Watch
 from sandboxd.workspace_guard.polling import POLL_S, pause_after
 from sandboxd.workspace_guard.repositories.planted_watch import undo_all
 from sandboxd.workspace_guard.run_warnings import RunWarnings
+from sandboxd.workspace_guard.running_commands import moved_paths
+
+if TYPE_CHECKING:
+    from sandboxd.workspace_guard.held_roots import Follower, HeldRoots
 
 log = logging.getLogger(__name__)
 
@@ -46,9 +51,14 @@ class Guard:
     is dead: `stop`, `conclude`, `undo_planted`, `warnings`. Then `rest`, to use it again for an
     equal spec, or `close`. In a persistent sandbox `settle` takes the place of `stop` and
     `conclude` after each command but the last.
+
+    `roots`: those of the sandbox that the command runs in; otherwise those of the spec.
     """
 
-    def __init__(self, spec: SandboxSpec | None, nested: Repositories = NO_REPOSITORIES) -> None:
+    def __init__(
+        self, spec: SandboxSpec | None, nested: Repositories = NO_REPOSITORIES,
+        roots: HeldRoots | None = None,
+    ) -> None:  # fmt: skip
         protected = spec.protected if spec is not None else ()
         missing = bool(protected) and any(not one.present for one in protected)
         self.spec = spec
@@ -56,9 +66,18 @@ class Guard:
         self.unusable = False  # the workspace's file system does not answer
         self.idle = False  # no command runs, only background processes
         writable = spec.paths("write") if spec is not None else ()
-        self._watch: Watch | None = (
-            open_watch(protected, tuple(writable), nested.git_homes) if missing else None
-        )
+        self.roots: HeldRoots | None = roots.hold() if roots is not None else None
+        if spec is not None and (protected or nested.folders):
+            self.roots = hold_roots(spec.grants)
+        self._follower: Follower | None = None
+        self._is_told = False
+        try:
+            self._watch: Watch | None = (
+                open_watch(protected, tuple(writable), nested.git_homes) if missing else None
+            )
+        except BaseException:
+            self._release_roots()
+            raise
         self._warnings = RunWarnings(nested, protected) if nested.folders else None
         self._seen: set[str] = set()
         self._moved: dict[str, str | None] = {}
@@ -76,6 +95,23 @@ class Guard:
     @property
     def needed(self) -> bool:
         return self._watch is not None
+
+    @property
+    def moved(self) -> bool:
+        """Whether a writable folder was moved: the command must end."""
+        return self.roots is not None and self.roots.moved
+
+    @property
+    def known_moved(self) -> bool:
+        return self.roots is not None and self.roots.known_moved
+
+    def notice_move(self) -> bool:
+        """The same; ends the command."""
+        if self.moved and not self._is_told:
+            self._is_told = True
+            log.warning("%s: the command is ended", self.roots.why if self.roots else "")
+            self._violated()
+        return self.moved
 
     @property
     def calm(self) -> bool:
@@ -119,6 +155,7 @@ class Guard:
 
     def _look_by_clock(self) -> None:
         self._clock = None
+        self.notice_move()
         if self._judging is not None:
             self._set_clock(POLL_S)
             return
@@ -137,6 +174,7 @@ class Guard:
         """Handle a bounded number of events; the event loop calls it again for the rest."""
         if self._judging is not None:
             return self._pause()
+        self.notice_move()
         try:
             self._react(self._open_watch().appeared(), violated)
             if self._watch is not None and (self._watch.unread or self.idle):
@@ -241,15 +279,25 @@ class Guard:
         with self._lock:
             # There is no watch if the sandbox was ended while this waited for the lock.
             moved = self._sweep_last(self._watch) if self._watch is not None else {}
-        before = {**dict.fromkeys(self._seen), **self._moved}
-        return tuple(sorted({**before, **moved}.items()))
+            before = {**dict.fromkeys(self._seen), **self._moved}
+            return self._relocated(tuple(sorted({**before, **moved}.items())))
+
+    def _relocated(self, found: PathsMoved) -> PathsMoved:
+        """Where that is now, after folders were moved. For a thread."""
+        if self.roots is None or not self.moved:
+            return found
+        to = self.roots.moves()
+        return tuple((to.told(path), kept and to.told(kept)) for path, kept in found)
 
     def _sweep_last(self, watch: Watch) -> dict[str, str | None]:
         for _ in range(_MOST_READS):
             self._seen.update(watch.appeared())
             if watch.read_all:
                 break
-        moved = watch.sweep()
+        moved = [*watch.sweep()]
+        if self.roots is not None and self.moved:
+            watch.follow(self.roots.moves())
+            moved += watch.sweep()
         for one in moved:
             self._note_failure(one)
         return {one.path: one.moved_to for one in moved}
@@ -266,14 +314,47 @@ class Guard:
         return found
 
     async def undo_planted(self, protected: tuple[plan.Protected, ...]) -> PathsMoved:
-        """Between `conclude` and `warnings`: the user's folders that have become repositories."""
+        """Between `conclude` and `warnings`: the user's folders that have become repositories.
+
+        Afterwards `known_moved` tells whether a folder was moved by the end of the command."""
         warnings = self._warnings
+        changed = warnings.changed() if warnings is not None else None
+        moved = self.moved
         if warnings is None:
             return ()
-        changed = warnings.changed()
+        if moved:
+            return await anyio.to_thread.run_sync(self._undo_where_moved, warnings, protected)
         if changed is None:
             return ()
-        return await anyio.to_thread.run_sync(_undo_planted, warnings, changed, protected)
+        return await anyio.to_thread.run_sync(self._undo_planted, warnings, changed, protected)
+
+    def _undo_planted(
+        self, warnings: RunWarnings, changed: list[str], protected: tuple[plan.Protected, ...]
+    ) -> PathsMoved:
+        try:
+            found = _undo_planted(warnings, changed, protected)
+        except OSError:
+            if not self.moved:
+                raise
+            found = ()
+        return (*found, *self._undo_where_moved(warnings, protected)) if self.moved else found
+
+    def _undo_where_moved(
+        self, warnings: RunWarnings, protected: tuple[plan.Protected, ...]
+    ) -> PathsMoved:
+        found: dict[str, str | None] = {}
+        roots = self.roots
+        assert roots is not None
+        self._follower = self._follower or roots.follower()
+
+        def look() -> None:
+            changed = warnings.changed()
+            if changed is not None:
+                now = tuple(moved_paths(protected, roots.moves()))
+                found.update(_undo_planted(warnings, changed, now))
+
+        self._follower.look(warnings.follow, look)
+        return tuple(found.items())
 
     def rest(self) -> None:
         """After `conclude`: the command has ended."""
@@ -297,11 +378,18 @@ class Guard:
         return said + (self._warnings.look() if self._warnings is not None else [])
 
     def close(self) -> None:
-        """Takes 5 to 20 ms, because the kernel waits until the inotify marks are unused."""
+        """Takes 5 to 20 ms if there is a watch, because the kernel waits until the inotify marks
+        are unused."""
         with self._lock:
             watch, self._watch = self._watch, None
             if watch is not None:
                 watch.close()
+            self._release_roots()
+
+    def _release_roots(self) -> None:
+        roots, self.roots = self.roots, None
+        if roots is not None:
+            roots.release()
 
 
 def _undo_planted(
@@ -336,7 +424,7 @@ class Guards:
         if spec in self._kept:
             guard = self._kept[spec][-1]
             self._forget(guard)
-            if guard.calm:
+            if guard.calm and not guard.known_moved:
                 guard.renew(nested)
                 return guard
             self._dispose(guard.close)
@@ -347,8 +435,9 @@ class Guards:
         guard.stop()
         guard.rest()
         if not guard.needed:
+            guard.close()
             return
-        if guard.unusable or self._count >= MOST_KEPT or not guard.calm:
+        if guard.unusable or self._count >= MOST_KEPT or not guard.calm or guard.known_moved:
             self._dispose(guard.close)
             return
         guard.kept_at = time.monotonic()

@@ -20,6 +20,7 @@ from sandboxd.policy.protected.nested_git import Repositories
 from sandboxd.workspace_guard import running_commands
 from sandboxd.workspace_guard.current_platform import is_led_into
 from sandboxd.workspace_guard.git.planned_git import PlannedGit, planned_git
+from sandboxd.workspace_guard.moves import Moves
 from sandboxd.workspace_guard.repositories.new_repositories import (
     FoundRepositories,
     NewRepositories,
@@ -62,6 +63,14 @@ class RunWarnings:
 
     def _main_states(self) -> list[str]:
         return [posixpath.join(f, n) for f in self._before.main_checkouts for n in _MAIN_STATE]
+
+    def follow(self, moves: Moves) -> None:
+        """Folders were moved: they are looked at where they are now."""
+        self._search.follow(moves)
+        self._before = self._search.before
+        self._protected = tuple(running_commands.moved_paths(self._protected, moves))
+        self._maker.follow(self._before, moves)
+        self._states = {moves.told(path): time for path, time in self._states.items()}
 
     def renew(self, before: Repositories) -> bool:
         """For another command, if the folders are the same."""

@@ -7,12 +7,15 @@ holds for repositories that a persistent sandbox finds, which is older than they
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cached_property
+
+from msgspec.structs import replace
 
 from sandboxd.policy.paths.within import within
 from sandboxd.policy.plan import GIT_DIR_RULES, Protected
 from sandboxd.policy.protected.nested_git import Repositories
+from sandboxd.workspace_guard.moves import Moves
 from sandboxd.workspace_guard.run_clock import RunClock
 
 
@@ -28,6 +31,15 @@ class Maker:
         self.is_running = False
         self._before = before
         self._protected = protected
+
+    def follow(self, before: Repositories, moves: Moves) -> None:
+        """Folders were moved."""
+        self._before = before
+        self._protected = [*moved_paths(self._protected, moves)]
+        self.users_own = frozenset(moves.paths(self.users_own))
+        self.new_folders = {*moves.paths(self.new_folders)}
+        for name in ("_git_dirs", "_there"):
+            self.__dict__.pop(name, None)
 
     def writes_to(self, folder: str) -> bool:
         return any(within(folder, one) or within(one, folder) for one in self._before.roots)
@@ -47,6 +59,13 @@ class Maker:
     @cached_property
     def _there(self) -> frozenset[str]:
         return frozenset(one.path for one in self._protected if one.present)
+
+
+def moved_paths(protected: Iterable[Protected], moves: Moves) -> Iterator[Protected]:
+    for one in protected:
+        path, root = moves.path(one.path), moves.path(one.root)
+        if path is not None and root is not None:
+            yield replace(one, path=path, root=root)
 
 
 _makers: list[Maker] = []

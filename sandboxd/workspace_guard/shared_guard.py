@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import anyio
 
@@ -18,9 +19,13 @@ from sandboxd.policy import plan
 from sandboxd.policy.protected.nested_git import Repositories
 from sandboxd.workspace_guard.guard import NO_REPOSITORIES, Guard, PathsMoved
 from sandboxd.workspace_guard.repositories.planted_watch import PlantedWatch
+from sandboxd_proto.errors import SandboxUnavailable
+
+if TYPE_CHECKING:
+    from sandboxd.workspace_guard.held_roots import HeldRoots
 
 CONCLUDE_S = 10.0
-Key = tuple[tuple[plan.Protected, ...], tuple[str, ...]]
+Key = tuple[tuple[plan.Protected, ...], tuple[str, ...], tuple[plan.Grant, ...]]
 
 
 @dataclass(eq=False, slots=True)
@@ -63,12 +68,14 @@ class SharedGuards:
         nested: Repositories = NO_REPOSITORIES,
     ) -> Member:  # fmt: skip
         """`violated` is called when a protected path was created."""
-        key = spec.protected, nested.folders
+        writable = tuple(one for one in spec.grants if one.access == "write")
+        key = spec.protected, nested.folders, writable
         shared = self._by_key.get(key)
-        if shared is None:
-            planted = PlantedWatch(nested, spec.protected)
+        if shared is None or shared.guard.moved:
             settings = Repositories(git_homes=nested.git_homes)
-            shared = self._by_key[key] = _Shared(Guard(spec, settings), planted)
+            guard = Guard(spec, settings)
+            planted = PlantedWatch(nested, spec.protected, guard.roots)
+            shared = self._by_key[key] = _Shared(guard, planted)
             shared.guard.idle = True
             shared.guard.start(shared.tell)
         shared.users += 1
@@ -90,6 +97,24 @@ class Member:
         self._running = 0
         self._concluded = anyio.Event()
         self._found: PathsMoved = ()
+
+    @property
+    def roots(self) -> HeldRoots | None:
+        return self._shared.guard.roots if self._shared is not None else None
+
+    @property
+    def moved(self) -> str | None:
+        """How a folder was moved that the sandbox can write."""
+        roots = self.roots
+        return roots.why if roots is not None and roots.moved else None
+
+    def check_place(self) -> None:
+        """Before something is done in the sandbox, which is ended if a folder was moved."""
+        if self._shared is not None and self._shared.guard.notice_move():
+            raise SandboxUnavailable(
+                f"{self.moved} while the sandbox could write it, which is ended",
+                remedy="make another one with sandbox/create, for the folder where it is now",
+            )
 
     def begin(self) -> None:
         """A command starts: until its end git's operations may be under way."""
@@ -120,11 +145,11 @@ class Member:
         In a sandbox that is being ended its end finds that, and this waits for it.
         """
         found: PathsMoved = ()
-        if self._shared is not None and not self._muted:
+        if self._shared is not None and not self._muted and not self._shared.guard.notice_move():
             shared = self._shared
             found = await shared.guard.settle()
             found = tuple({**dict(found), **await shared.planted.settle()}.items())
-            if not self._muted:
+            if not self._muted and not shared.guard.notice_move():
                 return found
         await event_loop.enter_task()
         with anyio.move_on_after(CONCLUDE_S):
@@ -147,7 +172,8 @@ class Member:
         found = await shared.guard.conclude()
         shared.users -= 1
         if shared.users == 0:
-            del self._by_key[self._key]
+            if self._by_key.get(self._key) is shared:
+                del self._by_key[self._key]
             shared.guard.stop()
             found = tuple({**dict(found), **await shared.planted.close()}.items())
             if shared.guard.needed:

@@ -18,8 +18,8 @@ MODES = {"warm", "cold", "persistent"}
 # Attacks on what a clone of a template gets in another way than a sandbox with a bwrap of its own.
 BOTH_WAYS = {
     "test_clones", "test_descriptors_in_flight", "test_devices", "test_inherited", "test_ipc",
-    "test_mounts", "test_namespaces", "test_privileges", "test_proc", "test_processes",
-    "test_swaps", "test_unreachable_mounts",
+    "test_mounts", "test_moved_workspaces", "test_namespaces", "test_privileges", "test_proc",
+    "test_processes", "test_swaps", "test_unreachable_mounts",
 }  # fmt: skip
 
 

@@ -312,6 +312,8 @@ class Execution:
             # read slowly.
             killed = report.signal is not None or control.ended_by is not None
             await workspace.conclude(killed=killed)
+            if workspace.lost is not None:
+                report = replace(report, lost=report.lost or workspace.lost)
             self._io.close_stdin()
             if report.exit_code == 0 and not killed and workspace.ends_with_command:
                 await self._tell_lost_files(lease)

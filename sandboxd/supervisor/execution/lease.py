@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -10,6 +11,9 @@ from sandboxd.backends.interface import Backend, Enforcement
 from sandboxd.supervisor.hanging_mount_checks import MountChecks
 from sandboxd.types import Process, Sandbox
 from sandboxd.workspace_guard.guard import Guards, PathsMoved
+
+if TYPE_CHECKING:
+    from sandboxd.workspace_guard.held_roots import HeldRoots
 
 
 class Lease(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,4 +30,5 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     mounts: MountChecks
     guards: Guards | None = None
     linger: Callable[[Process, list[int]], None] | None = None
+    roots: HeldRoots | None = None  # of a persistent sandbox
     settle: Callable[[], Awaitable[PathsMoved]] | None = None  # that one, after each command

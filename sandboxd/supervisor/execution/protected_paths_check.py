@@ -27,11 +27,13 @@ LOCK_LOOK_S = 2.0
 
 
 class ProtectedPathsCheck:
-    """`appeared`: None until the workspace was looked at. `error`: why the run has no result."""
+    """`appeared`: None until the workspace was looked at. `error`: why the run has no result.
+    `lost`: why it ran with more than its plan allows."""
 
     def __init__(self, execution_id: str, plan: Plan, lease: Lease, started_at: float) -> None:
         self.appeared: PathsMoved | None = None
         self.error: SandboxdError | None = None
+        self.lost: str | None = None
         self.warnings: list[str] = []
         self._id = execution_id
         self._plan = plan
@@ -41,7 +43,8 @@ class ProtectedPathsCheck:
         if lease.guards is not None:
             self.guard = lease.guards.take(plan.sandbox, plan.nested)
         else:
-            self.guard = Guard(None, plan.nested) if lease.settle is not None else NO_GUARD
+            is_shared = lease.settle is not None
+            self.guard = Guard(None, plan.nested, lease.roots) if is_shared else NO_GUARD
 
     @property
     def ends_with_command(self) -> bool:
@@ -57,7 +60,7 @@ class ProtectedPathsCheck:
     async def settle_early(self) -> bool:
         """Whether the shared sandbox was ended because a protected path appeared in it."""
         self.appeared = (await self._lease.settle() if self._lease.settle else ()) or None
-        return self.appeared is not None
+        return self.appeared is not None or self.guard.moved
 
     async def conclude(self, *, killed: bool) -> None:
         self.guard.stop()
@@ -67,14 +70,30 @@ class ProtectedPathsCheck:
             self.appeared = await self.guard.conclude()
             planted = await self._undo_planted()
         else:  # whose own looks undo it too: what they found is told by `settle`
-            planted = await self._undo_planted()
+            is_ended = self.guard.known_moved
+            planted = await self._undo_planted() if not is_ended else ()
             self.appeared = self.appeared or await self._lease.settle()
+            planted = await self._undo_planted() if is_ended else planted
+        if self.guard.known_moved:
+            planted = (*planted, *await self._look_where_moved())
         self.appeared = (*self.appeared, *planted)
         self.warnings += self.guard.warnings()
         if self._put_back is not None and await run_within(LOCK_LOOK_S, self._put_back, False):
             self.warnings.append(f"the command deleted {KEPT_FOLDER}; it was put back")
         if killed:
             await self._remove_stale_lock()
+
+    async def _look_where_moved(self) -> PathsMoved:
+        """Also what was moved during the looks."""
+        roots = self.guard.roots
+        if roots is None:
+            return ()
+        self.lost = roots.why
+        found = await self._undo_planted()
+        if self._lease.settle is not None:
+            found = (*found, *await self._lease.settle())
+        self.warnings += await anyio.to_thread.run_sync(roots.warnings)
+        return found
 
     @property
     def _writable(self) -> str | None:
@@ -99,6 +118,8 @@ class ProtectedPathsCheck:
     def close(self) -> None:
         if self._lease.guards is not None:
             self._lease.guards.done(self.guard)
+        elif self.guard is not NO_GUARD:
+            self.guard.close()
 
     async def _mounts_answer(self) -> bool:
         """The workspace is checked only where its file system answers; otherwise the run fails."""

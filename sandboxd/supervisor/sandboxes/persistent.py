@@ -6,7 +6,7 @@ import logging
 import math
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, ExitStack
 from typing import Protocol
 from uuid import uuid4
@@ -84,6 +84,7 @@ class PersistentSandbox:
         self.connection: object = None
         self.commands: set[RunningCommand] = set()
         self.lost = False
+        self.ended_for: str | None = None
         self._files: SandboxFiles | None = None
         self.forwards: dict[str, Forward] = {}
         self.last_used = time.monotonic()
@@ -95,6 +96,8 @@ class PersistentSandbox:
                 f"the backend {self.backend.name} has no file operations", field="sandbox",
                 remedy="use a command, or another backend",
             )  # fmt: skip
+        if self.watched is not None:
+            self.watched.check_place()
         self.last_used = time.monotonic()
         if self._files is None:
             self._files = SandboxFiles(self.sandbox, self.plan, self._classifier)
@@ -169,7 +172,9 @@ class PersistentSandboxes:
         """Its protected paths are watched for as long as it lives."""
 
         def violated() -> None:
-            log.warning("sandbox %s shows a protected path that was made: it is ended", made.id)
+            why = made.watched.moved if made.watched is not None else None
+            made.ended_for = why or "a protected path appeared in it"
+            log.warning("sandbox %s is ended: %s", made.id, made.ended_for)
             self._lose(made)
 
         for lost in [one for one in self._lost.values() if one.name and one.name == made.name]:
@@ -204,20 +209,27 @@ class PersistentSandboxes:
             self._lose(found)
             found = None
         if found is None:
+            why = next((one.ended_for for one in self._ended(sandbox_id, visible)), None)
             raise NotFound(
-                f"there is no sandbox {sandbox_id!r}", field="sandbox",
+                f"there is no sandbox {sandbox_id!r}" + (f" any more: {why}" if why else ""),
+                field="sandbox",
                 remedy="`sandbox/list` shows those that exist; `sandbox/create` makes one",
-            )  # fmt: skip
+            )
         return found
+
+    def _ended(self, sandbox_id: str, visible: Visible | None) -> Iterator[PersistentSandbox]:
+        """Those that ended by themselves, among the last of these."""
+        for one in self._lost.values():
+            if sandbox_id in (one.id, one.name) and (visible is None or visible(one)):
+                yield one
 
     def find_or_lost(self, sandbox_id: str, visible: Visible) -> PersistentSandbox:
         """Also one that ended by itself, among the last of those."""
         try:
             return self.find(sandbox_id, visible)
         except NotFound:
-            for one in self._lost.values():
-                if sandbox_id in (one.id, one.name) and visible(one):
-                    return one
+            for one in self._ended(sandbox_id, visible):
+                return one
             raise
 
     def _lose(self, found: PersistentSandbox) -> None:

@@ -16,6 +16,7 @@ from sandboxd.windows.access_lists.pinned_parents import pinned
 from sandboxd.windows.folders.change_records import ADDED, RENAMED_NEW
 from sandboxd.windows.folders.directory_changes import Changes, DirectoryChanges
 from sandboxd.workspace_guard.by_name.sweep import NameSweep
+from sandboxd.workspace_guard.moves import Moves
 from sandboxd_proto.errors import SandboxUnavailable
 
 assert sys.platform == "win32"
@@ -82,6 +83,9 @@ class DirectoryWatch(NameSweep):
         momentary, self._momentary = self._momentary, set()
         maybe, self._maybe = self._maybe, False
         return sorted({*momentary, *(self.there() if maybe else ())})
+
+    def follow(self, moves: Moves) -> None:
+        """Folders in use are not moved here."""
 
     def close(self) -> None:
         for watch in self._watches:

@@ -35,6 +35,7 @@ from sandboxd.workspace_guard.git.planned_git import PlannedGit
 from sandboxd.workspace_guard.git.repository import harmful_worktrees
 from sandboxd.workspace_guard.git.stored_links import StoredLinks
 from sandboxd.workspace_guard.git.symbolic_refs import SymbolicRefs
+from sandboxd.workspace_guard.moves import Moves
 from sandboxd.workspace_guard.quarantine.quarantine import (
     Moved,
     Offence,
@@ -105,6 +106,11 @@ class GitDir:
         if elder is not None:
             self._names, self._before = elder._names, elder._before
             self._alternates = elder._alternates
+
+    def follow(self, moves: Moves) -> None:
+        """Folders were moved: what the index leads to is looked for where it is now."""
+        self._planned = self._planned.followed(moves)
+        self._index.follow(moves.told(self.path), self._planned)
 
     def begin(self) -> None:
         """A command starts."""

@@ -63,6 +63,11 @@ class GitIndexFile:
         if self._status_before is not None and not self.large:
             self.prepare()
 
+    def follow(self, git_dir: str, planned: PlannedGit) -> None:
+        """The git dir is at another path now: the index is judged again."""
+        self._git_dir, self._planned = git_dir, planned
+        self._judged_version, self._harmless_digest = None, b""
+
     def prepare(self) -> None:
         """Read what it is before the run; for a large one in a thread, while the command starts.
 

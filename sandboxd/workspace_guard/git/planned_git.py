@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 from sandboxd.policy.plan import GIT_DIR_RULES, Protected
+from sandboxd.workspace_guard.moves import Moves
 
 
 class PlannedGit(msgspec.Struct, frozen=True):
@@ -17,6 +18,14 @@ class PlannedGit(msgspec.Struct, frozen=True):
     known: frozenset[str] = frozenset()
     git_homes: tuple[str, ...] = ()
     writable: tuple[str, ...] = ()
+
+    def followed(self, moves: Moves) -> PlannedGit:
+        """With the places that folders were moved to."""
+        return PlannedGit(
+            self.known | {*moves.paths(self.known)},
+            self.git_homes,
+            tuple(dict.fromkeys((*self.writable, *moves.paths(self.writable)))),
+        )
 
 
 def planned_git(

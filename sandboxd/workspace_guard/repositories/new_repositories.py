@@ -15,14 +15,16 @@ import sys
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sandboxd.platform.current import files
 from sandboxd.policy.data.protected_names import OTHER_REPOSITORIES
 from sandboxd.policy.protected import nested_git, scan_limits
+from sandboxd.policy.protected.distant_git import Searched
 from sandboxd.policy.protected.nested_git import Repositories
 from sandboxd.workspace_guard import running_commands
 from sandboxd.workspace_guard.current_platform import born_ns, restore_access
+from sandboxd.workspace_guard.moves import Moves
 from sandboxd.workspace_guard.run_clock import COARSE_NS, RunClock
 from sandboxd_proto.locations import KEPT_FOLDER
 
@@ -63,9 +65,34 @@ class NewRepositories:
         found = [one for one, time in self.times.items() if _time(one) != time or not time]
         return found if found or self.searched else None
 
+    def follow(self, moves: Moves) -> None:
+        """Folders were moved: what was known of them holds where they are now."""
+        self.before = followed(self.before, moves)
+        placed = ((moves.path(folder), time) for folder, time in self.times.items())
+        self.times = {folder: time for folder, time in placed if folder is not None}
+        self.searched = [one and _followed(one, moves) for one in self.searched]
+
     def find(self, changed: Iterable[str]) -> FoundRepositories:
         """For a thread."""
         return _Search(self).run(changed)
+
+
+def followed(before: Repositories, moves: Moves) -> Repositories:
+    """Without what is at a place that cannot be told."""
+    return replace(
+        before,
+        paths=moves.paths(before.paths),
+        others=moves.paths(before.others),
+        roots=moves.paths(before.roots),
+        folders=moves.paths(before.folders),
+        main_checkouts=moves.paths(before.main_checkouts),
+        closed=moves.paths(before.closed),
+        read_only=moves.paths(before.read_only),
+    )
+
+
+def _followed(known: Searched, moves: Moves) -> Searched:
+    return Searched("\0".join(moves.paths(known.folders)), known.at_ns)
 
 
 class _Search:

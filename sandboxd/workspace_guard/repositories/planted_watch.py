@@ -13,6 +13,8 @@ import logging
 import posixpath
 import time
 from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING
 
 import anyio
 
@@ -31,10 +33,14 @@ from sandboxd.workspace_guard.current_platform import (
 )
 from sandboxd.workspace_guard.git.planned_git import PlannedGit, planned_git
 from sandboxd.workspace_guard.interface import MovedPath, RememberedRepositories
+from sandboxd.workspace_guard.moves import Moves
 from sandboxd.workspace_guard.polling import POLL_S, pause_after
-from sandboxd.workspace_guard.repositories.new_repositories import NewRepositories
+from sandboxd.workspace_guard.repositories.new_repositories import NewRepositories, followed
 from sandboxd.workspace_guard.run_warnings import PlantedRepositories
 from sandboxd.workspace_guard.running_commands import Maker
+
+if TYPE_CHECKING:
+    from sandboxd.workspace_guard.held_roots import HeldRoots
 
 log = logging.getLogger(__name__)
 Found = dict[str, str | None]
@@ -48,8 +54,12 @@ class PlantedWatch:
     what it runs programs by stays as it is then. `idle`: no command runs, only what one left.
     """
 
-    def __init__(self, nested: Repositories, protected: Sequence[plan.Protected]) -> None:
+    def __init__(
+        self, nested: Repositories, protected: Sequence[plan.Protected],
+        roots: HeldRoots | None = None,
+    ) -> None:  # fmt: skip
         self._nested = nested
+        self._roots = roots
         own = {*nested.paths, *nested.roots}
         self._folders = tuple(one for one in nested.folders if one not in own)
         # A workspace and git repositories have all names of `WORKSPACE` protected.
@@ -159,7 +169,41 @@ class PlantedWatch:
             self._maker.is_running = False
 
     def _undo(self, finished: bool) -> Found:
-        """For a thread. `finished`: unfinished operations of git count as left behind."""
+        """For a thread. `finished`: unfinished operations of git count as left behind.
+
+        After folders were moved the last look alone follows them: it comes soon."""
+        if self._roots is None:
+            return self._undo_here(finished)
+        found: Found = {}
+        if self._closed:
+            look = partial(self._add_found, found)
+            self._roots.follower().look(self._follow, look)
+            return found
+        try:
+            found = self._undo_here(finished) if not self._roots.moved else {}
+        except OSError:
+            if not self._roots.moved:
+                raise
+        self._again = self._again or self._roots.moved
+        return found
+
+    def _add_found(self, found: Found) -> None:
+        found.update(self._undo_here(True))
+
+    def _follow(self, moves: Moves) -> None:
+        self._nested = followed(self._nested, moves)
+        self._folders, self._others = moves.paths(self._folders), moves.paths(self._others)
+        self._planned = self._planned.followed(moves)
+        self._maker.follow(self._nested, moves)
+        self._made = frozenset(moves.paths(self._made))
+        self._further_git = {*moves.paths(self._further_git)}
+        self._further_others = {*moves.paths(self._further_others)}
+        if self._search is not None:
+            self._search.follow(moves)
+        for one in self._later:
+            one.follow(moves)
+
+    def _undo_here(self, finished: bool) -> Found:
         users_own = self._maker.users_own
         git = {*filter(_may_be_repository, self._folders)} - users_own
         others = {*filter(files.lexists, self._others)} - users_own
@@ -170,14 +214,17 @@ class PlantedWatch:
         by_root = self._nested.by_root
         found = PlantedRepositories(by_root(sorted(git)), by_root(sorted(others)), {})
         moved = [*undo_all(found, self._planned)]
-        for later in self._later:
-            moved += later.undo(finished=finished)
+        to = self._roots.moves() if self._roots is not None else Moves()
+        kept: Found = {}
+        for later in self._later:  # by descriptor, so they tell the earlier paths
+            for one in later.undo(finished=finished):
+                kept[to.told(one.path)] = one.moved_to and to.told(one.moved_to)
         # A running command may still need what it has made in its own folders. Afterwards: a git
         # dir of the user's that it had moved there is back.
         new = sorted(filter(is_led_into, (*self._maker.new_folders,))) if finished else []
         for root, folders in by_root(new).items():
             moved += disarm_new_git(root, folders, self._planned)
-        return {one.path: one.moved_to for one in moved}
+        return kept | {one.path: one.moved_to for one in moved}
 
     def _look_further(self) -> None:
         search = self._search

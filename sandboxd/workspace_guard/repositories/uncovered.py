@@ -19,12 +19,13 @@ from sandboxd.policy.paths.within import is_below, within
 from sandboxd.policy.plan import Protected
 from sandboxd.policy.protected import git_config, git_links
 from sandboxd.policy.protected.nested_git import exec_paths
-from sandboxd.workspace_guard.dirfd import find, open_root, read_file
+from sandboxd.workspace_guard.dirfd import find, open_folder, open_root, read_file
 from sandboxd.workspace_guard.git import judge
 from sandboxd.workspace_guard.git.git_dir import GitDir
 from sandboxd.workspace_guard.git.planned_git import PlannedGit
 from sandboxd.workspace_guard.git.repository import remotes_below
 from sandboxd.workspace_guard.interface import MovedPath
+from sandboxd.workspace_guard.moves import Moves
 from sandboxd.workspace_guard.protected_snapshot import ProtectedSnapshot
 from sandboxd.workspace_guard.quarantine import judged_file
 from sandboxd.workspace_guard.quarantine.quarantine import Quarantine
@@ -74,6 +75,12 @@ class UncoveredRepositories:
             finally:
                 quarantine.close()
 
+    def follow(self, moves: Moves) -> None:
+        with self._lock:
+            self._planned = self._planned.followed(moves)
+            for one in self._git_dirs:
+                one.follow(moves)
+
     def close(self) -> None:
         """For a thread."""
         with self._lock:
@@ -84,24 +91,27 @@ class UncoveredRepositories:
     def _undone(self, quarantine: Quarantine, *, finished: bool) -> Iterator[MovedPath]:
         changed = self._before.verify(self._is_harmless)
         # Not those that went with their repository.
-        yield from (one for one in changed if one.moved_to or os.path.lexists(one.path))
-        for path in filter(os.path.lexists, self._absent):
+        yield from (one for one in changed if one.moved_to or self._is_there(one.path))
+        for path in self._absent:
             with find(self._folder, self._root, path) as entry:
                 if entry is not None:
                     yield quarantine.take(entry)
         for one in self._git_dirs:
-            if os.path.lexists(one.path):
+            if self._is_there(one.path):
                 one.forget()
                 yield from judged_file.undo(one, one.path, quarantine, finished=finished)
+
+    def _is_there(self, path: str) -> bool:
+        with find(self._folder, self._root, path) as entry:
+            return entry is not None and entry.path == path
 
     def _is_harmless(self, path: str, before: bytes) -> bool:
         """Settings that run no program are git's daily work, and the user's."""
         git_dir, name = posixpath.split(path)
         if name != "config":
             return False
-        try:
-            folder = open_root(git_dir)
-        except OSError:
+        folder = open_folder(self._folder, self._root, git_dir)
+        if folder is None:
             return False
         try:
             now = read_file(folder, name, git_config.MAX_BYTES)

@@ -30,6 +30,7 @@ from sandboxd.workspace_guard.git.git_dir import GitDir, GitInfo
 from sandboxd.workspace_guard.git.planned_git import PlannedGit, planned_git
 from sandboxd.workspace_guard.git.repository import open_exec_paths
 from sandboxd.workspace_guard.git.top_folder import TopFolder
+from sandboxd.workspace_guard.moves import Moves
 from sandboxd.workspace_guard.quarantine import judged_file
 from sandboxd.workspace_guard.quarantine.quarantine import JudgedFile, Moved, Quarantine
 from sandboxd.workspace_guard.watch.case_insensitive import CACHED_S, open_snapshot
@@ -243,6 +244,12 @@ class AbsentPathsWatch:
         """A sweep follows: what happened before it does not count against `calm` any more."""
         self._events.settle()
         self._reported.clear()
+
+    def follow(self, moves: Moves) -> None:
+        """Folders were moved: their descriptors stay, what goes by path follows."""
+        self._git = self._git.followed(moves)
+        for one in self._git_dirs():
+            one.follow(moves)
 
     def close(self) -> None:
         self._open.close()
