@@ -34,17 +34,19 @@ def _unprotected(then: Plan, now: Plan, shown: MountPlan) -> Iterator[Protected]
     rules = {(one.path, one.rule) for one in before}
     paths = {one.path for one in before if one.rule not in FOLDER_RULES}
     judged = _judged(then, now)
+    # Commands make folders that cannot be looked into, or hold too much to be searched.
+    unsearched = {*now.nested.closed, *now.nested.read_only}
     for one in now.sandbox.protected:
         known = (one.path, one.rule) in rules if one.rule in FOLDER_RULES else one.path in paths
         if known or shown.at(one.path).kind is not MountKind.WRITE:
             continue
-        if not within_any(one.path, judged):
+        if one.path not in unsearched and not within_any(one.path, judged):
             yield one
 
 
 def _judged(then: Plan, now: Plan) -> list[str]:
     """Repositories that are newer than the sandbox (what commands make in them is judged, or they
-    are kept from later sandboxes only), worktrees that commands may add, closed folders."""
+    are kept from later sandboxes only), and worktrees that commands may add."""
     before = {*then.nested.paths, *then.nested.others, *then.nested.roots}
     found = [path for path in now.nested.paths if path not in before]
     found += [posixpath.dirname(path) for path in now.nested.others if path not in before]
@@ -54,4 +56,4 @@ def _judged(then: Plan, now: Plan) -> list[str]:
             found.append(one.path)
         elif one.rule in GIT_DIR_RULES:
             found.append(posixpath.join(one.path, "worktrees"))
-    return [*found, *now.nested.closed]
+    return found

@@ -77,9 +77,7 @@ def test_settings_of_git(workspace: Path, plan: MakePlan, uncovered: Uncovered) 
     assert f"{workspace}/hooks is protected now" in (uncovered(then, made()) or "")
 
 
-def test_repositories_that_are_newer(
-    workspace: Path, plan: MakePlan, uncovered: Uncovered
-) -> None:
+def test_repositories_that_are_newer(workspace: Path, plan: MakePlan, uncovered: Uncovered) -> None:
     (workspace / "old").mkdir()
 
     def made() -> Plan:
