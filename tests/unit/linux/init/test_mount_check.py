@@ -195,9 +195,7 @@ def test_what_commands_do_is_no_loss(place: Place, workspace: Path) -> None:
             assert init.shell(script, cwd=str(workspace)).wait().code == 0
 
 
-def test_masks_whose_folder_is_renamed_end_the_sandbox(
-    workspace: Path, unprivileged: bool
-) -> None:
+def test_masks_whose_folder_is_renamed_end_the_sandbox(workspace: Path, unprivileged: bool) -> None:
     """They go with the folder, and the names lead to files that no mount covers."""
     inner = workspace / "inner"
     inner.mkdir(mode=0o755)
