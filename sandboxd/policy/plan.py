@@ -168,6 +168,8 @@ class Plan(msgspec.Struct, frozen=True):
     # Default masks that would show and that do not exist: nothing can be mounted over them.
     absent_secrets: tuple[str, ...] = ()
     denied: tuple[str, ...] = ()  # the masks that `fs_deny` asked for
+    # Symlinks on the way of masks: while one leads elsewhere, what is to be hidden may show.
+    mask_links: tuple[Link, ...] = ()
     # The main checkout of a workspace that is a linked git worktree.
     checkout: str | None = None
 

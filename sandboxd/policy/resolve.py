@@ -12,6 +12,7 @@ from sandboxd.platform.current import places as system_places
 from sandboxd.policy import ceiling, limits
 from sandboxd.policy.environment import FAIL_FAST, FEW_RETRIES, Pairs, environment, overlay
 from sandboxd.policy.mounts import mask_memory, masks
+from sandboxd.policy.mounts.mask_links import links_on_the_way
 from sandboxd.policy.mounts.mount_plan import mount_plan
 from sandboxd.policy.mounts.own_paths import OwnPaths
 from sandboxd.policy.mounts.preset_grants import PresetGrants, PresetInputs, preset_grants
@@ -84,7 +85,9 @@ def _plan_for(request: PolicyRequest, machine: Machine) -> Plan:
     longest_s = config.ceiling.max_timeout_secs
     default_s = min(DEFAULT_TIMEOUT_S, longest_s or DEFAULT_TIMEOUT_S)
     denied, before = _denied(manifest)
-    spec, from_preset = _sandbox(request, base, workspace, env, network, denied, before, machine)
+    spec, from_preset, mask_links = _sandbox(
+        request, base, workspace, env, network, denied, before, machine
+    )
     plan = Plan(
         sandbox=spec,
         syscall_policy=manifest.syscall_policy or base.syscall_policy,
@@ -99,6 +102,7 @@ def _plan_for(request: PolicyRequest, machine: Machine) -> Plan:
         nested=from_preset.nested,
         absent_secrets=masks.absent_secrets(spec, machine),
         denied=(*(one.path for one in denied), *before),
+        mask_links=mask_links,
         checkout=main_checkout(workspace.path) if workspace else None,
     )
     ceiling.check(plan, config.ceiling)
@@ -149,7 +153,7 @@ def _workspace(request: PolicyRequest, base: Preset, machine: Machine) -> Resolv
 def _sandbox(
     request: PolicyRequest, base: Preset, workspace: Resolved | None, env: Pairs,
     network: NetworkRule, denied: list[Resolved], before: list[str], machine: Machine,
-) -> tuple[SandboxSpec, PresetGrants]:  # fmt: skip
+) -> tuple[SandboxSpec, PresetGrants, tuple[Link, ...]]:  # fmt: skip
     """`denied`: what `fs_deny` names. `before`: where links among it led to earlier."""
     manifest = request.manifest
     grants, links = _asked_grants(manifest, workspace, machine)
@@ -198,7 +202,10 @@ def _sandbox(
         grants=tuple(sorted({*spec.grants, *pinned})),
         mount_points=(*covering, *covered),
     )
-    return spec, from_preset
+    spelled = [*map(files.internal, manifest.fs_deny or ()), *masked.spelled]
+    if spec.grants or spec.base == "host":
+        spelled += masks.config_spellings(machine)
+    return spec, from_preset, links_on_the_way(spelled)
 
 
 def _asked_grants(

@@ -24,12 +24,13 @@ from sandboxd.supervisor.classifier import Classifier, HostTraits
 from sandboxd.supervisor.execution.execution import Execution
 from sandboxd.supervisor.execution.lease import Lease
 from sandboxd.supervisor.execution.registry import Executions
-from sandboxd.supervisor.execution.result import never_ran, new_secrets
+from sandboxd.supervisor.execution.result import never_ran
 from sandboxd.supervisor.hanging_mount_checks import MountChecks
 from sandboxd.supervisor.recorder import Recorder
 from sandboxd.supervisor.request import ExecuteRequest
 from sandboxd.supervisor.sandboxes.persistent import (
     UNNAMED,
+    MadeFrom,
     NameAndScope,
     PersistentSandbox,
     PersistentSandboxes,
@@ -225,7 +226,7 @@ class Supervisor:
     async def _wait_for_lease(self, execution: Execution) -> Lease | None:
         """None if it was cancelled meanwhile: sandboxes are opened a few at a time."""
         if execution.sandbox_id is not None:
-            return self._lease_in(self.sandboxes.find(execution.sandbox_id), execution)
+            return self._lease_persistent(self.sandboxes.find(execution.sandbox_id), execution)
         finding = event_loop.Begun(self._find_lease(execution))
         if finding.done:
             return finding.result()
@@ -245,13 +246,6 @@ class Supervisor:
         )
         return self._lease_pooled(backend, enforcement, held)
 
-    def _lease_in(self, kept: PersistentSandbox, execution: Execution) -> Lease:
-        try:
-            return self._lease_persistent(kept, execution)
-        except SandboxUnavailable:
-            self.sandboxes.end(kept)
-            raise
-
     def _lease_pooled(self, backend: Backend, enforcement: Enforcement, held: Held) -> Lease:
         released = False
 
@@ -267,13 +261,6 @@ class Supervisor:
         )  # fmt: skip
 
     def _lease_persistent(self, kept: PersistentSandbox, execution: Execution) -> Lease:
-        secrets = new_secrets(kept.plan)
-        if secrets:
-            raise SandboxUnavailable(
-                f"{secrets[0]} was created after the sandbox, which does not mask it: "
-                "the sandbox is ended",
-                remedy="make another one with sandbox/create",
-            )
         watched = kept.watched
         if watched is not None:
             watched.check_place()
@@ -316,8 +303,9 @@ class Supervisor:
         raise refusal(failures)
 
     async def create_sandbox(
-        self, plan: Plan, idle_s: float | None, session: Session | None = None,
-        named: NameAndScope = UNNAMED, tell: ReportProgress | None = None,
+        self, plan: Plan, made_from: MadeFrom, idle_s: float | None,
+        session: Session | None = None, named: NameAndScope = UNNAMED,
+        tell: ReportProgress | None = None,
     ) -> PersistentSandbox:  # fmt: skip
         if self._stopping:
             raise ShuttingDown("the daemon is shutting down", remedy="send the request again later")
@@ -330,7 +318,9 @@ class Supervisor:
             classifier = Classifier(
                 plan, (), self._traits, isolated=able.isolates, mounts=able.mounts, pty=False
             )
-            made = PersistentSandbox(plan, backend, held.sandbox, held.hold, idle, classifier)
+            made = PersistentSandbox(
+                plan, made_from, backend, held.sandbox, held.hold, idle, classifier
+            )
             made.id = named.id or made.id
             made.session = session
             made.scope, made.name, made.connection = named.scope, named.name, named.connection

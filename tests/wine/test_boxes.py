@@ -53,7 +53,7 @@ def test_a_detached_command_is_attached_to(unsandboxed: WindowsDaemon) -> None:
 def test_appcontainer_is_named_in_the_refusal() -> None:
     backend = cast(AppContainer, AppContainer.__new__(AppContainer))
     held: Any = None
-    place = PersistentSandbox(held, backend, held, AsyncExitStack(), 1.0, held)
+    place = PersistentSandbox(held, held, backend, held, AsyncExitStack(), 1.0, held)
     with pytest.raises(PolicyNotSupported, match="appcontainer") as refused:
         place.files()
     assert (refused.value.field, refused.value.remedy) == (

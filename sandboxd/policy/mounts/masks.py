@@ -40,6 +40,7 @@ _MOST_LINKS = 128  # in one secret folder, with the folders in it
 class Masks(NamedTuple):
     masks: tuple[Mask, ...]
     warnings: tuple[str, ...]
+    spelled: tuple[str, ...]  # the names of default masks that show, or lead to what shows
 
 
 def masks_for(
@@ -70,7 +71,15 @@ def masks_for(
     _add(wanted, [_mountable(path, spec, machine, places) for path in defaults], places)
     _refuse_other_spellings(wanted)
     masks = tuple(sorted(Mask(path, is_dir) for path, is_dir in wanted.items()))
-    return Masks(masks, tuple(map(_too_crowded, links.crowded[:1])))
+    crowded = tuple(map(_too_crowded, links.crowded[:1]))
+    return Masks(masks, crowded, tuple(_showing(links.spelled, places, lifted)))
+
+
+def _showing(spelled: Iterable[str], places: MountPlan, lifted: set[str]) -> Iterator[str]:
+    for path in spelled:
+        end = recording_fs.realpath(path)
+        if end not in lifted and (places.shows_host(path) or places.shows_host(end)):
+            yield path
 
 
 def absent_secrets(spec: SandboxSpec, machine: Machine) -> tuple[str, ...]:
@@ -112,10 +121,15 @@ def config_masks(machine: Machine) -> dict[str, str]:
     """`[masks] add`: canonical → as it is written. Also where links in it led to earlier."""
     return {
         end: written
-        for written in machine.config.masks.add
-        for path in expand(written, machine.own_homes)
+        for path, written in config_spellings(machine).items()
         for end in mask_memory.ends(path)
     }
+
+
+def config_spellings(machine: Machine) -> dict[str, str]:
+    """The same without following links."""
+    added = machine.config.masks.add
+    return {path: written for written in added for path in expand(written, machine.own_homes)}
 
 
 def _refuse_configured(asked: Iterable[Grant], configured: dict[str, str]) -> None:
@@ -209,6 +223,7 @@ def _defaults(
     granted = [grant.path for grant in spec.grants]
     for path in secret_paths.SYSTEM:
         if (spec.base == "host" or within_any(path, granted)) and _readable(path, machine.uid):
+            links.spelled.append(path)
             yield recording_fs.realpath(path)
     people = homes(*own)
     for home in people:
@@ -221,6 +236,7 @@ def _defaults(
             if not known and not recording_fs.lexists(path) and closed_folder(path) is None:
                 continue
             levels = 2 if name in secret_paths.LINKS_IN_FOLDERS else 1
+            links.spelled.append(path)
             for real in mask_memory.ends(path):
                 yield real
                 for end in links.ends(real, levels):
@@ -235,10 +251,12 @@ def _is_content(path: str, places: MountPlan) -> bool:
 
 
 class _LinkSearch:
-    """Where symlinks in secret folders lead. `crowded`: folders in which not all were followed."""
+    """Where symlinks in secret folders lead. `crowded`: folders in which not all were followed.
+    `spelled`: the secrets, and these symlinks."""
 
     def __init__(self) -> None:
         self.crowded: list[str] = []
+        self.spelled: list[str] = []
 
     def ends(self, secret: str, levels: int) -> Iterator[str]:
         """`levels`: 2 for the links in folders of this folder, too. Each secret has a bound of its
@@ -253,7 +271,9 @@ class _LinkSearch:
             if left < 0:
                 self.crowded.append(secret)
                 return
-            yield from (recording_fs.realpath(f"{folder}/{name}") for name in links)
+            paths = [f"{folder}/{name}" for name in links]
+            self.spelled += paths
+            yield from map(recording_fs.realpath, paths)
             pending += [(f"{folder}/{name}", level - 1) for name in inner]
 
 

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from sandboxd.policy.plan import Plan
 from sandboxd.policy.request import PolicyRequest
 from sandboxd.rpc.handlers.plan_preparation import prepare_plan, wait_for_plan
+from sandboxd.rpc.handlers.usable_sandbox import find_usable
 from sandboxd.rpc.request_context import RequestContext
 from sandboxd.supervisor.approvals.admission import Judged, Waiter, look_at_files, plan_mode_error
 from sandboxd.supervisor.approvals.approval import Approval, session_closed_error
@@ -22,8 +23,6 @@ from sandboxd.supervisor.execution.result import never_ran
 from sandboxd.supervisor.follow_up import widen_plan
 from sandboxd.supervisor.hanging_mount_checks import Wait
 from sandboxd.supervisor.request import ExecuteRequest
-from sandboxd.supervisor.sandboxes.persistent import PersistentSandbox
-from sandboxd.supervisor.sessions.modes import decide
 from sandboxd.supervisor.sessions.session import Session
 from sandboxd.supervisor.widening import merge_addition
 from sandboxd_proto.errors import ApprovalDenied, PathDenied, SandboxdError
@@ -40,26 +39,6 @@ def check_mode(
     if found.decision == "refuse":
         raise plan_mode_error(found.effect, call.service.admission.plan_flags(session))
     return found
-
-
-def may_see(call: RequestContext, kept: PersistentSandbox) -> bool:
-    """A sandbox of a session or a connection is visible to that session's connections; one of the
-    user to sessions whose mode or grants would allow to make it."""
-    if call.is_approver:
-        return True
-    admission, session, creator = call.service.admission, call.session(), kept.session
-    if creator is None or creator.id in session.family or session.is_below(creator):
-        return True
-    if kept.scope != "user":
-        return False
-    found = admission.judge(session, kept.plan)
-    if found.decision == "refuse":  # a refusal by plan mode does not hide the sandbox
-        return decide(found.effect, admission.mode_of(session), False) == "run"
-    return found.decision == "run"
-
-
-def find_sandbox(call: RequestContext, name: str) -> PersistentSandbox:
-    return call.service.supervisor.sandboxes.find(name, lambda kept: may_see(call, kept))
 
 
 def within_budget(call: RequestContext, request: ExecuteRequest) -> ExecuteRequest:
@@ -186,8 +165,10 @@ async def hold_and_run(
 async def _plan_again(call: RequestContext, execution: Execution) -> None:
     """After a wait: what came into being meanwhile (a repository, a secret) is protected, too."""
     request, admission = execution.request, call.service.admission
+    if request.sandbox is not None:
+        await find_usable(call, request.sandbox)
     if request.policy is None or request.session is None:
-        return  # in a sandbox that is up
+        return
     call.prepared.clear()
     await prepare_plan(call, request.policy)
     plan = call.plan_for(request.policy)

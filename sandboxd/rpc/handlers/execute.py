@@ -19,14 +19,14 @@ from sandboxd.rpc.fd_passing import check_passed
 from sandboxd.rpc.handlers.admission import (
     Widened,
     check_mode,
-    find_sandbox,
     hold_and_run,
     hold_detached,
     widen_by_grants,
     with_session_defaults,
     within_budget,
 )
-from sandboxd.rpc.handlers.plan_preparation import wait_for_plan, wait_for_sandbox
+from sandboxd.rpc.handlers.plan_preparation import wait_for_plan
+from sandboxd.rpc.handlers.usable_sandbox import find_sandbox, look_again
 from sandboxd.rpc.notifications.attached_output import send_output_log
 from sandboxd.rpc.notifications.listener import ClientListener
 from sandboxd.rpc.policy_request import policy_request_of
@@ -198,7 +198,7 @@ _Planned = tuple[Plan, Widened] | SandboxdError | None
 def _planned(call: RequestContext, params: ExecuteParams) -> _Planned | Wait:
     """Or what to await first."""
     if params.sandbox is not None:
-        return wait_for_sandbox(call, params.sandbox)
+        return look_again(call, params.sandbox)
     session = call.session(params.session)
     policy = _wish(call, params, session)
     wait = wait_for_plan(call, policy)

@@ -7,8 +7,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from sandboxd.rpc.dispatch import later
-from sandboxd.rpc.handlers.admission import check_mode, find_sandbox, hold_sandbox
+from sandboxd.rpc.handlers.admission import check_mode, hold_sandbox
 from sandboxd.rpc.handlers.execution import NOTHING
+from sandboxd.rpc.handlers.usable_sandbox import find_sandbox, find_usable
 from sandboxd.rpc.request_context import RequestContext
 from sandboxd.supervisor.execution.stdio.text import decode_base64
 from sandboxd.supervisor.sandboxes.files import SandboxFiles
@@ -50,8 +51,7 @@ async def _files(call: RequestContext, sandbox: str, *paths: str) -> SandboxFile
     found = check_mode(call, session, kept.plan, kept.session)
     if found.decision == "ask":
         await hold_sandbox(call, session, kept.plan, found, None)
-        kept = find_sandbox(call, sandbox)
-    return kept.files()
+    return (await find_usable(call, sandbox)).files()
 
 
 @asynccontextmanager

@@ -3,18 +3,23 @@ make plans that name folders in a thread."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import anyio
 import anyio.to_thread
 
+from sandboxd.platform.current import files
 from sandboxd.policy.plan_cache import key_of, names_folders
 from sandboxd.policy.request import PolicyRequest
 from sandboxd.rpc.request_context import RequestContext
-from sandboxd.supervisor.execution.result import new_secrets
 from sandboxd.supervisor.hanging_mount_checks import Wait
 
 
-def wait_for_plan(call: RequestContext, policy: PolicyRequest) -> Wait | None:
-    """What to await before `plan_for` may run on the event loop; None if it may at once."""
+def wait_for_plan(
+    call: RequestContext, policy: PolicyRequest, absent: Iterable[str] = ()
+) -> Wait | None:
+    """What to await before `plan_for` may run on the event loop; None if it may at once. `absent`:
+    secrets that are looked for as well."""
     plans, mounts = call.service.plans, call.service.supervisor.mounts
     some_hang = not mounts.none
     if not some_hang and not names_folders(policy.manifest, policy.workspace):
@@ -22,9 +27,15 @@ def wait_for_plan(call: RequestContext, policy: PolicyRequest) -> Wait | None:
     if call.prepared and key_of(policy) in call.prepared:
         return None
     if some_hang:
+
+        def rehearse() -> None:
+            for path in absent:
+                files.lexists(path)
+            plans.rehearse(policy)
+
         wait = mounts.pending(
-            key_of(policy), lambda: plans.rehearse(policy), folders=plans.looked_at(policy),
-            paths=(call.service.machine.home,),
+            key_of(policy), rehearse, folders=plans.looked_at(policy),
+            paths=(call.service.machine.home, *absent),
         )  # fmt: skip
         if wait is not None:
             return wait
@@ -42,14 +53,3 @@ async def _prepare(call: RequestContext, policy: PolicyRequest) -> None:
 async def prepare_plan(call: RequestContext, policy: PolicyRequest) -> None:
     while (wait := wait_for_plan(call, policy)) is not None:
         await wait()
-
-
-def wait_for_sandbox(call: RequestContext, sandbox_id: str) -> Wait | None:
-    """The same for a command in a sandbox that is up: its secrets are looked for again."""
-    supervisor = call.service.supervisor
-    if supervisor.mounts.none:
-        return None
-    plan = supervisor.sandboxes.find(sandbox_id).plan
-    return supervisor.mounts.pending(
-        ("secrets", sandbox_id), lambda: new_secrets(plan), paths=plan.absent_secrets
-    )

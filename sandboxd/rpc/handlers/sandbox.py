@@ -12,19 +12,23 @@ from sandboxd.rpc.handlers.admission import (
     Widened,
     approve,
     check_mode,
-    find_sandbox,
     hold_sandbox,
-    may_see,
     widen_by_grants,
     with_session_defaults,
 )
 from sandboxd.rpc.handlers.execution import NOTHING
 from sandboxd.rpc.handlers.plan_preparation import prepare_plan
+from sandboxd.rpc.handlers.usable_sandbox import find_sandbox, find_usable, may_see
 from sandboxd.rpc.policy_request import policy_request_of
 from sandboxd.rpc.request_context import RequestContext
 from sandboxd.supervisor.approvals.display import escape_hidden
 from sandboxd.supervisor.sandboxes.forward import Forward
-from sandboxd.supervisor.sandboxes.persistent import NameAndScope, PersistentSandbox, new_id
+from sandboxd.supervisor.sandboxes.persistent import (
+    MadeFrom,
+    NameAndScope,
+    PersistentSandbox,
+    new_id,
+)
 from sandboxd.supervisor.sessions.modes import decide
 from sandboxd_proto.errors import ApprovalDenied, NotFound, SandboxdError
 from sandboxd_proto.messages.execution import NoParams, Nothing
@@ -63,7 +67,8 @@ async def create(call: RequestContext, params: SandboxCreateParams) -> SandboxCr
         plan = sessions.tmps.plan_with(session, plan)
     named = NameAndScope(params.scope, params.name, call.connection, new_id())
     tell = _teller(call, named)
-    made = await supervisor.create_sandbox(plan, params.idle_secs, session, named, tell)
+    made_from = MadeFrom(wider.policy, wider.plan)
+    made = await supervisor.create_sandbox(plan, made_from, params.idle_secs, session, named, tell)
     return SandboxCreated(
         sandbox=made.id, name=made.name, backend=made.backend.name, workspace=plan.workspace,
         approval=approval,
@@ -155,7 +160,7 @@ async def forward(call: RequestContext, params: ForwardParams) -> Forwarded:
         text = f"forward port {params.port} of the sandbox {name}?"
         change = {"forward": {"port": params.port, "listen": params.listen, "sandbox": kept.id}}
         await approve(call, session, text, change, "sandbox")
-        kept = find_sandbox(call, params.sandbox)
+    kept = await find_usable(call, params.sandbox)
     sandboxes = call.service.supervisor.sandboxes
     made = sandboxes.forward(kept, params.port, params.listen)
     facts = {"sandbox": kept.id, "forward": made.id, "port": params.port}

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from sandboxd import event_loop
 from sandboxd.backends.interface import Enforcement
+from sandboxd.policy.mounts.mask_links import first_changed
 from sandboxd.supervisor.classifier import Classifier, HostTraits
 from sandboxd.supervisor.deferred_work import DeferredWork
 from sandboxd.supervisor.execution.attempts import AttemptReports
@@ -314,6 +315,7 @@ class Execution:
             await workspace.conclude(killed=killed)
             if workspace.lost is not None:
                 report = replace(report, lost=report.lost or workspace.lost)
+            report = self._check_mask_links(report, workspace)
             self._io.close_stdin()
             if report.exit_code == 0 and not killed and workspace.ends_with_command:
                 await self._tell_lost_files(lease)
@@ -328,6 +330,15 @@ class Execution:
         finally:
             for pump in pumps:
                 pump.close()
+
+    def _check_mask_links(self, report: ExitReport, workspace: ProtectedPathsCheck) -> ExitReport:
+        if workspace.error is not None:  # its mounts do not answer
+            return report
+        changed = first_changed(self.request.plan.mask_links)
+        if changed is None:
+            return report
+        why = f"{changed} led to what is hidden, and was replaced while the command ran"
+        return replace(report, lost=report.lost or why)
 
     async def _tell_lost_files(self, lease: Lease) -> None:
         plan, argv = self.request.plan, self.request.argv

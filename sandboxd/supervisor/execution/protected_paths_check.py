@@ -128,10 +128,11 @@ class ProtectedPathsCheck:
             return True
         folders = (plan.workspace,) if plan.workspace is not None else ()
         protected = [one.path for one in plan.sandbox.protected]
+        named = (*plan.absent_secrets, *(link.path for link in plan.mask_links))
         try:
             await mounts.answer(
-                ("end", self._id), lambda: _look_at(*folders, *protected, *plan.absent_secrets),
-                folders=folders, paths=plan.absent_secrets,
+                ("end", self._id), lambda: _look_at(*folders, *protected, *named),
+                folders=folders, paths=named,
             )  # fmt: skip
         except Busy as silent:
             log.warning("%s: its protected paths cannot be checked", self._id)

@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, ExitStack
+from dataclasses import dataclass
 from typing import Protocol
 from uuid import uuid4
 
@@ -17,6 +18,7 @@ import msgspec
 
 from sandboxd.backends.interface import Backend, Enforcement
 from sandboxd.policy.plan import Plan
+from sandboxd.policy.request import PolicyRequest
 from sandboxd.supervisor.background import Background
 from sandboxd.supervisor.classifier import Classifier
 from sandboxd.supervisor.execution.stdio.ends.current_platform import ends
@@ -37,6 +39,16 @@ SWEEP_S = 1.0
 END_COMMANDS_S = 2.0
 LONGEST_NAME = 128
 Visible = Callable[["PersistentSandbox"], bool]
+
+
+@dataclass(slots=True)
+class MadeFrom:
+    """The request that it was made for, its plan of then, and the last one that was compared with
+    that. None of them has the session's /tmp."""
+
+    policy: PolicyRequest
+    plan: Plan
+    compared: Plan | None = None
 
 
 class NameAndScope(msgspec.Struct, frozen=True):
@@ -65,11 +77,12 @@ class PersistentSandbox:
     """Its `commands` keep it alive; background processes do not."""
 
     def __init__(
-        self, plan: Plan, backend: Backend, sandbox: Sandbox, hold: AsyncExitStack, idle_s: float,
-        classifier: Classifier,
+        self, plan: Plan, made_from: MadeFrom, backend: Backend, sandbox: Sandbox,
+        hold: AsyncExitStack, idle_s: float, classifier: Classifier,
     ) -> None:  # fmt: skip
         self.id = new_id()
         self.plan = plan
+        self.made_from = made_from
         self.backend = backend
         self.sandbox = sandbox
         self.hold = hold
