@@ -262,8 +262,6 @@ class Supervisor:
 
     def _lease_persistent(self, kept: PersistentSandbox, execution: Execution) -> Lease:
         watched = kept.watched
-        if watched is not None:
-            watched.check_place()
         enforcement = kept.enforcement(execution.request.plan)
         kept.commands.add(execution)
         if watched is not None:

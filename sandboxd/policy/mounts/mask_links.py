@@ -3,7 +3,6 @@ host can let them lead to something else."""
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Iterable
 
 from sandboxd.platform.current import files
@@ -18,7 +17,7 @@ def links_on_the_way(spellings: Iterable[str]) -> tuple[Link, ...]:
     for path in dict.fromkeys(spellings):
         if recording_fs.realpath(path) == path:
             continue
-        way = Walk(path, _read_link)
+        way = Walk(path, recording_fs.link_target)
         found.update(Link(step.path, step.target) for step in way if step.target is not None)
     return tuple(sorted(found))
 
@@ -34,13 +33,3 @@ def first_changed(links: Iterable[Link]) -> str | None:
             if error.errno not in recording_fs.VANISHED:
                 return link.path
     return None
-
-
-def _read_link(path: str) -> str | None:
-    try:
-        return recording_fs.readlink(path) if recording_fs.islink(path) else None
-    except OSError as error:
-        if error.errno not in (*recording_fs.VANISHED, errno.EINVAL):
-            raise
-        recording_fs.is_torn()
-        return None

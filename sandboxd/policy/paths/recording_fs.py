@@ -112,6 +112,17 @@ def readlink(path: str) -> str:
     return files.readlink(path)
 
 
+def link_target(path: str) -> str | None:
+    """None if it is no link, or none any more."""
+    try:
+        return readlink(path) if islink(path) else None
+    except OSError as error:
+        if error.errno not in (*VANISHED, errno.EINVAL):
+            raise
+        is_torn()
+        return None
+
+
 def expanduser(path: str) -> str:
     return files.expanduser(path)
 

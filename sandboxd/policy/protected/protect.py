@@ -8,7 +8,6 @@ written by that name is judged.
 
 from __future__ import annotations
 
-import errno
 import posixpath
 import stat
 import time
@@ -63,7 +62,7 @@ def protect_target(path: str, root: str, levels: int = 0) -> list[Protected]:
     if len(path) > _LONGEST:
         return []
     start = root if is_below(path, root) else "/"
-    way = Walk(path[len(start) :].lstrip("/"), _read_link, start=start)
+    way = Walk(path[len(start) :].lstrip("/"), recording_fs.link_target, start=start)
     found: list[Protected] = []
     for step in way:
         scan_limits.count(scan_limits.PATHS)
@@ -171,14 +170,3 @@ def _entries(folder: str) -> list[files.DirEntry]:
         return []
     except OSError:
         return []
-
-
-def _read_link(path: str) -> str | None:
-    """None if it is no link, or none any more."""
-    try:
-        return recording_fs.readlink(path) if recording_fs.islink(path) else None
-    except OSError as error:
-        if error.errno not in (*recording_fs.VANISHED, errno.EINVAL):
-            raise
-        recording_fs.is_torn()
-        return None

@@ -39,6 +39,8 @@ def look_again(call: RequestContext, name: str) -> Wait | SandboxdError | None:
         kept = find_sandbox(call, name)
         if not kept.backend.capabilities.isolates:
             return None
+        if kept.watched is not None:
+            kept.watched.check_place()
         wait = wait_for_plan(call, kept.made_from.policy, kept.plan.absent_secrets)
         if wait is None:
             _check(call, kept)

@@ -109,8 +109,6 @@ class PersistentSandbox:
                 f"the backend {self.backend.name} has no file operations", field="sandbox",
                 remedy="use a command, or another backend",
             )  # fmt: skip
-        if self.watched is not None:
-            self.watched.check_place()
         self.last_used = time.monotonic()
         if self._files is None:
             self._files = SandboxFiles(self.sandbox, self.plan, self._classifier)
