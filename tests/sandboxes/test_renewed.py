@@ -100,9 +100,8 @@ def test_a_workspace_that_is_gone_is_said(connection: Connection, workspace: Pat
     stdout_of(connection.call("execute", {"argv": ["true"], **kept}))
     shutil.rmtree(workspace)
     for method, params in (("execute", {"argv": ["true"]}), ("fs/list", {"path": "/tmp"})):
-        with pytest.raises(RpcError, match="does not exist") as refused:
+        with pytest.raises(RpcError, match="was removed"):
             connection.call(method, {**params, **kept})
-        assert refused.value.kind == "PathDenied"
 
 
 def test_forwards_are_refused_too(connection: Connection, daemon: Daemon, workspace: Path) -> None:
