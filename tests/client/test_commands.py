@@ -184,6 +184,7 @@ def test_the_help_of_run_has_the_table_of_exit_codes(ctl):
         (["sandbox", "ls"], 2, "did you mean sandbox list?"),
         (["run", "--network", "x", "true"], 125, "did you mean --net?"),
         (["run", "--net-all", "true"], 125, "did you mean --net all?"),
+        (["run", "--read-only", "true"], 125, "did you mean --preset read-only?"),
         (["run", "-v", "true"], 125, "sandboxctl explain -- COMMAND"),
         (["run", "--verbose", "true"], 125, "--verbose is an option of check"),
         (["help", "rum"], 2, "did you mean run?"),

@@ -251,6 +251,8 @@ def test_the_hint_about_what_was_left_is_the_daemons_report(left, said):
     assert (hint is None) == (said is None)
     assert said is None or said in hint
     assert left_processes({"outcome": "signaled", "left_processes": left}) is None
+    interrupted = {"outcome": "exited", "exit_code": 130, "left_processes": left}
+    assert left_processes(interrupted) is None
 
 
 def test_a_job_that_was_left_is_told_of_once(inside):

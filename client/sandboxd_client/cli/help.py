@@ -159,6 +159,9 @@ def unknown_flag(command: CommandSpec, name: str) -> str:
         return _FLAG_ADVICE[name]
     if _FLAGS_ELSEWHERE.get(name) in known:
         return f"did you mean {_FLAGS_ELSEWHERE[name]}?"
+    choosing = [f for f in command.flags if name.removeprefix("--") in (f.choices or ())]
+    if choosing:
+        return f"did you mean {choosing[0].name} {name.removeprefix('--')}?"
     flag, _, value = name.removeprefix("--").partition("-")
     if value and any(one.value for one in command.flags if one.name == f"--{flag}"):
         return f"did you mean --{flag} {value}?"

@@ -6,11 +6,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+_SIGNALLED = 128
+
 
 def left_processes(result: dict[str, Any]) -> str | None:
     """By the daemon's report. git leaves its clean-up, which its next command does as well."""
     left = result.get("left_processes")
     if not left or result.get("outcome") != "exited" or _are_of_git(left.get("names", [])):
+        return None
+    if (result.get("exit_code") or 0) > _SIGNALLED:  # a shell that was interrupted
         return None
     from sandboxd_client.cli.plain_text import one_line
 
