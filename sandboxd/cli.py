@@ -19,6 +19,7 @@ from sandboxd.platform.current import system
 from sandboxd.policy.network.exfil_switch import exfil_switch
 from sandboxd.policy.network.rules import check_config as check_network
 from sandboxd.policy.presets import check_presets
+from sandboxd_proto.wording import nearest
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -114,9 +115,12 @@ def _flags(options: argparse.Namespace) -> dict[str, str]:
     flags: dict[str, str] = {}
     for setting in options.settings:
         key, separator, value = setting.partition("=")
-        if not separator or key not in all_keys():
-            known = ", ".join(all_keys())
-            raise ConfigError(f"--set {setting}: the keys are {known}")
+        if key not in all_keys():
+            near = nearest(key, all_keys())
+            known = f"did you mean {near}?" if near else f"the keys are {', '.join(all_keys())}"
+            raise ConfigError(f"--set {setting}: there is no key {key!r}; {known}")
+        if not separator:
+            raise ConfigError(f"--set {setting}: write --set {key}=VALUE")
         flags[key] = value
     if options.backend is not None:
         flags["backend"] = options.backend

@@ -464,11 +464,11 @@ def test_what_deny_hides_is_told_with_the_flag(inside, workspace):
     done = inside("run", "--deny", "plain", "--", "cat", "plain")
     assert (done.returncode, done.stdout) == (0, b"")
     assert done.stderr.decode() == (
-        f"sandboxctl: perhaps denied: {workspace}/plain is masked: --deny hides it, also where its "
-        "folder is allowed; commands see it empty\n"
+        f"sandboxctl: perhaps denied: {workspace}/plain is masked: --deny (fs_deny) hides it, "
+        "also where its folder is allowed; commands see it empty\n"
     )
     done = inside("run", "--deny", "dir", "--", "touch", "dir/x")
-    assert f"is masked: --deny hides {workspace}/dir, also" in done.stderr.decode()
+    assert f"is masked: --deny (fs_deny) hides {workspace}/dir, also" in done.stderr.decode()
 
 
 def test_a_command_whose_sandbox_is_destroyed_has_that_among_the_causes(inside):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from typing import Any
+import time
 
 import pytest
 from hypothesis import given, settings
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sandboxd_client.cli.denial_lines import allowing_flags
 from sandboxd_client.cli.explanation_text import manifest_file, report
-from sandboxd_client.cli.live_denials import tell
+from sandboxd_client.cli.live_denials import LiveDenials
 from sandboxd_client.cli.outcome import cancelled_lines, cut_off, describe_end, exit_code, remarks
 from sandboxd_client.cli.parse import Options
 from sandboxd_client.cli.plain_text import quote
@@ -211,15 +211,16 @@ HIDDEN = {
 def test_no_reason_is_made_up_for_what_was_not_judged():
     """While a shell runs, and after a command that succeeded, no flag is worked out for it."""
     printed: list[str] = []
-    told: dict[str, dict[str, Any]] = {}
-    tell(HIDDEN, printed.append, told, options=Options())
+    live = LiveDenials(Options(), claims=True)
+    told = live.told
+    live.hear(HIDDEN, printed.append)
     advice = "; if the command needs it, and it is no secret, name it with --read"
     assert printed.pop().endswith(f"in the sandbox{advice}\n")
     opened = f"{HIDDEN['message']}: a shell was to read it, run it or write it"
-    tell({**HIDDEN, "message": opened}, printed.append, told, options=Options())
+    live.hear({**HIDDEN, "message": opened}, printed.append)
     assert printed.pop().endswith(f"{advice}, or with --write to write it\n")
     masked = {**HIDDEN, "message": "x. No change is proposed: it is masked"}
-    tell(masked, printed.append, told, options=Options())
+    live.hear(masked, printed.append)
     assert printed.pop().endswith("No change is proposed: it is masked\n")
     (succeeded,) = remarks({"outcome": "exited", "exit_code": 0, "denials": [HIDDEN]})
     assert succeeded.endswith(advice)
@@ -231,9 +232,10 @@ def test_no_reason_is_made_up_for_what_was_not_judged():
 
 def test_what_a_shell_told_is_not_told_again_with_other_words():
     """At the end more is known: only its flags are added."""
-    told: dict[str, dict[str, Any]] = {}
+    live = LiveDenials(Options(), claims=True)
+    told = live.told
     printed: list[str] = []
-    tell(HIDDEN, printed.append, told, options=Options())
+    live.hear(HIDDEN, printed.append)
     remedy = {"fs_read_allow": ["/d/x"]}
     unproposed = {
         **HIDDEN,
@@ -254,7 +256,7 @@ def test_what_a_shell_told_is_not_told_again_with_other_words():
         "denied: h could not be reached",
         "to allow what was denied above add: --net inherit", flags,
     ]  # fmt: skip
-    tell(refused, printed.append, told, options=Options())
+    live.hear(refused, printed.append)
     assert printed[-1].endswith("; to allow it add: --net inherit\n")
     assert end({**HIDDEN, "remedy": remedy}, refused) == [flags]
     moved = {**HIDDEN, "kind": "protected_path", "message": "/d/x is protected and was moved to /k"}
@@ -424,3 +426,15 @@ def test_files_of_one_protected_folder_are_one_line():
 def test_how_long_it_took_is_told_in_milliseconds_below_a_second(took_ms, shown):
     result = {"outcome": "exited", "exit_code": 0, "duration_ms": took_ms}
     assert describe_end(result) == f"it ended with exit code 0 after {shown}"
+
+
+def test_what_a_run_hears_early_is_told_when_it_has_become_long():
+    printed: list[str] = []
+    live = LiveDenials(Options(), time.monotonic() + 0.05)
+    live.hear(HIDDEN, printed.append)
+    assert live.left_s is None, "a claim is told at the end"
+    live.hear({**HIDDEN, "claimed": False}, printed.append)
+    while live.left_s:
+        assert printed == []
+    live.tell_due(printed.append)
+    assert (len(printed), live.left_s) == (1, None)

@@ -86,7 +86,7 @@ def test_what_the_request_hides_is_no_secret_that_a_flag_would_show(ctl: Ctl) ->
     told = ctl(
         "explain", "--read", str(hidden.parent), "--deny", str(hidden), "--", "cat", str(hidden)
     )
-    assert f"{hidden} is masked: --deny hides it" in told.stderr
+    assert f"{hidden} is masked: --deny (fs_deny) hides it" in told.stderr
     assert "--read" not in told.stderr
     assert "secrets" not in told.stderr
 

@@ -370,7 +370,7 @@ def in_flags(message: str) -> str:
         *_NAMED.items(),
         ("fs_write_allow", "--write"),
         ("fs_read_allow", "--read"),
-        ("fs_deny", "--deny"),
+        ("fs_deny", "--deny (fs_deny)"),
     ):
         if "_" in field:  # the others are words of their own, too
             text = text.replace(field, flag)

@@ -22,9 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from sandboxd_client.cli.live_denials import LiveDenials
     from sandboxd_client.cli.terminal_approver import Asker
 
-    Tell = Callable[[dict[str, Any], Callable[[str], None]], None]
+    Hear = Callable[[], LiveDenials]
 
 RESULT_ID = 1
 LIVE_AFTER_S = 30.0  # denials of what ends sooner are told at its end, after all output
@@ -67,16 +68,18 @@ def perform(options: Options, connect: Callable[[], socket], *, stderr: bool = T
         _refuse_half_work(options)
     tell_surprises(options, params)
     sock = connect()
-    told: dict[str, dict[str, Any]] = {}
-    since = time.monotonic()
+    made: list[LiveDenials] = []
+    due_s = time.monotonic() + LIVE_AFTER_S
 
-    def tell(denial: dict[str, Any], put: Callable[[str], None]) -> None:
-        if time.monotonic() < since + LIVE_AFTER_S or denial.get("claimed"):
-            return
-        from sandboxd_client.cli import live_denials
+    def hear() -> LiveDenials:
+        """Loaded for the first denial."""
+        from sandboxd_client.cli.live_denials import LiveDenials
 
-        live_denials.tell(denial, put, told, options=options)
+        if not made:
+            made.append(LiveDenials(options, due_s))
+        return made[0]
 
+    live = None if options.has("--quiet") else hear
     try:
         if "sandbox" in params:
             from sandboxd_client.cli.prefix import find_sandbox
@@ -88,11 +91,11 @@ def perform(options: Options, connect: Callable[[], socket], *, stderr: bool = T
             join_session(sock, options, params.get("workspace"))
         if not options.has("--quiet") and not options.has("--json"):
             _note_missing(options)
-        ask, heard = _asker(sock, options), None if options.has("--quiet") else tell
-        result = _until_it_runs(sock, params, streams, live=heard, ask=ask)
+        ask = _asker(sock, options)
+        result = _until_it_runs(sock, params, streams, live=live, ask=ask)
         while ask is not None and streams.repeatable and ask.allows(result):
             params["execution_id"] = new_id()
-            result = attempt(sock, params, streams, live=heard, ask=ask)
+            result = attempt(sock, params, streams, live=live, ask=ask)
     except Left as left:
         return left.ended()
     finally:
@@ -100,15 +103,22 @@ def perform(options: Options, connect: Callable[[], socket], *, stderr: bool = T
     from sandboxd_client.cli.finish_run import report
 
     options.printed, options.errors = streams.printed or b"", streams.errors
-    if options.has("--manifest") and "cwd" not in params and not options.has("--quiet"):
+    outside = "cwd" not in params and "sandbox" not in params and os.getcwd() != "/"
+    if outside and not options.has("--quiet"):
         from sandboxd_client.cli.screen import say
 
-        say("it started in /: the manifest shows nothing of this folder; --read . would")
-    return report(result, options, told.values())
+        shows = "the manifest shows" if options.has("--manifest") else "it shows"
+        say(f"it started in /: {shows} nothing of this folder; --read . would")
+    return report(result, options, made[0].told.values() if made else ())
 
 
 def _until_it_runs(
-    sock: socket, params: dict[str, Any], streams: Streams, *, live: Tell | None, ask: Asker | None
+    sock: socket,
+    params: dict[str, Any],
+    streams: Streams,
+    *,
+    live: Hear | None,
+    ask: Asker | None,
 ) -> dict[str, Any]:
     """Once more where others removed what a sandbox was to be made of; nothing has run then. Not
     where our streams are the daemon's already."""
@@ -129,11 +139,11 @@ def attempt(
     streams: Streams,
     *,
     keys_kill: bool = True,
-    live: Tell | None = None,
+    live: Hear | None = None,
     ask: Asker | None = None,
 ) -> dict[str, Any]:
     """The result of `execute` with our own streams. Raises the daemon's error, ConnectionLost or
-    Left. `live`: gets denials while the command runs, and what prints a line about one."""
+    Left. `live`: gets denials while the command runs."""
     try:
         with signals.Signals() as arrived:
             outgoing = Outgoing(sock, streams.descriptors)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from sandboxd_client.caller import Outgoing
-    from sandboxd_client.cli.execute import Tell
+    from sandboxd_client.cli.execute import Hear
     from sandboxd_client.cli.input import Input
     from sandboxd_client.cli.parse import Options
     from sandboxd_client.cli.raw_mode import RawMode
@@ -33,7 +33,7 @@ def start_relay(
     streams: Streams,
     *,
     keys_kill: bool,
-    live: Tell | None,
+    live: Hear | None,
     ask: Asker | None,
 ) -> Relay:
     return Relay(

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from sandboxd_client.caller import Outgoing
-    from sandboxd_client.cli.execute import Tell
+    from sandboxd_client.cli.execute import Hear
     from sandboxd_client.cli.input import Input
+    from sandboxd_client.cli.live_denials import LiveDenials
     from sandboxd_client.cli.output import TerminalOutput
     from sandboxd_client.cli.raw_mode import RawMode
     from sandboxd_client.cli.streams import Streams
@@ -48,11 +49,11 @@ class Relay:
     def __init__(
         self, outgoing: Outgoing, execution_id: str, *, output: TerminalOutput, input: Input | None,
         raw: RawMode | None, pty: bool, streams: bool, own: Streams | None = None,
-        keys_kill: bool = True, live: Tell | None = None, ask: Asker | None = None,
+        keys_kill: bool = True, live: Hear | None = None, ask: Asker | None = None,
     ) -> None:  # fmt: skip
         """`streams`: the daemon tells events. `own`: descriptors of ours that go with a request.
-        `keys_kill`: Ctrl-C twice kills a program in a terminal that does not take it. `live`: gets
-        denials while the command runs. `ask`: decides what it waits for, on this terminal."""
+        `keys_kill`: Ctrl-C twice kills a program in a terminal that does not take it. `live`: hears
+        of denials while the command runs. `ask`: decides what it waits for, on this terminal."""
         self._outgoing = outgoing
         self._sock = outgoing.sock
         self._execution_id = execution_id
@@ -65,7 +66,8 @@ class Relay:
         self._own = own
         self._file = own.file if own is not None else None
         self._keys_kill = keys_kill
-        self._live = live
+        self._hear = live
+        self._live: LiveDenials | None = None
         self._ask = ask
         self._lines = LineBuffer()
         self._next_id = _STOP_ID + 1
@@ -142,7 +144,11 @@ class Relay:
         asked = self._suspension
         if asked is not None and not asked.wanted and (left_s := asked.left_s) is not None:
             timeout_s = left_s if timeout_s is None else min(timeout_s, left_s)
+        if self._live is not None and (left_s := self._live.left_s) is not None:
+            timeout_s = left_s if timeout_s is None else min(timeout_s, left_s)
         ready = poll.poll(None if timeout_s is None else timeout_s * 1000)
+        if self._live is not None:
+            self._live.tell_due(self._output.add_line)
         if not ready and self._input is not None:
             self._input.look_again()
         return ready
@@ -195,9 +201,9 @@ class Relay:
         elif method == "execution/pending":
             self._pending(message["params"])
         elif method == "execution/denial":
-            if self._live is not None:
-                denial = message["params"]["denial"]
-                self._live(denial, self._output.add_line)
+            if self._hear is not None:
+                self._live = self._hear()
+                self._live.hear(message["params"]["denial"], self._output.add_line)
         elif method is None and message.get("id") == RESULT_ID:
             self._answer = message
             self._print_held()

@@ -17,7 +17,7 @@ from sandboxd_client import handshake, transport  # noqa: E402 - after the platf
 from sandboxd_client.cli.connect import socket_path  # noqa: E402
 from sandboxd_client.cli.execute import Left, attempt, streaming, wants_pty  # noqa: E402
 from sandboxd_client.cli.finish_run import report  # noqa: E402
-from sandboxd_client.cli.live_denials import tell  # noqa: E402
+from sandboxd_client.cli.live_denials import LiveDenials  # noqa: E402
 from sandboxd_client.cli.parse import Options  # noqa: E402
 from sandboxd_client.cli.plain_text import quote  # noqa: E402
 from sandboxd_client.cli.prefix import find_sandbox  # noqa: E402
@@ -31,7 +31,7 @@ from sandboxd_proto.locations import caches_root  # noqa: E402
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _socket import socket
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
     from typing import Any
 
 IDLE_S = 30.0
@@ -91,17 +91,13 @@ def _where(options: Options) -> tuple[dict[str, Any], dict[str, Any] | None]:
 def _shell(sock: socket, options: Options, params: dict[str, Any], streams: Streams) -> int:
     argv = options.operands or _shells(os.environ)
     params = streaming(params, argv, streams)
-    told: dict[str, dict[str, Any]] = {}
-
-    def live(denial: dict[str, Any], put: Callable[[str], None]) -> None:
-        tell(denial, put, told, options=options)
-
-    heard = None if options.has("--quiet") else live
+    denials = LiveDenials(options, claims=True)
+    live = None if options.has("--quiet") else lambda: denials
     try:
-        result = attempt(sock, params, streams, keys_kill=False, live=heard)
+        result = attempt(sock, params, streams, keys_kill=False, live=live)
     except Left as left:
         return left.ended()
-    return report(result, options, told.values())
+    return report(result, options, denials.told.values())
 
 
 def _shells(caller: Mapping[str, str]) -> list[str]:

@@ -49,8 +49,9 @@ WantedBy=sockets.target
 """
 _CTL = ("systemctl", "--user")
 _UNREACHABLE = (
-    "log in as this user (su and sudo -u give no systemd of the user's own), or let root run "
-    "`loginctl enable-linger USER`; without a service sandboxctl starts the daemon when needed"
+    "if this machine runs systemd, log in as this user (su and sudo -u give no systemd of the "
+    "user's own), or let root run `loginctl enable-linger USER`; without a service sandboxctl "
+    "starts the daemon when needed"
 )
 
 
