@@ -117,7 +117,8 @@ def _named(classifier: LineClassifier, facts: RunEvidence, found: list[Denial]) 
                 yield filesystem.masked_denial(setting, "filesystem_read", at.path, mask, "medium")
             elif at.hidden and facts.failed and name == word and _readable(setting, word, at):
                 output = classifier.command.writes(word)
-                yield filesystem.hidden_denial(setting, at.path, "medium", output=output)
+                if not (output and at.place.kind == MountKind.PRIVATE):  # which took it
+                    yield filesystem.hidden_denial(setting, at.path, "medium", output=output)
             elif name == word and name in listed and _shows_no_content(at):
                 yield filesystem.hidden_denial(setting, at.path, "low", empty=True)
 

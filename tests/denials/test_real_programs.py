@@ -149,6 +149,15 @@ def test_real_messages_are_classified(root: Path, name: str, script: str, kind: 
     assert all(d.target is None or str(root) in d.target or kind == "network" for d in found)
 
 
+def test_a_file_that_the_command_made_in_its_own_tmp_is_no_denial(root: Path) -> None:
+    """One of that name on the host has nothing to do with it."""
+    with tempfile.NamedTemporaryFile(dir="/tmp") as host:
+        code, denials = run(root, f"echo a > {host.name}; grep b {host.name}")
+        assert (code, denials) == (1, [])
+        _, control = run(root, f"grep -q b {host.name}")
+        assert [one.target for one in control] == [host.name]
+
+
 def _languages() -> list[str]:
     if not os.path.isdir(CATALOGS):
         return []
