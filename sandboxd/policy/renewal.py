@@ -40,6 +40,8 @@ def _unprotected(then: Plan, now: Plan, shown: MountPlan) -> Iterator[Protected]
         known = (one.path, one.rule) in rules if one.rule in FOLDER_RULES else one.path in paths
         if known or shown.at(one.path).kind is not MountKind.WRITE:
             continue
+        if not one.present and posixpath.basename(one.path) == ".git":
+            continue  # the search for new repositories finds it in any folder
         if one.path not in unsearched and not within_any(one.path, judged):
             yield one
 

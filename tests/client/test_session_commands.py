@@ -281,8 +281,10 @@ def test_who_asked_reads_the_deadline_and_the_words_of_the_approver(
 def test_hints_are_in_the_words_of_the_shell(daemon: Daemon, tmp_path: Path) -> None:
     closed = ctl(daemon, "session", "close", "se-none")
     assert "sandboxctl sessions" in closed.stderr
-    elsewhere = ctl(daemon, "run", "--cwd", "/root/x", "--", "true", cwd=tmp_path)
-    assert "hint:  add --read /root/x" in elsewhere.stderr
+    hidden = tmp_path.parent / f"{tmp_path.name}-elsewhere"
+    hidden.mkdir()
+    elsewhere = ctl(daemon, "run", "--cwd", str(hidden), "--", "true", cwd=tmp_path)
+    assert f"hint:  add --read {hidden}" in elsewhere.stderr
     for flags, can in (
         (["--preset", "workspace-write"], "this one can write the workspace, whatever the command"),
         (["--net", "all"], "this one can use other paths, the network or an image"),

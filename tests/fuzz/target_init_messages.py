@@ -18,7 +18,7 @@ from sandboxd.linux.init_client import messages as wire
 
 HERE = Path(__file__).parent
 INIT = Path(codec.__file__).parents[1] / "init"
-SOURCES = ("wire.c", "messages.c", "evidence/dns_query.c")
+SOURCES = ("wire.c", "memory.c", "messages.c", "evidence/dns_query.c")
 FLAGS = ("-std=gnu11", "-D_GNU_SOURCE", "-O1", "-g", "-Wall", "-Wextra", "-Werror",
          "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer",
          "-fno-strict-aliasing")  # fmt: skip

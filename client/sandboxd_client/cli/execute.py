@@ -103,8 +103,8 @@ def perform(options: Options, connect: Callable[[], socket], *, stderr: bool = T
     from sandboxd_client.cli.finish_run import report
 
     options.printed, options.errors = streams.printed or b"", streams.errors
-    outside = "cwd" not in params and "sandbox" not in params and os.getcwd() != "/"
-    if outside and not options.has("--quiet"):
+    in_root = not {"cwd", "workspace", "sandbox"} & params.keys() and os.getcwd() != "/"
+    if in_root and not options.has("--quiet"):
         from sandboxd_client.cli.screen import say
 
         shows = "the manifest shows" if options.has("--manifest") else "it shows"

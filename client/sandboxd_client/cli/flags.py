@@ -79,7 +79,7 @@ PTY = (
 CWD = Flag(
     "--cwd",
     "DIR",
-    "where the command starts (default: here, where the sandbox shows that)",
+    "where the command starts (default: here, if that lies in the workspace, else the workspace)",
     completes="dir",
 )
 

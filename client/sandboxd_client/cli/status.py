@@ -43,7 +43,7 @@ def _without_daemon(path: str) -> str:
     rows = [
         ("daemon", "none runs; it starts by itself with the next command: sandboxctl run"),
         ("socket", path),
-        *([("log", f"{log} (of earlier daemons)")] if os.path.exists(log) else []),
+        *([("old log", log)] if os.path.exists(log) else []),
     ]
     return "".join(_row(name, value) for name, value in rows)
 

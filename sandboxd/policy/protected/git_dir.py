@@ -250,7 +250,9 @@ def _with_includes(
 
 
 def read_config(path: str) -> list[tuple[str, str]]:
-    text = read_text(path, git_config.MAX_BYTES)
+    text = read_text(path, git_config.MAX_BYTES + 1)
+    if len(os.fsencode(text)) > git_config.MAX_BYTES:  # git reads the rest, too
+        raise scan_limits.long_settings(path, git_config.MAX_BYTES)
     scan_limits.count(scan_limits.SETTINGS, len(text))
     return git_config.entries(text)
 

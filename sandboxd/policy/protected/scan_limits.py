@@ -137,6 +137,13 @@ def check_programs(git_dir: str, count: int, line: str) -> None:
         )  # fmt: skip
 
 
+def long_settings(path: str, most: int) -> TooMuch:
+    return TooMuch(
+        f"{named(path)} has more than {most} {SETTINGS}", field="workspace",
+        remedy="remove what a command left there, or give another folder as the workspace",
+    )  # fmt: skip
+
+
 def check_includes(git_dir: str, count: int) -> None:
     if count > MOST_INCLUDES:
         raise TooMuch(
