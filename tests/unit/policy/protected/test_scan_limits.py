@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sandboxd.policy.plan import Plan
-from sandboxd.policy.protected import git_programs, scan_limits
+from sandboxd.policy.protected import git_config, git_dir, git_programs, scan_limits
 from sandboxd.policy.request import Machine, PolicyRequest
 from sandboxd.policy.resolve import plan_for
 from sandboxd_proto.manifest import Manifest
@@ -137,3 +137,17 @@ def test_a_nested_git_dir_that_cannot_be_read(
 def test_what_only_a_shell_knows_is_found_in_linear_time(unit: str) -> None:
     """In a mebibyte: time that grows with the square would be longer than any test may take."""
     git_programs._UNKNOWN.sub("", unit * ((1 << 20) // len(unit)))
+
+
+@pytest.mark.parametrize("surplus", [0, 1])
+def test_settings_that_are_too_long_are_refused_and_not_cut(tmp_path: Path, surplus: int) -> None:
+    """git reads the rest, and what it names."""
+    hidden = "\n[core]\n\thooksPath = hooks\n"
+    blank = "#" * (git_config.MAX_BYTES + surplus - len(hidden))
+    config = tmp_path / "config"
+    config.write_text(blank + hidden)
+    if surplus:
+        with pytest.raises(scan_limits.TooMuch, match=f"{config} has more than"):
+            git_dir.read_config(str(config))
+    else:
+        assert git_dir.read_config(str(config)) == [("core.hookspath", "hooks")]
