@@ -66,7 +66,8 @@ def test_what_a_limit_ends_is_not_reported(init: Init) -> None:
 
 def test_what_the_terminal_hangs_up_is_reported(init: Init) -> None:
     """The kernel sends it SIGHUP when the command ends."""
-    ended = init.shell("sleep 600 & sleep 0.1", flags=wire.ExecFlag.PTY).wait()
+    started = 'until read name < /proc/$!/comm && [ "$name" = sleep ]; do :; done'
+    ended = init.shell(f"sleep 600 & {started}", flags=wire.ExecFlag.PTY).wait()
     assert ended.only(wire.LeftMessage) == wire.LeftMessage(1, ("sleep",))
 
 
