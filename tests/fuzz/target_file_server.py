@@ -22,8 +22,8 @@ from fuzz.target_init_messages import FLAGS, HERE, INIT
 from sandboxd.linux.init_client.file_server import NO_MODE, FileOperation, string
 
 SOURCES = (
-    "wire.c", "memory.c", "command/file_server.c", "command/file_content.c", "command/file_remove.c",
-    "command/file_trees.c",
+    "wire.c", "memory.c", "command/file_server.c", "command/file_content.c",
+    "command/file_remove.c", "command/file_trees.c",
 )  # fmt: skip
 SPACE = str(16 << 20)
 PATHS = ("f", "dir", "dir/sub/g", "link", "loop", "fifo", "/proc/self/mem", "/proc/self/root/tree")
