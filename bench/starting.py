@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from itertools import cycle
 
 from bench import rows_baseline, rows_daemon
+from bench.least_daemon import least_daemon
 from bench.lines import Line, Section, Target, ms
 from bench.measure import Measured, Row, latency
 from bench.place import MINIMAL, Place
@@ -26,6 +27,7 @@ def measured(place: Place) -> Section:
             held.enter_context(
                 rows_daemon.persistent("execute, persistent sandbox", place.warm, place.policy)
             ),
+            held.enter_context(least_daemon(place.folder)),
             rows_baseline.python_start(),
             rows_baseline.sandboxctl(place.warm.socket, place.policy["workspace"]),
             rows_baseline.unsandboxed("unsandboxed again (noise)"),
@@ -87,7 +89,7 @@ def rotated(place: Place) -> Section:
 
 def _lines(
     plain: Measured, bwrap: Measured, cold: Measured, warm: Measured, persistent: Measured,
-    python: Measured, ctl: Measured, again: Measured,
+    least: Measured, python: Measured, ctl: Measured, again: Measured,
 ) -> list[Line]:  # fmt: skip
     of_plain, of_bwrap = warm.p50 / plain.p50, warm.p50 / bwrap.p50
     kept = persistent.p50 / plain.p50
@@ -99,6 +101,7 @@ def _lines(
         _line(warm, bwrap, "bare bwrap", Target(WARM_OF_BWRAP, of_bwrap)),
         _line(warm, plain, "unsandboxed", Target(WARM_OF_PLAIN, of_plain)),
         _line(persistent, plain, "unsandboxed", Target(PERSISTENT_OF_PLAIN, kept)),
+        _line(least, plain, "unsandboxed"),
         _line(python, plain, "unsandboxed"),
         _line(ctl, python, "python -c pass", Target(CTL_OF_PYTHON, ctl.p50 / python.p50)),
     ]
