@@ -390,6 +390,31 @@ def test_a_stash_that_could_not_put_a_protected_file_back_is_not_made_twice(proj
     assert len(listed.stdout.splitlines()) == 2
 
 
+def test_a_stash_that_could_not_remove_a_bare_repository_names_steps_that_finish_it(project):
+    folder = project.workspace
+    (folder / "a").write_text("changed\n")
+    subprocess.run(["git", "init", "-q", "--bare", str(folder / "bare.git")], check=True)
+    said = hint_after(project, *AS_SOMEONE, "stash", "-u")
+    steps = said.partition("outside of the sandbox: ")[2]
+    subprocess.run(["bash", "-e", "-c", steps], cwd=folder, check=True)
+    git = ["git", "-C", str(folder)]
+    status = subprocess.run([*git, "status", "--porcelain"], capture_output=True, check=True)
+    assert status.stdout == b""
+    assert not (folder / "bare.git").exists()
+    subprocess.run([*git, "stash", "pop", "-q"], check=True)
+    assert (folder / "a").read_text() == "changed\n"
+    assert (folder / "bare.git" / "config").exists()
+
+
+@pytest.mark.parametrize("selects", [["--", "a"], ["-m", "x"], ["--keep-index"]])
+def test_only_a_stash_of_everything_is_finished_with_a_reset(selects, tmp_path):
+    """A change that is not in the stash would be lost."""
+    denial = {"kind": "protected_path", "operation": "remove", "target": f"{tmp_path}/.envrc"}
+    for rest, is_reset in ([["-u"], True], [["push", "-u", *selects], False]):
+        hint = git_hint(["stash", *rest], 1, [denial], str(tmp_path))
+        assert ("reset" in (hint or "")) == is_reset, rest
+
+
 def test_recording_the_deletion_of_what_was_moved_aside_is_said(project):
     project("run", "--", "git", "checkout", "-q", "other")
     assert "git takes for deleted" in hint_after(project, "add", "-A")

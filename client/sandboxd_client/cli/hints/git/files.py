@@ -50,6 +50,14 @@ def _is_bare(folder: str) -> bool:
     return all(os.path.lexists(os.path.join(folder, name)) for name in ("HEAD", "objects"))
 
 
+def enclosing_bare(path: str, top: str) -> str | None:
+    """The bare repository below `top` that a path lies in, both relative to `top`."""
+    folder = os.path.dirname(path)
+    while folder and not _is_bare(os.path.join(top, folder)):
+        folder = os.path.dirname(folder)
+    return folder or None
+
+
 def lists(index: bytes, path: bytes) -> bool:
     """Whether an entry has this path, or one below it: its length, the path, and a zero byte."""
     at = index.find(path)

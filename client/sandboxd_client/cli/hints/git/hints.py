@@ -9,7 +9,7 @@ import os
 
 from sandboxd_client.cli.denial_lines import is_moved_aside
 from sandboxd_client.cli.hints.git.branches import branch_hint
-from sandboxd_client.cli.hints.git.files import git_dirs, index_of, lists
+from sandboxd_client.cli.hints.git.files import enclosing_bare, git_dirs, index_of, lists
 from sandboxd_client.cli.hints.git.user_settings import (
     FATAL,
     missing_identity,
@@ -34,6 +34,7 @@ _STOPPED = (*_SEQUENCES, "MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD")  # of 
 _GOES_ON = ("--continue", "--abort", "--skip", "--quit", "--edit-todo", "--show-current-patch")
 _SUBMODULES = ("add", "init", "update", "deinit", "sync", "set-url", "set-branch", "absorbgitdirs")
 _AUTHORED = ("commit", "merge", "rebase", "cherry-pick", "revert", "am", "tag", "stash", "pull")
+_UNTRACKED = ("-u", "--include-untracked", "-a", "--all")  # of git stash
 _LISTED = 5  # files that a hint names
 OUTSIDE = "run this git command outside of the sandbox"
 # Subcommands that write .git/config, and the way round.
@@ -93,7 +94,7 @@ def git_hint(
         return _submodule(rest, workspace)
     left, repositories = _read_only(denials, workspace)
     if left and code and name == "stash" and _saves(rest):
-        return _stashed(left, workspace)
+        return _stashed(left, rest, workspace)
     if left and code:
         stopped = is_stopped(workspace)
         return _stopped(left, workspace) if stopped else _not_replaced(left)
@@ -123,6 +124,10 @@ def _read_only(denials: Sequence[dict[str, Any]], workspace: str) -> tuple[list[
 
 def is_repository(folder: str) -> bool:
     return os.path.lexists(os.path.join(folder, ".git"))
+
+
+def _is_folder(path: str) -> bool:
+    return os.path.isdir(path) and not os.path.islink(path)
 
 
 def _submodule(rest: Sequence[str], workspace: str) -> str:
@@ -223,21 +228,43 @@ def _saves(rest: Sequence[str]) -> bool:
     return not rest or rest[0].startswith("-") or rest[0] in ("push", "save")
 
 
-def _stashed(paths: Sequence[str], workspace: str) -> str:
-    """To stash once more would make a second one of what is still changed."""
+def _stashed(paths: Sequence[str], rest: Sequence[str], workspace: str) -> str:
+    """To stash once more would make a second one of what is still changed. Where untracked files
+    could not be removed, git did not go on to reset the tracked ones, which are in the stash."""
+    steps = _by_hand(paths, workspace)
+    if _saves_everything(rest):
+        steps += "; git reset -q --hard"
+    paths = _repositories_of(paths, workspace)
     return (
         f"the stash was saved (git stash list): do not stash again. Read-only inside, and so "
-        f"still changed: {_listed(paths)}; outside of the sandbox: {_by_hand(paths, workspace)}"
+        f"still changed: {_listed(paths)}; outside of the sandbox: {steps}"
     )
 
 
+def _saves_everything(rest: Sequence[str]) -> bool:
+    """Whether the stash has each tracked and untracked change: no pathspec, no selection."""
+    words = [word for word in rest if word not in ("push", "-q", "--quiet")]
+    return len(words) == 1 and words[0] in _UNTRACKED
+
+
+def _repositories_of(paths: Sequence[str], workspace: str) -> list[str]:
+    """A bare repository in place of files in it."""
+    found = (enclosing_bare(path, workspace) or path for path in paths)
+    return list(dict.fromkeys(found))
+
+
 def _by_hand(paths: Sequence[str], workspace: str) -> str:
-    """What makes these files what git's index says."""
+    """What makes these files what git's index says. `git clean` does not remove what git ignores,
+    which no stash and no commit has."""
     index = index_of(os.path.join(git_dirs(workspace)[1], "index"))
     tracked = [p for p in paths if index is None or lists(index, os.fsencode(p))]
     new = [path for path in paths if path not in tracked]
     steps = [f"git checkout -- {' '.join(map(quote, tracked))}"] if tracked else []
-    steps += [f"rm {' '.join(map(quote, new))}"] if new else []
+    new = _repositories_of(new, workspace)
+    folders = [path for path in new if _is_folder(os.path.join(workspace, path))]
+    files = [path for path in new if path not in folders]
+    steps += [f"rm {' '.join(map(quote, files))}"] if files else []
+    steps += [f"git clean -fdq -- {' '.join(map(quote, folders))}"] if folders else []
     return "; ".join(steps)
 
 
