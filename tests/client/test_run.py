@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 
@@ -208,6 +209,35 @@ def test_a_closed_standard_descriptor_is_no_reason_to_fail(ctl, closed):
     done = subprocess.run(["sh", "-c", f"{line} {closed}"], stdin=subprocess.DEVNULL,
                           cwd=ctl.workspace, env=ctl.env(), timeout=60)  # fmt: skip
     assert done.returncode == 5
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "is_said"),
+    [
+        (("sh", "-c", "echo out"), 1, True),
+        (("sh", "-c", "echo out; exit 5"), 5, True),
+        (("sh", "-c", "echo err >&2"), 0, False),
+        (("true",), 0, False),
+    ],
+)
+def test_output_to_a_closed_stdout_is_an_error_and_no_output_is_none(inside, words, code, is_said):
+    for flags in ([], ["-q"]):
+        line = shlex.join(inside.argv("run", *flags, "--", *words))
+        done = subprocess.run(["sh", "-c", f"{line} >&-"], stderr=subprocess.PIPE,
+                              cwd=inside.workspace, env=inside.env(), timeout=60)  # fmt: skip
+        assert done.returncode == code
+        said = b"sandboxctl: error: the output could not be written: stdout is closed\n"
+        assert (said in done.stderr) == is_said
+        assert is_said or b"sandboxctl" not in done.stderr
+
+
+@pytest.mark.parametrize(("flag", "code"), [("--json", 125), ("--detach", 0)])
+def test_what_sandboxctl_itself_prints_to_a_closed_stdout_is_told(inside, flag, code):
+    line = shlex.join(inside.argv("run", flag, "--", "true"))
+    done = subprocess.run(["sh", "-c", f"{line} >&-"], stderr=subprocess.PIPE,
+                          cwd=inside.workspace, env=inside.env(), timeout=60)  # fmt: skip
+    assert done.returncode == code
+    assert b"stdout is closed" in done.stderr
 
 
 def test_stdin_is_read_no_further_than_the_daemon_has_taken_it(ctl, fake):

@@ -101,12 +101,13 @@ def _leave(code: int) -> None:
 
 
 def _fill_standard_descriptors() -> None:
-    """A closed 0, 1 or 2 would become the next socket's number, and output would go there."""
+    """A closed 0, 1 or 2 would become the next socket's number, and output would go there. Writing
+    to a stdout that was closed fails (EBADF), as it does without this."""
     for fd in (0, 1, 2):
         try:
             os.fstat(fd)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)  # the lowest free number is this one
+        except OSError:  # the lowest free number is this one
+            os.open(os.devnull, os.O_RDONLY if fd == 1 else os.O_RDWR)
 
 
 def _other(name: str, rest: list[str]) -> int:

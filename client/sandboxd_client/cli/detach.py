@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from errno import EBADF
 
 from sandboxd_client.cli.join_session import join_session
 from sandboxd_client.cli.parse import Options, UsageError
@@ -52,7 +53,7 @@ def detach(options: Options, connection: Callable[[Options], socket]) -> int:
         made = _start(sock, params)
     finally:
         sock.close()
-    put(dumps(made) + b"\n" if options.has("--json") else f"{made['execution_id']}\n".encode())
+    _print(made, json=options.has("--json"))
     if options.has("--quiet"):
         return 0
     if not options.has("--no-stdin") and _has_unread(0):
@@ -63,6 +64,17 @@ def detach(options: Options, connection: Callable[[Options], socket]) -> int:
     if made.get("approval"):
         say(f"it waits for an approval: sandboxctl approve {made['approval']}")
     return 0
+
+
+def _print(made: dict[str, Any], *, json: bool) -> None:
+    """It runs, so that a closed stdout is no failure."""
+    wanted = made["execution_id"]
+    try:
+        put(dumps(made) + b"\n" if json else f"{wanted}\n".encode())
+    except OSError as error:
+        if error.errno != EBADF:
+            raise
+        say(f"stdout is closed; it runs as {wanted}")
 
 
 def _has_unread(fd: int) -> bool:

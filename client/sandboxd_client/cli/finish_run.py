@@ -6,7 +6,7 @@ import sys
 
 assert sys.platform != "win32"
 
-from sandboxd_client.cli.execute import is_advised  # noqa: E402 - after the platform is known
+from sandboxd_client.cli.execute import NOT_WRITTEN, is_advised  # noqa: E402 - after the platform is known
 from sandboxd_client.cli.output import TerminalOutput  # noqa: E402
 from sandboxd_client.cli.relay import Relay  # noqa: E402
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sandboxd_client.cli.terminal_approver import Asker
 
 # Of a result: what lines are printed about.
-_TOLD = ("denials", "warnings", "widening", "left_processes")
+_TOLD = ("denials", "warnings", "widening", "left_processes", "output_lost")
 
 
 def start_relay(
@@ -98,7 +98,10 @@ def exit_like_command(result: dict[str, Any]) -> int:
     from sandboxd_client.cli import outcome, signals
 
     died = result.get("outcome") == "signaled"
-    return signals.exit_like(outcome.exit_code(result), result.get("signal") if died else None)
+    code = outcome.exit_code(result)
+    if not code and result.get("output_lost"):  # of a closed stdout only we know
+        code = NOT_WRITTEN
+    return signals.exit_like(code, result.get("signal") if died else None)
 
 
 def _crash_lines(result: dict[str, Any]) -> list[str]:

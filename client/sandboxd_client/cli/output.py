@@ -1,5 +1,7 @@
 """Write the command's output to our stdout and stderr, in order, without blocking the loop.
 
+What goes to a stdout that was closed is lost, and the command goes on: its exit code is its own.
+
 One queue for both, because both may be the same file. A pipe takes a piece of up to PIPE_BUF
 bytes without blocking once poll() calls it writable; the descriptor itself is left as it is,
 since its open file is shared with other programs.
@@ -13,6 +15,7 @@ import sys
 assert sys.platform != "win32"
 
 
+_EBADF = 9
 _PIECE = 4096
 _FILE_PIECE = 1 << 20
 _FIFO, _REGULAR, _KIND = 0o010000, 0o100000, 0o170000
@@ -27,6 +30,7 @@ class TerminalOutput:
         self._first = 0
         self._pieces = {fd: _piece(fd) for fd in (1, 2)}
         self._in_line = False
+        self.is_lost = False  # whether the command printed to a stdout that was closed
 
     @property
     def waiting_for(self) -> int | None:
@@ -54,6 +58,10 @@ class TerminalOutput:
             written = os.write(fd, data[: self._pieces[fd]])
         except BlockingIOError:
             return
+        except OSError as error:
+            if error.errno != _EBADF:
+                raise
+            self.is_lost, written = True, len(data)
         self.pending_bytes -= written
         if written < len(data):
             self._queue[self._first] = (fd, data[written:])

@@ -14,7 +14,7 @@ import time
 assert sys.platform != "win32"
 
 from sandboxd_client.cli import signals  # noqa: E402 - after the platform is known
-from sandboxd_client.cli.execute import RESULT_ID, Left, message  # noqa: E402
+from sandboxd_client.cli.execute import NOT_WRITTEN, RESULT_ID, Left, message  # noqa: E402
 from sandboxd_client.handshake import lost_error, unwrap  # noqa: E402
 from sandboxd_client.jsontext import LineBuffer, loads  # noqa: E402
 
@@ -40,7 +40,6 @@ _IN, _OUT = select.POLLIN, select.POLLOUT
 _BAD = select.POLLHUP | select.POLLERR | select.POLLNVAL
 _WRITE_ID, _QUESTION_ID, _STOP_ID = RESULT_ID + 1, RESULT_ID + 2, RESULT_ID + 3
 _SIGPIPE, _EPIPE, _EIO = 13, 32, 5
-_NOT_WRITTEN = 1  # as of programs of the system whose output cannot be written
 _CTRL_Z = b"\x1a"
 _SHOW_S = 1.0
 
@@ -91,6 +90,10 @@ class Relay:
         if self._cancelled is not None:
             raise Left(self._cancelled)
         result: dict[str, Any] = unwrap(self._answer)
+        if self._output.is_lost:
+            self._say("error: the output could not be written: stdout is closed")
+            self._show_all()
+            return {**result, "output_lost": True}
         return result
 
     # one turn of the loop
@@ -317,7 +320,7 @@ class Relay:
                 from sandboxd_client.cli.screen import say
 
                 say(f"error: the output could not be written: {error.strerror}")
-                code = _NOT_WRITTEN
+                code = NOT_WRITTEN
             self._cancel(code)
             raise Left(code) from None
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from sandboxd_client.cli.parse import Options
 
 REFUSED, NOT_EXECUTABLE, NOT_FOUND = 125, 126, 127
-_ENOENT = 2
+_ENOENT, _EBADF = 2, 9
 
 
 def say(text: str) -> None:
@@ -84,13 +84,22 @@ def fail(
     error: Exception, *, json: bool = False, usage_code: int = 2, options: Options | None = None
 ) -> int:
     """Say what failed, and answer the exit code. `options`: what was typed."""
-    if json:
-        from sandboxd_client.jsontext import dumps
-
-        put(dumps({"error": error_object(error)}) + b"\n")
-    else:
+    if not (json and _put_error(error)):
         write(_text(error, options))
     return exit_code(error, usage_code)
+
+
+def _put_error(error: Exception) -> bool:
+    """Whether stdout took it."""
+    from sandboxd_client.jsontext import dumps
+
+    try:
+        put(dumps({"error": error_object(error)}) + b"\n")
+    except BrokenPipeError:
+        raise
+    except OSError:
+        return False
+    return True
 
 
 def error_object(error: Any) -> dict[str, Any]:
@@ -151,6 +160,8 @@ def _text(error: Exception, options: Options | None) -> str:
 def _plain(error: Exception) -> str:
     """An error of the system by its file and reason, any other with its type."""
     if isinstance(error, OSError) and error.strerror:
+        if error.errno == _EBADF and not error.filename:
+            return "the output could not be written: stdout is closed"
         where = f"{error.filename}: " if error.filename else ""
         return f"{where}{error.strerror}"
     return f"{type(error).__name__}: {error}"
