@@ -57,3 +57,31 @@ def test_what_is_piped_into_a_terminal_is_said_to_be_typed(inside):
     assert told not in inside("run", "--pty", "--quiet", "--", "true", input=b"1\n").stderr
     assert told not in inside("run", "--pty", "--no-stdin", "--", "true", input=b"1\n").stderr
     assert told not in inside("run", "--", "true", input=b"1\n").stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("audit", "--type", "nosuch"),
+        ("kill", "--signal", "NOSUCH", "{}"),
+        ("check", "--net", "host:port"),
+        ("check", "--backend", "nosuch"),
+        ("check", "--processes", "9" * 23),
+        ("sandbox create", "--name", "sb-x"),
+    ],
+)
+def test_a_wrong_value_that_only_the_daemon_knows_is_a_wrong_option(inside, words):
+    if "{}" in words:
+        started = inside("run", "--detach", "--", "sleep", "60").stdout.decode().strip()
+        words = (*words[:-1], started)
+    done = inside(*words)
+    assert done.returncode == 2, done.stderr
+    if words[0] == "kill":
+        assert inside("kill", words[-1]).returncode == 0
+
+
+@pytest.mark.parametrize(
+    "words", [("kill", "nosuch"), ("check", "--read", "/nosuch"), ("attach", "nosuch")]
+)
+def test_what_does_not_exist_is_no_wrong_option(inside, words):
+    assert inside(*words).returncode == 125

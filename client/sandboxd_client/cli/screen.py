@@ -116,7 +116,10 @@ def exit_code(error: Exception, usage_code: int = 2) -> int:
     if getattr(error, "kind", None) == "ExecFailed":
         number = getattr(error, "facts", {}).get("errno")
         return NOT_FOUND if number == _ENOENT else NOT_EXECUTABLE
-    return usage_code if isinstance(error, UsageError) else REFUSED
+    from sandboxd_client.cli.wrong_input import is_wrong_value
+
+    wrong = isinstance(error, UsageError) or is_wrong_value(error)
+    return usage_code if wrong else REFUSED
 
 
 def _text(error: Exception, options: Options | None) -> str:

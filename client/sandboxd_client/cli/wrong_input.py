@@ -31,6 +31,8 @@ _MANIFEST = {
     "max_memory_bytes", "max_cpu_secs", "max_cpus", "max_processes", "max_file_bytes",
     "max_output_bytes", "tmp_bytes", "shm_bytes", "env", "image",
 }  # fmt: skip
+# Of values that are typed. Whether an execution_id fits depends on what runs.
+_VALUES = _MANIFEST | _FLAGS.keys() - {"execution_id"} | {"port", "title", "budget", "mode"}
 # The message says what it is about.
 _CLEAR = (
     "argv",
@@ -86,6 +88,14 @@ _EMPTY_COMMAND = (
 _NO_BACKEND = "leave --backend out"
 _SESSION_ENDED = "the daemon was restarted, or the session was closed: leave it, and open one again"
 _NOWHERE = "no folder of your PATH has it either; aliases of your shell are not known here"
+
+
+def is_wrong_value(error: Exception) -> bool:
+    """Whether the daemon refused a typed value that is wrong on every machine."""
+    if getattr(error, "kind", None) not in ("InvalidParams", "ManifestInvalid"):
+        return False
+    name = (getattr(error, "field", None) or "").partition("[")[0].partition(".")[0]
+    return name in _VALUES
 
 
 def reword(
