@@ -125,6 +125,15 @@ def test_a_package_that_a_link_leads_to_is_shown_as_a_folder(text: str) -> None:
     assert denials(setting("node", "app.js", view=host()), text) == []
 
 
+def test_packages_in_a_folder_above_are_shown_together() -> None:
+    view = host(more={"/h/u/node_modules/other/index.js": HostFile("")})
+    where = replace(setting("node", "app.js", view=view), cwd="/h/u/app")
+    (found,) = denials(where, "Error: Cannot find module 'other'\n")
+    folder = "/h/u/node_modules"
+    assert (found.target, found.remedy) == (folder, {"fs_read_allow": [folder]})
+    assert denials(where, "Error: Cannot find module 'none'\n") == []
+
+
 def test_a_package_is_shown_with_its_manifest_and_a_virtual_environment_as_a_whole() -> None:
     view = host(more={"/h/u/pkg/package.json": HostFile("")})
     text = "ENOENT: no such file or directory, open '/h/u/pkg/package.json'\n"

@@ -6,6 +6,7 @@ become a note. All others are decided here, while the command still runs.
 
 from __future__ import annotations
 
+import posixpath
 import re
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -22,6 +23,7 @@ from sandboxd.denials.text import subjects
 from sandboxd.denials.text.command_line import CommandLine
 from sandboxd.denials.text.foreign import SANDBOX_EXEC_LOG
 from sandboxd.denials.text.phrases import PhraseMatch, SignFinder
+from sandboxd.policy.paths.within import folders_above
 from sandboxd_proto.denial import Denial
 from sandboxd_proto.messages.execute import StreamName
 
@@ -32,6 +34,7 @@ _PATH_STEPS = 500
 _MOST_ASKED = 128  # names of one command line
 _MAY_LACK_NAME = ("EROFS", "unwritable", "unopened")
 DATABASE = "database"  # of SQLite, whose message has no name
+_MOST_ABOVE = 8  # folders above the working directory that may have packages
 _NODE = re.compile(r"Cannot find (?:module|package) ")
 _SOCKET = re.compile(r"\bsocket\b|\bsend(?:to|msg)\b|\bconnect\b|\bping\b|cap_net_raw")
 
@@ -144,8 +147,7 @@ class LineClassifier:
             if not reasons:
                 names = list(dict.fromkeys([*names, *subjects.absolute_names(line)]))
             if reason == "ENOENT" and _NODE.search(line[:1024]):
-                # Beside the project's own packages there may be links to others.
-                names += [f"node_modules/{name}" for name in names if name[:1] not in "./"]
+                names += self._packages([name for name in names if name[:1] not in "./"])
             names = names[: subjects.MAX_NAMES]
             self._spend(names, line)
             denial = filesystem.judge(setting, command, reason, names, line)
@@ -154,6 +156,16 @@ class LineClassifier:
             if reason in _MAY_LACK_NAME and not any("/" in name for name in names):
                 return self._nameless(notes, reason, before)
         return None
+
+    def _packages(self, names: list[str]) -> list[str]:
+        """Where node looks for packages. Beside the project's own there may be links to others. In
+        a folder above they need one another, so that the folder of all of them is named."""
+        found = [f"node_modules/{name}" for name in names]
+        for folder in islice(folders_above(self.setting.working_directory), _MOST_ABOVE):
+            above = posixpath.join(folder, "node_modules")
+            if any(self.setting.host.exists(f"{above}/{name}") for name in names[:1]):
+                return [*found, above]
+        return found
 
     def _nameless(self, notes: LineNotes, reason: str, before: list[str]) -> Denial | None:
         """A reason without a path: the lines above have it, else the command line may."""
