@@ -471,6 +471,16 @@ def test_what_deny_hides_is_told_with_the_flag(inside, workspace):
     assert f"is masked: --deny (fs_deny) hides {workspace}/dir, also" in done.stderr.decode()
 
 
+def test_a_parser_that_fails_on_what_deny_hides_is_explained(inside, workspace):
+    (workspace / "c.json").write_text("{}")
+    (workspace / "read.py").write_text('import json\njson.load(open("c.json"))\n')
+    (workspace / "fail.py").write_text("raise SystemExit(1)\n")
+    said = b"sandboxctl: hint: --deny hides c.json: commands see it empty\n"
+    assert said in inside("run", "--deny", "c.json", "--", "python3", "read.py").stderr
+    assert inside("run", "--deny", "c.json", "--", "python3", "fail.py").stderr == b""
+    assert said not in inside("run", "--", "python3", "read.py").stderr
+
+
 def test_a_command_whose_sandbox_is_destroyed_has_that_among_the_causes(inside):
     assert inside("sandbox create", "--name", "doomed").returncode == 0
     with inside.start("sandbox run", "doomed", "--", "sh", "-c", "echo up; sleep 600") as running:

@@ -33,7 +33,7 @@ def advise(options: Options, result: dict[str, Any]) -> list[str]:
         found = found or (tool_hint(argv, options.errors) if code != NOT_FOUND else None)
         found = found or _own_localhost(options, result, code)
         found = found or _unfound(options, result, code) or _foreign_folder(options, result)
-        found = found or _wider_workspace(options, result)
+        found = found or _wider_workspace(options, result) or _empty_by_deny(options, result)
     elif not options.has("--sandbox"):
         found = found or _installed(options) or _lost_settings(options)
     if not found:
@@ -77,6 +77,24 @@ def note_missing(options: Options) -> None:
         from sandboxd_client.cli.hints.git.worktrees import known
 
         options.worktrees = known(folder)
+
+
+def _empty_by_deny(options: Options, result: dict[str, Any]) -> str | None:
+    """A parser that fails on an empty file says nothing of it; its message may show the name."""
+    import os
+
+    from sandboxd_client.cli.workspace import resolve
+
+    errors = options.errors or b""
+    if result.get("denials"):
+        return None
+    for path in options.all("--deny"):
+        name = os.path.basename(path)
+        if name and os.fsencode(name) in errors and os.path.isfile(resolve(path)):
+            from sandboxd_client.cli.plain_text import quote
+
+            return f"--deny hides {quote(path)}: commands see it empty"
+    return None
 
 
 def _server(options: Options, result: dict[str, Any]) -> str | None:
