@@ -51,6 +51,12 @@ def test_well_known_commands_that_fail_get_the_right_hint(argv, said):
     assert "--prefix" not in (found or ""), "npm loses the system's settings with it and -g"
 
 
+def test_chromium_that_cannot_make_its_profile_has_the_hint():
+    said = b"Failed to create headless user data directory container.\n"
+    assert "--user-data-dir" in (tool_hint(["chromium", "--headless"], said) or "")
+    assert tool_hint(["chromium", "--headless"], b"no such page\n") is None
+
+
 def test_maven_is_told_of_a_repository_that_exists_only(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     alone = tool_hint(["mvn", "-o", "package"])
