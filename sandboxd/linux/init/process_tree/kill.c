@@ -71,6 +71,8 @@ static void signal_main(int number, pid_t main_pid, bool pty)
 {
     struct process_stat stat;
     pid_t foreground = 0;
+    if (main_pid <= 0) /* killed before it was forked; 0 would be the group of this process */
+        return;
     if (pty && procstat_read(main_pid, &stat) && stat.foreground_group > 1)
         foreground = stat.foreground_group;
     kill(-main_pid, number);
