@@ -362,6 +362,21 @@ def test_files_of_the_init_belong_to_no_command(box: Box, tmp_path: Path) -> Non
     assert box.attack(FILES_OF_INIT, 1, workspace=str(workspace)).blocked
 
 
+def test_the_init_is_in_no_group_and_session_of_others(box: Box) -> None:
+    """What it signals by its group would reach the inits of other clones. 0: one from outside."""
+    attack = python("""
+        if args:
+            powers(NEWPID)
+            child = os.fork()
+            if child:
+                os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        ids = os.getpgid(1), os.getsid(1)
+        worked(ids) if 0 in ids else blocked(ids)
+    """)
+    assert freely(attack, "control").worked
+    assert box.attack(attack).blocked
+
+
 @pytest.mark.parametrize("what", AS_ROOT)
 def test_a_clone_is_not_root(box: Box, tmp_path: Path, what: str) -> None:
     attack = python(AS_ROOT[what], "worked()")

@@ -216,6 +216,8 @@ static void become_init(const struct template *template, int socket)
 {
     int keep[] = {socket};
     close_all_but(keep, 1);
+    if (setsid() < 0) /* the template's group and session are those of its other clones, too */
+        template_fail(socket, "session");
     copies_begin();
     signal(SIGCHLD, SIG_DFL);
     int proc = template_mount(template, socket);
