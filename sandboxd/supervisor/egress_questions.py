@@ -66,7 +66,7 @@ class EgressQuestions:
         question = egress_question(session, client, execution_id, *target, workspace)
         try:
             self._admission.check_refused(session, question.subject)
-            approval = self._admission.approvals.ask(question)
+            approval = self._admission.approvals.ask(question, held=True)
             approval.workspace = workspace
             waiter = Waiter(
                 connection=owner, cancelled=anyio.Event(),

@@ -48,10 +48,11 @@ class DenialFollowUp:
         attempts: list[Attempt] = []
         warnings: tuple[str, ...] = ()
         while True:
-            approval = await self._ask(current, result, warnings)
+            retries = _may_retry(current.request) and len(attempts) + 1 < MOST_ATTEMPTS
+            approval = await self._ask(current, result, warnings, held=retries)
             if approval is None:
                 break
-            if not _may_retry(current.request) or len(attempts) + 1 >= MOST_ATTEMPTS:
+            if not retries:
                 result = _with_widening(result, approval)
                 break
             add = await self._wait(first, current, approval)
@@ -74,9 +75,12 @@ class DenialFollowUp:
         return self._admission.run_request(request, files).digest() != approval.run_digest
 
     async def _ask(
-        self, execution: Execution, result: ExecuteResult, warnings: Sequence[str]
+        self, execution: Execution, result: ExecuteResult, warnings: Sequence[str], *, held: bool
     ) -> Approval | None:
-        """The approval that would allow what was denied; None if nothing can be offered."""
+        """The approval that would allow what was denied; None if nothing can be offered.
+
+        `held`: the answer waits for it.
+        """
         request, admission = execution.request, self._admission
         session, policy, plan = request.session, request.policy, request.plan
         if session is None or policy is None or not session.is_open or not result.denials:
@@ -93,7 +97,7 @@ class DenialFollowUp:
         question = widen_question(asked, add, because, folders=folders, warnings=warnings)
         try:
             admission.check_refused(session, question.subject)
-            approval = admission.approvals.ask(question)
+            approval = admission.approvals.ask(question, held=held)
         except SandboxdError:
             return None  # refused for the session, or too many wait
         approval.workspace = plan.grants_workspace

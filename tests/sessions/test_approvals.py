@@ -89,6 +89,15 @@ def test_what_an_approver_is_shown(
     assert (tmp_path / "it's").exists()
 
 
+def test_the_notification_counts_the_request_that_asks(
+    worker: Connection, approver: Connection, tmp_path: Path
+) -> None:
+    number = worker.start("execute", _touch(tmp_path, execution_id="counted"))
+    assert approver.notification("approval/requested", execution_id="counted")["waiting"] == 1
+    worker.call("execution/cancel", {"execution_id": "counted"})
+    assert worker.result(number)["outcome"] == "cancelled"
+
+
 def test_a_refusal_has_the_approvers_words(
     worker: Connection, approver: Connection, tmp_path: Path
 ) -> None:

@@ -264,7 +264,7 @@ async def approve(
     """Wait for an approval; raises the error of a refusal or a timeout."""
     admission = call.service.admission
     question = session_question(session, call.requester, text, change, kind)
-    approval = admission.approvals.ask(question)
+    approval = admission.approvals.ask(question, held=True)
     waiter = Waiter(connection=call.connection, cancelled=call.cancelled())
     if not await admission.wait(approval, None, waiter):
         raise ApprovalDenied("the request was cancelled while it waited", reason="cancelled")

@@ -164,7 +164,7 @@ class Admission:
         while True:
             question = run_question(asked, warnings)
             self.check_refused(asked.session, question.subject)
-            approval = self.approvals.ask(question)
+            approval = self.approvals.ask(question, held=True)
             approval.workspace = asked.plan.grants_workspace
             if not await self.wait(approval, wait_secs, waiter):
                 return None
@@ -188,9 +188,11 @@ class Admission:
             )  # fmt: skip
 
     async def wait(self, approval: Approval, wait_secs: float | None, waiter: Waiter) -> bool:
-        """False if the request was cancelled. ApprovalPending if it was held long enough."""
+        """False if the request was cancelled. ApprovalPending if it was held long enough.
+
+        The approval counts the request already (`held` of `Approvals.ask`).
+        """
         if approval.is_pending:
-            approval.waiting += 1
             approval.askers.add(waiter.connection)
             waiter.pending(approval)
             try:

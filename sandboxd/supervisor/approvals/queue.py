@@ -79,10 +79,14 @@ class Approvals:
             return False
         return time.monotonic() < approval.deadline
 
-    def ask(self, question: Question) -> Approval:
-        """A new approval, or the one that waits for the same digest. Busy above the limits."""
+    def ask(self, question: Question, *, held: bool = False) -> Approval:
+        """A new approval, or the one that waits for the same digest. Busy above the limits.
+
+        `held`: a request waits for it from now on (`Admission.wait`). Approvers are told of it.
+        """
         joined = self.with_digest(question.digest)
         if joined is not None:
+            joined.waiting += held and joined.is_pending
             return joined
         pending = self.pending()
         of_session = sum(a.question.session == question.session for a in pending)
@@ -91,7 +95,7 @@ class Approvals:
                 f"{of_session} approvals of this session wait already",
                 remedy="wait for a decision before you ask for more",
             )
-        approval = Approval(question, self._config.timeout_secs)
+        approval = Approval(question, self._config.timeout_secs, waiting=int(held))
         self._recorder.requested(approval)
         self._by_id[approval.id] = approval
         self.on_requested(approval)
