@@ -98,6 +98,17 @@ def test_the_notification_counts_the_request_that_asks(
     assert worker.result(number)["outcome"] == "cancelled"
 
 
+def test_a_negative_wait_is_refused(
+    worker: Connection, approver: Connection, tmp_path: Path
+) -> None:
+    worker.start("execute", _touch(tmp_path, execution_id="waited"))
+    (shown,) = pending(approver)
+    wait = {"approval": shown["approval"], "timeout_secs": -1}
+    refused = error_of(lambda: worker.call("approval/wait", wait), "InvalidParams")
+    assert refused.data["field"] == "timeout_secs"
+    worker.call("execution/cancel", {"execution_id": "waited"})
+
+
 def test_a_refusal_has_the_approvers_words(
     worker: Connection, approver: Connection, tmp_path: Path
 ) -> None:

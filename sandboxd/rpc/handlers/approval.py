@@ -5,9 +5,11 @@ from __future__ import annotations
 import anyio
 
 from sandboxd.rpc.dispatch import later
+from sandboxd.rpc.handlers.execution import check_timeout
 from sandboxd.rpc.request_context import RequestContext
 from sandboxd.supervisor.approvals.approval import Approval
-from sandboxd_proto.errors import NotFound, Unauthorized
+from sandboxd.supervisor.approvals.queue import no_approval_error
+from sandboxd_proto.errors import Unauthorized
 from sandboxd_proto.messages.approval import (
     ApprovalInfo,
     ApprovalList,
@@ -66,7 +68,8 @@ def _relatives(call: RequestContext, approval: Approval) -> set[str]:
 async def wait(call: RequestContext, params: ApprovalWaitParams) -> ApprovalInfo:
     approval = call.service.admission.approvals.find(params.approval)
     if not call.is_approver and approval.question.session not in call.session().family:
-        raise NotFound(f"there is no approval {params.approval!r}", field="approval")
+        raise no_approval_error(params.approval)
+    check_timeout(params.timeout_secs)
     with anyio.move_on_after(params.timeout_secs):
         await approval.resolved.wait()
     return approval.info()

@@ -108,12 +108,20 @@ async def wait(call: RequestContext, params: WaitParams) -> ExecuteResult | Exec
     executions = call.service.supervisor.executions
     execution = executions.find_or_ended(params.execution_id, call.reader)
     limit_s = params.timeout_secs
-    if limit_s is not None and not 0 <= limit_s < math.inf:
-        raise InvalidParams("timeout_secs must not be negative", field="timeout_secs")
+    check_timeout(limit_s)
     with anyio.move_on_after(limit_s):
         await execution.finished()
         return _result(execution)
     return ExecutionStatus(state=execution.state)
+
+
+def check_timeout(limit_s: float | None) -> None:
+    """Of a request that waits."""
+    if limit_s is not None and not 0 <= limit_s < math.inf:
+        raise InvalidParams(
+            "timeout_secs must not be negative", field="timeout_secs",
+            remedy="leave it out to wait without a limit",
+        )  # fmt: skip
 
 
 def _result(execution: Execution) -> ExecuteResult:

@@ -27,6 +27,13 @@ class ApprovalRecorder(Protocol):
     async def durable(self, *, must: bool = False) -> None: ...
 
 
+def no_approval_error(approval_id: str) -> NotFound:
+    return NotFound(
+        f"there is no approval {approval_id!r}", field="approval",
+        remedy="`approval/list` shows those that wait",
+    )  # fmt: skip
+
+
 class Approvals:
     """`approvers` is the number of connections that may decide. `run` owns the time-outs."""
 
@@ -58,10 +65,7 @@ class Approvals:
     def find(self, approval_id: str) -> Approval:
         found = self._by_id.get(approval_id)
         if found is None:
-            raise NotFound(
-                f"there is no approval {approval_id!r}", field="approval",
-                remedy="`approval/list` shows those that wait",
-            )  # fmt: skip
+            raise no_approval_error(approval_id)
         return found
 
     def with_digest(self, digest: str) -> Approval | None:
