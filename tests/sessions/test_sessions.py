@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,19 @@ def test_the_preset_is_workspace_write_where_there_is_a_workspace(
     worker: Connection, tmp_path: Path
 ) -> None:
     assert open_session(worker, workspace=str(tmp_path))["preset"] == "workspace-write"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "kind"),
+    [({"workspace": "relative"}, "PathDenied"), ({"preset": "no-such"}, "ManifestInvalid")],
+)
+def test_a_default_that_no_request_could_use_is_refused(
+    worker: Connection, wrong: dict[str, str], kind: str
+) -> None:
+    for method in ("session/open", "session/update"):
+        error = error_of(partial(worker.call, method, wrong), kind)
+        assert [error.data["field"]] == list(wrong)
+        open_session(worker)
 
 
 def test_a_second_open_on_a_connection_is_a_child(worker: Connection) -> None:

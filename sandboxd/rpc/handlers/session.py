@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
+from sandboxd.policy.paths.canonical import check_spelling
 from sandboxd.policy.presets import preset
 from sandboxd.rpc.dispatch import later
 from sandboxd.rpc.handlers.admission import approve
@@ -40,6 +41,7 @@ async def open_(call: RequestContext, params: SessionOpenParams) -> SessionOpene
     service = call.service
     sessions = service.admission.sessions
     choice = _mode(params.mode, "default", params.plan)
+    _check_workspace(params.workspace)
     if params.name is not None and params.token is not None:
         live = sessions.named(params.name)
         if live is not None:
@@ -84,6 +86,12 @@ async def open_(call: RequestContext, params: SessionOpenParams) -> SessionOpene
     return _opened(session, token, resumed=resumed)
 
 
+def _check_workspace(workspace: str | None) -> None:
+    """Whether it exists is checked when a request uses it: it may be made later."""
+    if workspace is not None:
+        check_spelling(workspace, "workspace")
+
+
 def _parent(call: RequestContext, params: SessionOpenParams) -> Session | None:
     sessions = call.service.admission.sessions
     before = sessions.attached(call.connection)
@@ -124,6 +132,7 @@ async def update(call: RequestContext, params: SessionUpdateParams) -> SessionIn
             remedy="open one with session/open",
         )  # fmt: skip
     check_texts(None, params.title)
+    _check_workspace(params.workspace)
     if not call.is_approver:
         await _approve_widening(call, session, params)
     choice, plan, budget = _wanted(session, params)
