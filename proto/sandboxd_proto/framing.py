@@ -14,6 +14,7 @@ FRAME_LIMIT = 16 * 1024 * 1024
 HEADER_LIMIT = 8 * 1024
 _BLANK = b" \t\r\n"
 _HEADER_END = b"\r\n\r\n"
+_HEADER_REMEDY = "send `Content-Length: N` and an empty line, then N bytes of JSON"
 
 
 class Framing(Enum):
@@ -35,6 +36,7 @@ class BadFrame:
 
     reason: str
     fatal: bool
+    remedy: str | None = None
 
 
 class FrameDecoder:
@@ -113,6 +115,7 @@ class FrameDecoder:
             "the first byte is neither '{' nor '[' (one message a line) "
             "nor 'C' (Content-Length headers)",
             fatal=True,
+            remedy="send one JSON object a line, or a Content-Length header before each message",
         )
 
     # one message a line
@@ -166,17 +169,30 @@ class FrameDecoder:
 
     def _read_headers(self) -> BadFrame | None:
         self._drop_blank()
+        if self._buffer.startswith((b"{", b"[")):
+            # Without this the rest of the connection would be read as one header, unanswered.
+            return BadFrame(
+                "a message without a Content-Length header, on a connection that began with one",
+                fatal=True,
+                remedy="send the header before each message, or before none on a new connection",
+            )
         end = self._buffer.find(_HEADER_END, max(0, self._scanned - 3), HEADER_LIMIT + 4)
         if end < 0:
             self._scanned = len(self._buffer)
             if len(self._buffer) > HEADER_LIMIT:
-                return BadFrame(f"headers longer than {HEADER_LIMIT} bytes", fatal=True)
+                return BadFrame(
+                    f"headers longer than {HEADER_LIMIT} bytes", fatal=True, remedy=_HEADER_REMEDY
+                )
             return None
         offset, head = self._offset, bytes(self._buffer[:end])
         self._consume(end + len(_HEADER_END))
         length = _content_length(head)
         if length is None:
-            return BadFrame("no Content-Length header with one decimal number", fatal=True)
+            return BadFrame(
+                "no Content-Length header with one decimal number",
+                fatal=True,
+                remedy=_HEADER_REMEDY,
+            )
         if length > self._limit:
             self._skip = length
             return self._too_large()
@@ -184,7 +200,11 @@ class FrameDecoder:
         return None
 
     def _too_large(self) -> BadFrame:
-        return BadFrame(f"a message may have at most {self._limit} bytes", fatal=False)
+        return BadFrame(
+            f"a message may have at most {self._limit} bytes",
+            fatal=False,
+            remedy="send it in parts: execution/write for input, fs/write with append for a file",
+        )
 
     def _drop_blank(self) -> None:
         blank = len(self._buffer) - len(self._buffer.lstrip(_BLANK))

@@ -224,8 +224,8 @@ class Connection:
 
     def _handle_frame(self, item: Frame | BadFrame) -> Iterator[Step]:
         if isinstance(item, BadFrame):
-            error = ParseError(item.reason) if item.fatal else InvalidRequest(item.reason)
-            self._send_answer(failure(None, error))
+            kind = ParseError if item.fatal else InvalidRequest
+            self._send_answer(failure(None, kind(item.reason, remedy=item.remedy)))
             yield not item.fatal
             return
         try:

@@ -102,6 +102,14 @@ def test_a_long_body_is_not_kept() -> None:
     assert decoder.idle
 
 
+@pytest.mark.parametrize("start", [b"{", b" \r\n["])
+def test_a_message_without_headers_is_answered_where_others_had_them(start: bytes) -> None:
+    got = decoded([frame(b"{}", Framing.HEADERS) + start])
+    assert isinstance(got[-1], BadFrame)
+    assert got[-1].fatal
+    assert "header" in (got[-1].remedy or "")
+
+
 @pytest.mark.parametrize("size", [LIMIT - 1, LIMIT, LIMIT + 1])
 @pytest.mark.parametrize("framing", list(Framing))
 @pytest.mark.parametrize("cut", [False, True])

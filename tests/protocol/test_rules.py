@@ -282,3 +282,24 @@ def test_what_ends_a_command_may_follow_it_at_once(
             wanted = "signaled" if message == "signal" else "cancelled"
             assert result["outcome"] == wanted, result
             assert result["signal"] in ((15,) if message == "signal" else (9, None)), result
+
+
+@pytest.mark.parametrize(
+    ("stream", "remedy"),
+    [
+        (b"X", "Content-Length"),
+        (b"Content-Type: x\r\n\r\n", "Content-Length: N"),
+        (b"Content-Length: 99999999\r\n\r\n", "execution/write"),
+        (b'Content-Length: 2\r\n\r\n{}{"jsonrpc":', "each message"),
+    ],
+    ids=["first byte", "no length", "too large", "no headers"],
+)
+def test_an_error_of_the_framing_says_what_to_do(
+    shared_daemon: Daemon, stream: bytes, remedy: str
+) -> None:
+    framing: Framing = "lines" if stream == b"X" else "headers"
+    with shared_daemon.connect(framing=framing) as connection:
+        connection.send_raw(stream)
+        if b"{}" in stream:
+            assert refusal(connection)["code"] == -32600  # the whole message before
+        assert remedy in refusal(connection)["data"]["remedy"]
