@@ -14,6 +14,8 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 import msgspec
 
+from sandboxd_proto.secret import Secret
+
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+|\.\.\.)\]")
 _UNKNOWN = re.compile(r"unknown field `([^`]+)`")
 _MISSING = re.compile(r"missing required field `([^`]+)`")
@@ -61,6 +63,8 @@ def sentence(error: str, path: str, value: Any, into: Any) -> tuple[str, str | N
     last = _last(path)
     is_item = path.endswith("]")
     accepted = _accepted("" if is_item and last != "env" else last, inner_type)
+    if Secret in _options(inner_type):
+        return f"{last} is text", None, "send it as it was given"
     if not accepted:
         return error, None, None
     kind = "a value" if path.endswith("[...]") else "an item"

@@ -285,6 +285,29 @@ def test_what_ends_a_command_may_follow_it_at_once(
 
 
 @pytest.mark.parametrize(
+    ("method", "params", "remedy"),
+    [
+        ("execution/resize", {"execution_id": "cat", "rows": 1, "cols": 1}, '"pty"'),
+        ("sandbox/unforward", {"sandbox": "box", "forward": "fw-none"}, "sandbox/get"),
+        ("events/unsubscribe", {"subscription": "su-none"}, "events/subscribe"),
+        ("events/subscribe", {"after": "x"}, '"0"'),
+        ("execute", {"argv": ["a\0b"]}, "stdin"),
+        ("session/open", {"token": "t"}, "session/attach"),
+    ],
+)
+def test_an_error_says_what_to_do(
+    shared_daemon: Daemon, method: str, params: dict[str, Any], remedy: str
+) -> None:
+    with shared_daemon.connect() as connection:
+        connection.call("sandbox/create", {"name": "box", "scope": "connection"})
+        running = {"argv": ["cat"], "stdin_open": True, "execution_id": "cat"}
+        connection.start("execute", running)
+        with pytest.raises(RpcError) as refused:
+            connection.call(method, params)
+        assert remedy in refused.value.data["remedy"]
+
+
+@pytest.mark.parametrize(
     ("stream", "remedy"),
     [
         (b"X", "Content-Length"),

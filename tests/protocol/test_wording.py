@@ -13,6 +13,7 @@ from sandboxd_proto.amounts import bytes_in, seconds_in, shown_bytes, shown_seco
 from sandboxd_proto.errors import InvalidParams, ManifestInvalid
 from sandboxd_proto.manifest import Network, manifest_from, manifest_from_toml
 from sandboxd_proto.messages.execute import ExecuteParams
+from sandboxd_proto.messages.session import SessionAttachParams
 from sandboxd_proto.wire import convert
 
 
@@ -153,3 +154,9 @@ def test_a_long_text_is_cut_in_errors_and_not_compared(
     told = met.value
     assert len(f"{told.message} {told.field} {told.remedy}") < 1000
     assert all(len(word) <= 64 for word in compared)
+
+
+def test_a_token_that_is_no_text_is_not_shown() -> None:
+    with pytest.raises(InvalidParams) as refused:
+        convert({"session": "se-1", "token": 1234567}, SessionAttachParams)
+    assert (refused.value.message, refused.value.field) == ("token is text", "token")

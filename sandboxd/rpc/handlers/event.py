@@ -60,7 +60,10 @@ def _visible(call: RequestContext, session_id: str | None) -> Callable[[str | No
 
 def unsubscribe(call: RequestContext, params: UnsubscribeParams) -> Nothing:
     if not call.connection.unsubscribe(params.subscription):
-        raise NotFound(f"there is no subscription {params.subscription!r}", field="subscription")
+        raise NotFound(
+            f"there is no subscription {params.subscription!r}", field="subscription",
+            remedy="name one that events/subscribe answered on this connection",
+        )  # fmt: skip
     return Nothing()
 
 
@@ -77,7 +80,10 @@ def cursor(text: str | None, otherwise: int, field: str = "after") -> int:
     if text is None:
         return otherwise
     if not text.isdecimal() or len(text) > 18:
-        raise InvalidParams("a cursor is the number of a record, as text", field=field)
+        raise InvalidParams(
+            "a cursor is the number of a record, as text", field=field,
+            remedy='for example "0" for the whole trail',
+        )  # fmt: skip
     return int(text)
 
 

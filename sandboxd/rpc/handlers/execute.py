@@ -293,7 +293,10 @@ def _check_argv(argv: list[str]) -> None:
         )
     for index, argument in enumerate(argv):
         if "\0" in argument:
-            raise InvalidParams("an argument has NUL in it", field=f"argv[{index}]")
+            raise InvalidParams(
+                "an argument has NUL in it", field=f"argv[{index}]",
+                remedy="no program can be given NUL in an argument: pass it through stdin",
+            )  # fmt: skip
     problem = commands.too_long(argv)
     if problem is not None:
         raise InvalidParams(problem[1], field=problem[0], remedy="pass it through stdin or a file")

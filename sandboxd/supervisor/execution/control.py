@@ -84,7 +84,10 @@ class ExecutionControl:
 
     def resize(self, rows: int, cols: int) -> None:
         if not self._has_pty:
-            raise InvalidParams("this execution has no terminal", field="execution_id")
+            raise InvalidParams(
+                "this execution has no terminal", field="execution_id",
+                remedy='start it with "pty": {"rows": 24, "cols": 80}',
+            )  # fmt: skip
         self._size = (rows, cols)
         master = self._process.pty if self._process is not None else None
         if master is not None:

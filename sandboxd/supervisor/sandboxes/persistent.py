@@ -313,7 +313,10 @@ class PersistentSandboxes:
     def unforward(self, kept: PersistentSandbox, forward_id: str) -> None:
         found = kept.forwards.pop(forward_id, None)
         if found is None:
-            raise NotFound(f"there is no forward {forward_id!r}", field="forward")
+            raise NotFound(
+                f"there is no forward {forward_id!r}", field="forward",
+                remedy="`sandbox/get` shows those of a sandbox",
+            )  # fmt: skip
         found.close()
 
     def linger(self, watched: Member | None, process: Process, outputs: list[int]) -> None:

@@ -144,7 +144,10 @@ class Sessions:
         if name is not None:
             self.check_name(name, token)
         elif token is not None:
-            raise InvalidParams("a token is for a name that was open before", field="token")
+            raise InvalidParams(
+                "a token is for a name that was open before", field="token",
+                remedy="give the name too; session/attach joins a session by its ID and token",
+            )  # fmt: skip
         if parent is not None:
             ledger.check_depth(parent.account)
             for above in parent.upwards():
