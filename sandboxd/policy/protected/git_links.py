@@ -19,6 +19,7 @@ from sandboxd.policy.display_names import named
 from sandboxd.policy.paths import recording_fs
 from sandboxd.policy.paths.within import is_below, within
 from sandboxd.policy.protected import closed_ways, git_config, git_index_parser
+from sandboxd.policy.protected.protect import LONGEST_PATH
 
 MOST_LINKS = 256
 MOST_CPU_S = 0.25
@@ -92,7 +93,8 @@ def said_git_dir(folder: str) -> str | None:
             said = b""
         if said.startswith(b"gitdir: "):
             target = os.fsdecode(said.rstrip(b"\r\n")[8:].partition(b"\0")[0])
-            pointer = posixpath.join(folder, target)
+            if len(target) <= LONGEST_PATH:  # otherwise it leads git nowhere
+                pointer = posixpath.join(folder, target)
     return pointer
 
 

@@ -24,7 +24,7 @@ from sandboxd.policy.plan import Protected
 from sandboxd.policy.protected import closed_ways, scan_limits, staying
 
 _STAYS_S = 1.0  # a plan that took a folder for missing is made again then
-_LONGEST = 4096  # the kernel follows no longer path
+LONGEST_PATH = 4096  # the kernel follows no longer path
 # From a folder by links in it to another folder, and on by links in that one.
 LEVELS = 3
 _MOST_FOLDERS, _MOST_LINKS = 64, 256  # in one kept folder
@@ -59,7 +59,7 @@ def protect_names(folder: str, names: Iterable[str], root: str, levels: int = 0)
 
 def protect_target(path: str, root: str, levels: int = 0) -> list[Protected]:
     """The same for a path as a setting spells it: from anywhere, with `..`, through links."""
-    if len(path) > _LONGEST:
+    if len(path) > LONGEST_PATH:
         return []
     start = root if is_below(path, root) else "/"
     way = Walk(path[len(start) :].lstrip("/"), recording_fs.link_target, start=start)

@@ -20,6 +20,7 @@ from sandboxd.policy.data.protected_names import GIT_DIR, REBASE_STATE
 from sandboxd.policy.paths.within import is_below, within
 from sandboxd.policy.protected import git_config
 from sandboxd.policy.protected.git_dir import looks_like_git_dir
+from sandboxd.policy.protected.protect import LONGEST_PATH
 from sandboxd.posix.descriptors import path_of
 from sandboxd.workspace_guard import snapshot
 from sandboxd.workspace_guard.dirfd import (
@@ -168,7 +169,8 @@ def _target(pointer: str) -> str | None:
         os.close(folder)
     if data is None or not data.startswith(b"gitdir: "):
         return None
-    return os.fsdecode(data.rstrip(b"\r\n")[8:].partition(b"\0")[0])
+    target = os.fsdecode(data.rstrip(b"\r\n")[8:].partition(b"\0")[0])
+    return target if len(target) <= LONGEST_PATH else None
 
 
 def _any_below(folder: str, judging: _Judging) -> bool:
