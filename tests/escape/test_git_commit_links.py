@@ -169,6 +169,40 @@ def test_by_two_commands(box: Box, project: Path, mark: Path, how: str, order: s
     assert not runs(project, mark), ran.story
 
 
+PLACES = ["__pycache__", ".sandboxd-kept", ".sandboxd-kept-x", "new/.sandboxd-kept", "objects/ab"]
+COMMIT_AT = """
+    mkdir -p $place; mv evil $place; export GIT_INDEX_FILE=$PWD/index
+    git read-tree HEAD; git update-index --add --cacheinfo 160000,$id,$place/evil
+    git update-ref refs/heads/main $(git commit-tree -p HEAD -m two $(git write-tree))
+    rm index; unset GIT_INDEX_FILE
+"""
+
+
+@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("place", PLACES)
+def test_in_a_folder_that_seems_to_hold_something_else(
+    box: Box, project: Path, mark: Path, check_control: Callable[..., None], place: str, how: str
+) -> None:
+    lines = f"place={place}", MAKE, ARM["a setting"], ID, COMMIT_AT
+    ran = run(box, how, project, mark, *lines)
+    assert not runs(project, mark), ran.story
+    check_control(*lines)
+
+
+@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("place", PLACES)
+def test_armed_there_by_a_later_command(
+    box: Box, project: Path, mark: Path, place: str, how: str
+) -> None:
+    """Nothing changes but a file of the git dir."""
+    config = f"{place}/evil/.git/config"
+    run(box, how, project, mark, f"place={place}", MAKE, ID, COMMIT_AT)
+    assert (project / config).exists()
+    arm = f"printf '[core] fsmonitor = \"touch %s; :\"\\n' $mark >> {config} || :"
+    ran = run(box, how, project, mark, arm)
+    assert not runs(project, mark), ran.story
+
+
 @pytest.fixture
 def within_sandbox(box: Box, project: Path) -> Iterator[Callable[[str], Ran]]:
     params = {"preset": "workspace-write", "workspace": str(project)}

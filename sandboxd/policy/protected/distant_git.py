@@ -207,7 +207,10 @@ def inner(entries: Iterable[files.DirEntry]) -> list[str]:
     return [
         entry.path
         for entry in entries
-        if entry.name.lower() != ".git"
-        and entry.is_dir(follow_symlinks=False)
-        and not _STORE.search(entry.path)
+        if entry.name.lower() != ".git" and entry.is_dir(follow_symlinks=False)
     ]
+
+
+def is_store(path: str) -> bool:
+    """Whether it may be a folder of git objects, of which each repository has hundreds."""
+    return _STORE.search(path) is not None

@@ -34,11 +34,8 @@ MOST_READ_ONLY = 128
 # Of this thread's CPU time, so that a busy machine does not change what is found; and of any.
 MOST_CPU_S = 0.25
 MOST_S = 5.0
-# Where package managers put what they fetched: too many folders, and no place to run git in. And
-# where the daemon puts what it moved aside.
-_SKIPPED = frozenset(
-    ("node_modules", "__pycache__", "site-packages", ".git", ".venv", "venv", KEPT_FOLDER)
-)
+# Where package managers put what they fetched: too many folders, and no place to run git in.
+_SKIPPED = frozenset(("node_modules", "site-packages", ".git", ".venv", "venv"))
 _LISTED = frozenset(name.lower() for name in MARKS)  # some may be links to folders
 
 
@@ -133,14 +130,17 @@ def find(workspace: str, most: int | None = None) -> Repositories:
         folders.append(folder)
         names = _names(folder, entries)
         others += _others(folder, names)
-        repositories += [folder] if is_repository(names) else []
-        inner = sorted(distant_git.inner(entries))
-        pending += [(path, depth + 1) for path in inner]
+        repositories += [folder] if is_repository(folder, names) else []
+        for path in sorted(distant_git.inner(entries)):
+            if distant_git.is_store(path):
+                distant.append(path)
+            else:
+                pending.append((path, depth + 1))
     if distant:
         further = distant_git.search(workspace, distant, is_step)
         for folder in further.candidates:
             names = _names_again(folder)
-            repositories += [folder] if is_repository(names) else []
+            repositories += [folder] if is_repository(folder, names) else []
             others += _others(folder, names)
         closed += further.closed
         unsearched, far = further.unsearched, (further.folders,)
@@ -226,10 +226,12 @@ def _names(folder: str, entries: Iterable[files.DirEntry]) -> set[str]:
     }
 
 
-def is_repository(names: set[str]) -> bool:
+def is_repository(folder: str, names: set[str]) -> bool:
     if ".git" in names:
         return True
-    return "HEAD" in names and ("commondir" in names or {"objects", "refs"} <= names)
+    is_bare = "HEAD" in names and ("commondir" in names or {"objects", "refs"} <= names)
+    # A git dir that was moved aside looks like one.
+    return is_bare and not any(name.startswith(KEPT_FOLDER) for name in folder.split("/"))
 
 
 def exec_paths(mark: str) -> list[str]:

@@ -26,7 +26,6 @@ from sandboxd.workspace_guard import running_commands
 from sandboxd.workspace_guard.current_platform import born_ns, restore_access
 from sandboxd.workspace_guard.moves import Moves
 from sandboxd.workspace_guard.run_clock import COARSE_NS, RunClock
-from sandboxd_proto.locations import KEPT_FOLDER
 
 MOST_FOLDERS = 65_536  # that are listed
 DEEPEST = 64
@@ -142,7 +141,7 @@ class _Search:
             return
         self._seen.add(folder)
         marks = _marks(folder)
-        git = nested_git.is_repository(marks) and folder not in self._repositories
+        git = nested_git.is_repository(folder, marks) and folder not in self._repositories
         others = [posixpath.join(folder, one) for one in OTHER_REPOSITORIES if one in marks]
         others = [one for one in others if one not in self._others]
         if not git and not others:
@@ -195,7 +194,6 @@ class _Search:
                     pending.append((path, changed, depth + 1))
 
     def _unknown(self, folder: str) -> list[str]:
-        is_root = folder in self._before.roots
         found: list[str] = []
         try:
             with files.scandir(folder) as entries:
@@ -206,8 +204,7 @@ class _Search:
                     name = entry.name
                     if not entry.is_dir(follow_symlinks=False) or name.lower() == ".git":
                         continue
-                    is_kept = is_root and name.startswith(KEPT_FOLDER)
-                    if nested_git.is_step(name, True) and not is_kept:
+                    if nested_git.is_step(name, True):
                         found.append(entry.path)
         except OSError:  # removed meanwhile
             return []
