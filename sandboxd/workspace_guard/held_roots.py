@@ -7,6 +7,7 @@ is made there from then on.
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -22,6 +23,7 @@ from sandboxd.workspace_guard.moves import Moves
 
 _MOST_LOOKS = 8
 _REMOVED = " (deleted)"  # how the kernel calls it
+_TOO_DEEP = "a place whose path is too long"
 
 
 class HeldRoot(msgspec.Struct, frozen=True, eq=False):
@@ -32,11 +34,22 @@ class HeldRoot(msgspec.Struct, frozen=True, eq=False):
     shown: str
     inner: bool  # lies in another one
 
+    @property
+    def shown_now(self) -> str:
+        try:
+            return path_of(self.fd)
+        except OSError as error:
+            if error.errno != errno.ENAMETOOLONG:
+                raise
+            return _TOO_DEEP
+
     def now(self) -> str | None:
         """Its path; None if it has none, or that leads elsewhere. For a thread."""
-        shown = path_of(self.fd)
+        shown = self.shown_now
         path = self.path if shown == self.shown else shown
         try:
+            if path == _TOO_DEEP:
+                return None
             found = open_path(path)
         except OSError:
             return None
@@ -104,7 +117,7 @@ class HeldRoots:
         return self._moved
 
     def _has_moved(self, root: HeldRoot) -> bool:
-        shown = path_of(root.fd)
+        shown = root.shown_now
         if shown == root.shown or (root.inner and self._is_inside(shown)):
             return False
         self._reasons.setdefault(root.path, _reason(root.path, shown))
@@ -112,7 +125,7 @@ class HeldRoots:
 
     def _is_inside(self, shown: str) -> bool:
         """Still (or until it was removed) in a folder that is looked at as a whole."""
-        others = [path_of(one.fd) for one in self._roots if not one.inner]
+        others = [one.shown_now for one in self._roots if not one.inner]
         return any(within(shown, one) for one in others)
 
     @property
@@ -122,7 +135,7 @@ class HeldRoots:
         return next(iter(told), "a writable folder was moved")
 
     def _told(self, root: HeldRoot) -> str:
-        shown = path_of(root.fd)
+        shown = root.shown_now
         is_back = shown == root.shown
         return self._reasons[root.path] if is_back else _reason(root.path, shown)
 
@@ -192,5 +205,7 @@ class Follower:
 
 
 def _reason(path: str, shown: str) -> str:
+    if shown == _TOO_DEEP:
+        return f"{named(path)} was moved to {shown}"
     is_removed = shown.endswith(_REMOVED)
     return f"{named(path)} was " + ("removed" if is_removed else f"moved to {named(shown)}")

@@ -11,7 +11,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from support.attacks import Box
+from support.attacks import Box, freely, python
 from support.git_attacks import content, git, make_repository, tree, wait_for
 from support.rpc import RpcError
 from support.runs import Ran
@@ -27,6 +27,15 @@ PLANT = """
     echo x > .vscode/tasks.json
 """
 WAIT = 'touch "$2/up"; until [ -e "$2/go" ]; do sleep 0.02; done\n'
+# Moves `ws` to where no path leads, for it would be longer than any may be.
+TOO_DEEP = python("""
+    top = os.open(".", os.O_RDONLY)
+    for _ in range(25):
+        os.mkdir("d" * 200)
+        os.chdir("d" * 200)
+    os.rename("ws", "ws", src_dir_fd=top, dst_dir_fd=os.open(".", os.O_RDONLY))
+    worked()
+""")
 # By a command in a sandbox of the folder above.
 BY_COMMAND = {
     "renamed": "mv ws now",
@@ -198,6 +207,20 @@ def test_a_granted_folder_that_is_moved(project: Project) -> None:
     assert ran.outcome == "isolation_lost", ran.story
     git(now / "sub", "status", check=False)
     assert not project.mark.exists()
+
+
+@both
+def test_a_place_whose_path_is_too_long(project: Project, sandbox: str | None) -> None:
+    def move(how: str) -> Path:
+        assert freely(TOO_DEEP, cwd=project.above).worked
+        return project.above
+
+    project.move = move  # type: ignore[method-assign]
+    ran, _ = project.run_moved("too deep", sandbox, "sleep 60")
+    assert ran.outcome == "isolation_lost", ran.story
+    said = " ".join(ran.raw["warnings"])
+    assert f"{project.workspace} was moved to a place whose path is too long" in said, said
+    assert "look for new names" in said
 
 
 @both

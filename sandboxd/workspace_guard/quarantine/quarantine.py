@@ -311,7 +311,10 @@ def bring_back(held: int, root: int, root_path: str, path: str) -> Undo:
         with find(root, root_path, path) as entry:
             if entry is not None and not _is_same(entry, held):
                 moved = quarantine.take(entry)
-        now = path_of(held)
+        try:
+            now = path_of(held)
+        except OSError as error:  # it is too long
+            return Moved(path, moved.moved_to, os.strerror(error.errno or 0))
         if not is_below(now, root_path) or now == path:
             return moved
         with find(root, root_path, now) as entry:
