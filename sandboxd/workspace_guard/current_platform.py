@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from sandboxd.policy.plan import Grant, Protected
+from sandboxd.policy.plan import Protected, SandboxSpec
 from sandboxd.workspace_guard.git.planned_git import PlannedGit
 from sandboxd.workspace_guard.interface import MovedPath, RememberedRepositories, Watch
 
@@ -78,12 +78,13 @@ if TYPE_CHECKING or sys.platform == "linux":
 
 if sys.platform == "linux":
 
-    def hold_roots(grants: Iterable[Grant]) -> HeldRoots | None:
-        return HeldRoots(one for one in grants if one.access == "write" and one.origin != "pin")
+    def hold_roots(spec: SandboxSpec) -> HeldRoots | None:
+        writable = (one for one in spec.grants if one.access == "write" and one.origin != "pin")
+        return HeldRoots(writable, {one.root for one in spec.protected})
 
 else:
 
-    def hold_roots(grants: Iterable[Grant]) -> HeldRoots | None:
+    def hold_roots(spec: SandboxSpec) -> HeldRoots | None:
         """A sandbox's rules go by path here, or a folder in use is not moved."""
         return None
 

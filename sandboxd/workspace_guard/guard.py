@@ -68,7 +68,7 @@ class Guard:
         writable = spec.paths("write") if spec is not None else ()
         self.roots: HeldRoots | None = roots.hold() if roots is not None else None
         if spec is not None and (protected or nested.folders):
-            self.roots = hold_roots(spec.grants)
+            self.roots = hold_roots(spec)
         self._follower: Follower | None = None
         self._is_told = False
         try:
@@ -270,13 +270,15 @@ class Guard:
 
     async def conclude(self) -> PathsMoved:
         """Undo what is left of everything protected that appeared or was changed."""
-        watch = self._watch
-        if watch is None or self.calm:
+        if (self._watch is None or self.calm) and not self.moved:
             return ()
         return await anyio.to_thread.run_sync(self._conclude)
 
     def _conclude(self) -> PathsMoved:
         with self._lock:
+            for one in self.roots.bring_back() if self.roots is not None and self.moved else ():
+                self._moved[one.path] = one.moved_to
+                self._note_failure(one)
             # There is no watch if the sandbox was ended while this waited for the lock.
             moved = self._sweep_last(self._watch) if self._watch is not None else {}
             before = {**dict.fromkeys(self._seen), **self._moved}

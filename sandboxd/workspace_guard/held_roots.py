@@ -10,16 +10,17 @@ from __future__ import annotations
 import errno
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 import msgspec
 
 from sandboxd.linux.openat import open_checked, open_path
 from sandboxd.policy.display_names import named
-from sandboxd.policy.paths.within import within
+from sandboxd.policy.paths.within import is_below, within
 from sandboxd.policy.plan import Grant, Identity
 from sandboxd.posix.descriptors import path_of
 from sandboxd.workspace_guard.moves import Moves
+from sandboxd.workspace_guard.quarantine.quarantine import Moved, Quarantine, bring_back
 
 _MOST_LOOKS = 8
 _REMOVED = " (deleted)"  # how the kernel calls it
@@ -27,12 +28,13 @@ _TOO_DEEP = "a place whose path is too long"
 
 
 class HeldRoot(msgspec.Struct, frozen=True, eq=False):
-    """`shown`: what the kernel called it at the start, which need not be its path."""
+    """`shown`: what the kernel called it at the start, which need not be its path. `inner`: lies in
+    another one, which is looked at as a whole, and nothing in it is protected by itself."""
 
     path: str
     fd: int
     shown: str
-    inner: bool  # lies in another one
+    inner: bool
 
     @property
     def shown_now(self) -> str:
@@ -66,9 +68,10 @@ class HeldRoot(msgspec.Struct, frozen=True, eq=False):
 
 class HeldRoots:
     """Make it before a command starts; PathChanged if a folder is not the one of the plan. Each
-    that uses it says `hold` (its maker need not) and `release`."""
+    that uses it says `hold` (its maker need not) and `release`. `protecting`: those in which
+    something is protected by itself."""
 
-    def __init__(self, grants: Iterable[Grant]) -> None:
+    def __init__(self, grants: Iterable[Grant], protecting: Collection[str] = ()) -> None:
         self._roots: list[HeldRoot] = []
         self._users = 1
         self._lock = threading.Lock()
@@ -76,15 +79,15 @@ class HeldRoots:
         self._moved = False
         self.unseen: set[str] = set()  # that could not be looked at
         try:
-            self._open([one for one in grants if one.identity.is_dir])
+            self._open([one for one in grants if one.identity.is_dir], protecting)
         except BaseException:
             self.release()
             raise
 
-    def _open(self, grants: list[Grant]) -> None:
+    def _open(self, grants: list[Grant], protecting: Collection[str]) -> None:
         paths = [one.path for one in grants]
         for one in grants:
-            inner = any(one.path != path and within(one.path, path) for path in paths)
+            inner = one.path not in protecting and any(is_below(one.path, path) for path in paths)
             fd = open_checked(one.path, one.identity)
             self._roots.append(HeldRoot(one.path, fd, path_of(fd), inner))
 
@@ -146,6 +149,25 @@ class HeldRoots:
     def moves(self) -> Moves:
         return Moves(self.places())
 
+    def bring_back(self) -> list[Moved]:
+        """Those that lie in another one, by which a command may have moved them: what is in their
+        place, too, is the command's. For a thread, when nothing of the sandbox runs."""
+        found: list[Moved] = []
+        for one in self._roots:
+            if not one.inner and self._has_moved(one):
+                found += self._brought_back(one)
+        return found
+
+    def _brought_back(self, one: HeldRoot) -> Iterator[Moved]:
+        around = [other for other in self._roots if is_below(one.path, other.path)]
+        outer = min(around, key=lambda other: len(other.path), default=None)
+        if outer is not None and not self._has_moved(outer):
+            quarantine = Quarantine(outer.fd, outer.path)
+            try:
+                yield bring_back(one.fd, outer.fd, outer.path, one.path)(quarantine)
+            finally:
+                quarantine.close()
+
     def warnings(self) -> list[str]:
         """What the result says when one was moved. For a thread."""
         return [*map(self._warning, filter(self._has_been_moved, self._roots))]
@@ -165,6 +187,8 @@ class HeldRoots:
                 f"{said}; {where}: before you use it, or a copy of it, look for new names such as "
                 ".git, .envrc and .vscode"
             )
+        if now == root.path:
+            return f"{said}; it is there again, and protected files were looked at"
         return (
             f"{said}; protected files were looked at in {named(now)}, and your own files are as "
             "they were moved: send the command again with the folder's path, and move folders "

@@ -108,6 +108,9 @@ class Project:
 def project(box: Box, tmp_path: Path, request: pytest.FixtureRequest) -> Project:
     """A repository, where a mount on it does not keep it from being renamed."""
     made = Project(box, tmp_path.resolve())
+    if "exchange" in request.node.callspec.params:
+        made.request["manifest"] = {"fs_write_allow": [str(made.above)]}
+        return made
     how = request.node.callspec.params.get("how", "renamed")
     if how not in BY_COMMAND:
         make_repository(made.workspace)
@@ -221,6 +224,24 @@ def test_a_place_whose_path_is_too_long(project: Project, sandbox: str | None) -
     said = " ".join(ran.raw["warnings"])
     assert f"{project.workspace} was moved to a place whose path is too long" in said, said
     assert "look for new names" in said
+
+
+@both
+@pytest.mark.parametrize("exchange", ["mv ws x", "rm -r ws"])
+def test_another_folder_in_the_place_of_an_inner_one(
+    project: Project, sandbox: str | None, exchange: str
+) -> None:
+    """A command that may write the folder above, too, makes it."""
+    request = project.request if sandbox is None else {"sandbox": sandbox}
+    plant = f"{PLANT} rm -rf .git; mv sub/.git .git"
+    script = f"{exchange}; mkdir -p ws/sub; cd ws; {plant}"
+    ran = project.box.shell(script, str(project.mark), cwd=str(project.above), **request)
+    git(project.workspace, "status", check=False)
+    assert not project.mark.exists(), ran.story
+    assert not (project.workspace / ".envrc").exists(), ran.story
+    assert not (project.workspace / ".vscode/tasks.json").exists(), ran.story
+    if exchange == "mv ws x":
+        assert (project.workspace / "sub/own").read_text() == "the user's\n", ran.story
 
 
 @both

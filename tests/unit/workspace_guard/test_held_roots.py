@@ -81,6 +81,21 @@ def test_one_inside_another(base: Path, roots: HeldRoots, to: str, moved: bool) 
     assert roots.moved == moved
 
 
+def test_one_inside_another_that_protects_something_is_brought_back(base: Path) -> None:
+    grants = [grant(base / "ws"), grant(base / "ws/inner")]
+    held = HeldRoots(grants, [f"{base}/ws/inner"])
+    (base / "ws/inner").rename(base / "ws/other")
+    (base / "ws/inner").mkdir()
+    (base / "ws/inner/made").touch()
+    (base / "ws/other/own").touch()
+    assert held.moved
+    (moved,) = held.bring_back()
+    assert os.listdir(moved.moved_to or "") == ["made"]
+    assert os.listdir(base / "ws/inner") == ["own"]
+    assert held.places() == {one.path: one.path for one in grants}
+    held.release()
+
+
 def test_another_folder_in_its_place(base: Path) -> None:
     planned = grant(base / "ws")
     (base / "ws").rename(base / "now")
