@@ -155,7 +155,11 @@ class Guard:
 
     def _look_by_clock(self) -> None:
         self._clock = None
-        self.notice_move()
+        try:
+            self.notice_move()
+        except Exception:
+            self._give_up(self._violated)
+            return
         if self._judging is not None:
             self._set_clock(POLL_S)
             return
@@ -174,8 +178,8 @@ class Guard:
         """Handle a bounded number of events; the event loop calls it again for the rest."""
         if self._judging is not None:
             return self._pause()
-        self.notice_move()
         try:
+            self.notice_move()
             self._react(self._open_watch().appeared(), violated)
             if self._watch is not None and (self._watch.unread or self.idle):
                 self._judge_in_thread(violated)

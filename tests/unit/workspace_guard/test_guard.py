@@ -143,6 +143,29 @@ def test_a_callback_that_fails_ends_the_command(
     run(work)
 
 
+@pytest.mark.parametrize("by", ["event", "clock"])
+def test_a_look_for_moves_that_fails_ends_the_command(
+    repository: Path, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    def broken(self: Guard) -> bool:
+        raise OSError("a mistake of ours")
+
+    monkeypatch.setattr(Guard, "notice_move", broken)
+    if by == "event":
+        monkeypatch.setattr(Guard, "processes_began", lambda self: None)
+
+    async def work() -> None:
+        guard = guard_of(repository)
+        ended = asyncio.Event()
+        guard.start(ended.set)
+        if by == "event":
+            (repository / ".envrc").write_text("x")
+        await ended.wait()
+        guard.close()
+
+    run(work)
+
+
 def test_a_thread_that_fails_ends_the_command(
     repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
