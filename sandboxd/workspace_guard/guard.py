@@ -107,11 +107,12 @@ class Guard:
 
     def notice_move(self) -> bool:
         """The same; ends the command."""
-        if self.moved and not self._is_told:
+        moved = self.moved
+        if moved and not self._is_told:
             self._is_told = True
             log.warning("%s: the command is ended", self.roots.why if self.roots else "")
             self._violated()
-        return self.moved
+        return moved
 
     @property
     def calm(self) -> bool:

@@ -145,7 +145,7 @@ class Member:
         In a sandbox that is being ended its end finds that, and this waits for it.
         """
         found: PathsMoved = ()
-        if self._shared is not None and not self._muted and not self._shared.guard.notice_move():
+        if self._shared is not None and not self._muted and not self._shared.guard.known_moved:
             shared = self._shared
             found = await shared.guard.settle()
             found = tuple({**dict(found), **await shared.planted.settle()}.items())

@@ -26,7 +26,7 @@ from sandboxd.rpc.handlers.admission import (
     within_budget,
 )
 from sandboxd.rpc.handlers.plan_preparation import wait_for_plan
-from sandboxd.rpc.handlers.usable_sandbox import find_sandbox, look_again
+from sandboxd.rpc.handlers.usable_sandbox import look_again
 from sandboxd.rpc.notifications.attached_output import send_output_log
 from sandboxd.rpc.notifications.listener import ClientListener
 from sandboxd.rpc.policy_request import policy_request_of
@@ -148,8 +148,8 @@ def _checked(
     kept: PersistentSandbox | None = None
     policy: PolicyRequest | None = None
     grants: tuple[str, ...] = ()
-    if planned is None:
-        kept, plan = _in_sandbox(call, params)
+    if isinstance(planned, PersistentSandbox):
+        kept, plan = planned, _plan_in(planned, params)
         sent = plan
     else:
         sent, (plan, policy, grants) = planned
@@ -191,8 +191,8 @@ def _checked(
     return request, found
 
 
-# The plan as it was sent, and with grants; why there is none; None for a sandbox that is up.
-_Planned = tuple[Plan, Widened] | SandboxdError | None
+# The plan as it was sent, and with grants; a sandbox that is up; or why there is neither.
+_Planned = tuple[Plan, Widened] | PersistentSandbox | SandboxdError
 
 
 def _planned(call: RequestContext, params: ExecuteParams) -> _Planned | Wait:
@@ -245,19 +245,17 @@ def _asked(params: ExecuteParams, plan: Plan) -> ExplainRequest:
     return ExplainRequest(manifest, plan.preset, plan.workspace)
 
 
-def _in_sandbox(call: RequestContext, params: ExecuteParams) -> tuple[PersistentSandbox, Plan]:
-    assert params.sandbox is not None
+def _plan_in(kept: PersistentSandbox, params: ExecuteParams) -> Plan:
     for field in ("preset", "workspace", "backend"):
         if getattr(params, field) is not None:
             raise InvalidParams(
                 f"a command in an existing sandbox has no {field} of its own", field=field,
                 remedy="give it to sandbox/create",
             )  # fmt: skip
-    kept = find_sandbox(call, params.sandbox)
     plan = kept.plan if params.manifest is None else narrow(kept.plan, params.manifest)
     if params.cwd is not None:
         plan = change_cwd(plan, absolute_cwd(params.cwd, plan.workspace))
-    return kept, plan
+    return plan
 
 
 def _wish(call: RequestContext, params: ExecuteParams, session: Session) -> PolicyRequest:

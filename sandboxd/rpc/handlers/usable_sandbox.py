@@ -33,18 +33,19 @@ def find_sandbox(call: RequestContext, name: str) -> PersistentSandbox:
     return call.service.supervisor.sandboxes.find(name, lambda kept: may_see(call, kept))
 
 
-def look_again(call: RequestContext, name: str) -> Wait | SandboxdError | None:
-    """What to await first, or why the sandbox cannot be used."""
+def look_again(call: RequestContext, name: str) -> PersistentSandbox | Wait | SandboxdError:
+    """The sandbox; or what to await first; or why it cannot be used."""
     try:
         kept = find_sandbox(call, name)
         if not kept.backend.capabilities.isolates:
-            return None
+            return kept
         if kept.watched is not None:
             kept.watched.check_place()
         wait = wait_for_plan(call, kept.made_from.policy, kept.plan.absent_secrets)
-        if wait is None:
-            _check(call, kept)
-        return wait
+        if wait is not None:
+            return wait
+        _check(call, kept)
+        return kept
     except SandboxdError as error:
         return error
 
@@ -54,9 +55,9 @@ async def find_usable(call: RequestContext, name: str) -> PersistentSandbox:
     call.prepared.clear()
     while callable(found := look_again(call, name)):
         await found()
-    if found is not None:
+    if isinstance(found, SandboxdError):
         raise found
-    return find_sandbox(call, name)
+    return found
 
 
 def _check(call: RequestContext, kept: PersistentSandbox) -> None:
