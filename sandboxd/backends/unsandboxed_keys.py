@@ -10,7 +10,7 @@ from sandboxd.config.config import Config
 from sandboxd_proto.errors import SandboxUnavailable
 
 HOW_TO_SET = (
-    "start sandboxd with SANDBOXD_BACKEND=none and SANDBOXD_ALLOW_NO_SANDBOX=1 "
+    'put backend = "none" and allow_no_sandbox = true into the daemon\'s config, and restart it, '
     "to accept NO isolation"
 )
 
@@ -27,5 +27,6 @@ def keys_missing_error(config: Config) -> SandboxUnavailable:
     missing = "the second" if second_key_missing(config) else "the first"
     return SandboxUnavailable(
         f"running without a sandbox needs both keys, and {missing} is not set",
-        remedy=f"{HOW_TO_SET}; better: install bubblewrap and leave both unset",
+        remedy="leave out the backend none and the preset danger-full-access: the command then runs "
+        f"in a sandbox. Otherwise {HOW_TO_SET}",
     )

@@ -300,9 +300,11 @@ def test_what_is_no_amount_is_refused(text):
 
 def test_exactly_the_callers_usual_variables_are_sent():
     caller = {"PATH": "/bin", "HOME": "/h", "LC_TIME": "C", "TERM": "xterm", "SECRET": "x",
-              "AWS_TOKEN": "y", "LANG": "C"}  # fmt: skip
+              "AWS_TOKEN": "y", "LANG": "C",
+              "RUSTUP_HOME": "/r"}  # fmt: skip
     assert dict(map(tuple, environment([], caller))) == {
         "PATH": "/bin", "HOME": "/h", "LC_TIME": "C", "TERM": "xterm", "LANG": "C",
+        "RUSTUP_HOME": "/r",
     }  # fmt: skip
     assert usual(caller, terminal=False)["TERM"] == "dumb"
     assert ["SECRET", "x"] in environment(["SECRET"], caller)

@@ -266,3 +266,46 @@ def test_only_lists_of_simple_commands_are_taken_apart(
     line: str, commands: list[list[str]]
 ) -> None:
     assert simple_commands(line) == commands
+
+
+@pytest.mark.parametrize(
+    ("words", "branch"),
+    [
+        (["push", "-u", "origin", "HEAD"], "main"),
+        (["push", "--set-upstream", "origin", "topic:other"], "topic"),
+        (["checkout", "-t", "origin/x"], "x"),
+        (["checkout", "x"], "x"),
+        (["switch", "-c", "own", "--track", "origin/x"], "own"),
+        (["branch", "own", "origin/x"], "own"),
+    ],
+)  # fmt: skip
+def test_the_hint_about_a_missing_upstream_sets_it(
+    inside: Ctl, git: Git, tmp_path: Path, words: list[str], branch: str
+) -> None:
+    remote = str(tmp_path / "remote.git")
+    git("clone", "-q", "--bare", ".", remote)
+    git("remote", "add", "origin", remote)
+    git("push", "-q", "origin", "topic:x")
+    git("fetch", "-q")
+    done = inside("run", "--write", remote, "--", "git", *words)
+    told = next(one for one in done.stderr.decode().splitlines() if "sandboxctl: hint: " in one)
+    pasted = told.partition(": outside, ")[2]
+    subprocess.run(["sh", "-c", pasted], cwd=inside.workspace, check=True)
+    target = {"main": "main", "topic": "other"}.get(branch, "x")
+    assert git("rev-parse", "--abbrev-ref", f"{branch}@{{upstream}}").strip() == f"origin/{target}"
+
+
+def test_a_renamed_branch_gets_its_upstream_back(inside: Ctl, git: Git, tmp_path: Path) -> None:
+    remote = str(tmp_path / "remote.git")
+    git("clone", "-q", "--bare", ".", remote)
+    git("remote", "add", "origin", remote)
+    git("push", "-q", "-u", "origin", "topic:x")
+    told = hint(inside, "branch", "-m", "topic", "renamed")
+    subprocess.run(["sh", "-c", told.partition(": outside, ")[2]], cwd=inside.workspace, check=True)
+    assert git("rev-parse", "--abbrev-ref", "renamed@{upstream}").strip() == "origin/x"
+
+
+def test_a_missing_upstream_that_is_not_known_is_told_with_placeholders(tmp_path: Path) -> None:
+    config = {"target": str(tmp_path / ".git/config"), "kind": "protected_path"}
+    said = git_hint(["push", "--all", "-u"], 0, [config], str(tmp_path)) or ""
+    assert said.endswith("git branch --set-upstream-to=REMOTE/BRANCH BRANCH")

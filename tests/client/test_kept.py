@@ -217,9 +217,15 @@ def test_a_submodule_that_was_added_by_half_is_removed_first(project):
     (folder / "lib" / ".git").write_text("gitdir: ../.git/modules/lib\n")
     said = git_hint(words, 1, [], str(folder)) or ""
     assert said.startswith("remove what is left (rm -rf lib), then run this git command outside")
+    (folder / "lib" / ".git").unlink()
+    message = "appeared and was moved aside"
+    target = str(folder / "lib" / ".git")
+    aside = {"kind": "protected_path", "message": message, "target": target}
+    said = git_hint([*words[:2], "--name", "a", words[2]], 1, [aside], str(folder)) or ""
+    assert said.startswith("remove what is left (rm -rf lib), then run this git command outside")
     (folder / ".gitmodules").write_text("")
     subprocess.run(["git", "add", ".gitmodules"], cwd=folder, check=True)
-    said = git_hint([*words, "lib"], 1, [], str(folder)) or ""
+    said = git_hint([*words, "lib"], 1, [aside], str(folder)) or ""
     assert "(git reset -q -- lib .gitmodules; rm -rf lib)" in said
 
 

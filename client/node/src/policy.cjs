@@ -7,6 +7,8 @@ const USUAL = new Set([
   "PATH", "HOME", "USER", "SHELL", "LANG", "TZ", "TERM", "COLORTERM",
   "GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL",
   "EDITOR", "VISUAL", "GIT_EDITOR", "GIT_SEQUENCE_EDITOR",
+  // Where a program that PATH leads to finds the rest of itself.
+  "RUSTUP_HOME", "JAVA_HOME", "GOROOT", "PYENV_ROOT", "DOTNET_ROOT",
 ])
 
 function usual(caller) {

@@ -1,4 +1,5 @@
-"""Toolchains in the home folder that the caller's PATH leads to, bound read-only.
+"""Toolchains in the home folder that the caller's PATH and similar variables lead to, bound
+read-only.
 
 A program needs more than its own folder: its installation, and the targets of its symlinks. Both
 are followed within limits, and never up to the home folder itself.
@@ -58,6 +59,8 @@ if sys.platform == "darwin":
 # Further folders of the home folder that hold toolchains; shown where something leads there.
 _MORE = ("bin", "miniconda3", "anaconda3", "miniforge3", "mambaforge", ".conda", ".rye",
          ".local/share/mamba")  # fmt: skip
+# By which a program that PATH leads to finds the rest of itself.
+_VARIABLES = ("RUSTUP_HOME", "JAVA_HOME", "GOROOT", "PYENV_ROOT", "DOTNET_ROOT")
 _MOST_GRANTS = 64
 _MOST_PROGRAMS = 512
 _INSTALLATION = ("lib", "lib64", "libexec", "share", "include", "pyvenv.cfg", "conda-meta")
@@ -106,7 +109,9 @@ class Toolchains:
 def toolchains(env: Pairs, homes: Iterable[str], writable: Iterable[str] = ()) -> Toolchains:
     homes = tuple(map(recording_fs.realpath, homes))
     found = Toolchains(homes, tuple(writable))
-    entries = _entries(dict(env).get("PATH", ""), homes)
+    variables = dict(env)
+    named = [variables[name] for name in ("PATH", *_VARIABLES) if name in variables]
+    entries = _entries(files.PATH_SEPARATOR.join(named), homes)
     # Known roots first: what they cover is not looked at again.
     for entry in entries:
         for root in _known(entry, homes):

@@ -87,6 +87,14 @@ def test_a_known_toolchain_on_path_is_readable_whole(home: Path) -> None:
     assert granted(home, "/usr/bin", "/nowhere", "relative", "") == set()
 
 
+def test_a_toolchain_that_a_variable_names_is_readable_and_the_home_folder_is_none(
+    home: Path,
+) -> None:
+    (home / "jdk" / "bin").mkdir(parents=True)
+    named = (("PATH", "/usr/bin"), ("JAVA_HOME", f"{home}/jdk"), ("RUSTUP_HOME", str(home)))
+    assert [g.path for g in toolchains(named, [str(home)]).grants] == [f"{home}/jdk"]
+
+
 def test_an_installation_is_readable_with_what_it_needs(home: Path) -> None:
     make_program(home / "tools" / "node" / "bin" / "node")
     (home / "tools" / "node" / "lib").mkdir()

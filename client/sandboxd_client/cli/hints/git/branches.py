@@ -10,6 +10,7 @@ import re
 
 from sandboxd_client.cli.denial_lines import NO_SECTION
 from sandboxd_client.cli.hints.git.files import read
+from sandboxd_client.cli.hints.git.upstream import line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,12 +18,12 @@ if TYPE_CHECKING:
 
 _DELETES = ("-d", "-D", "--delete")
 _MOVED = (
-    (("-m", "-M", "--move"), "renamed",
-     ": set its upstream outside, with git branch --set-upstream-to"),
-    (("-c", "-C", "--copy"), "copied", " in .git/config"),
-)  # fmt: skip
+    (("-m", "-M", "--move"), "renamed"),
+    (("-c", "-C", "--copy"), "copied"),
+)
 # `[branch "name"]`; in old files `[branch.name]`.
 _SECTION = re.compile(rb'\[branch(?:\s+"((?:[^"\\\n]|\\.)*)"|\.([^\]\n]*))\s*\]', re.IGNORECASE)
+_SETTING = re.compile(r"^\s*(remote|merge)\s*=\s*(\S+)\s*$", re.MULTILINE)
 
 
 def branch_hint(rest: Sequence[str], code: int, config: str) -> str | None:
@@ -30,10 +31,13 @@ def branch_hint(rest: Sequence[str], code: int, config: str) -> str | None:
     names = [word for word in rest if not word.startswith("-")]
     if any(word in _DELETES for word in rest):
         return _deleted(names, code, config)
-    for one_of, done, left in _MOVED:
+    for one_of, done in _MOVED:
         if any(word in one_of for word in rest):
-            if _has_section(config, _old_name(names, config)):
-                return f"the branch is {done}, but not its settings{left}"
+            old = _old_name(names, config)
+            if _has_section(config, old):
+                upstream = _upstream(config, old)
+                way = line(upstream, names[-1] if names else "", [upstream])
+                return f"the branch is {done}, but not its settings: outside, {way}"
             own = f" (exit code {code} is git's own)" if code else ""
             return f"the branch is {done}, {NO_SECTION}, and nothing is left to do{own}"
     return None
@@ -56,6 +60,20 @@ def _deleted(names: Sequence[str], code: int, config: str) -> str:
     if _has_section(config, names):
         return f"{done}; only its section in .git/config stays, which does no harm"
     return f"{done}, {NO_SECTION}" + ("" if code else ", and nothing is left to do")
+
+
+def _upstream(config: str, names: Sequence[str]) -> str:
+    """As git calls it: origin/main. Empty if the branch has none that is known."""
+    text = read(config)
+    for section in _SECTION.finditer(text):
+        name = re.sub(rb"\\(.)", rb"\1", section[1] or b"") or section[2]
+        if name in map(os.fsencode, names):
+            body = text[section.end() :].partition(b"\n[")[0].decode(errors="replace")
+            found = dict(_SETTING.findall(body))
+            if len(found) == 2:
+                branch = found["merge"].removeprefix("refs/heads/")
+                return branch if found["remote"] == "." else f"{found['remote']}/{branch}"
+    return ""
 
 
 def _has_section(config: str, names: Sequence[str]) -> bool:

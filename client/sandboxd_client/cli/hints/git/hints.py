@@ -10,6 +10,7 @@ import os
 from sandboxd_client.cli.denial_lines import is_moved_aside
 from sandboxd_client.cli.hints.git.branches import branch_hint
 from sandboxd_client.cli.hints.git.files import enclosing_bare, git_dirs, index_of, lists
+from sandboxd_client.cli.hints.git.upstream import set_upstream
 from sandboxd_client.cli.hints.git.user_settings import (
     FATAL,
     missing_identity,
@@ -33,16 +34,22 @@ _SEQUENCES = ("rebase-merge", "rebase-apply", "sequencer")
 _STOPPED = (*_SEQUENCES, "MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD")  # of a git dir
 _GOES_ON = ("--continue", "--abort", "--skip", "--quit", "--edit-todo", "--show-current-patch")
 _SUBMODULES = ("add", "init", "update", "deinit", "sync", "set-url", "set-branch", "absorbgitdirs")
+_SUBMODULE_VALUED = ("-b", "--branch", "--name", "--reference", "--depth")  # of `add`
 _AUTHORED = ("commit", "merge", "rebase", "cherry-pick", "revert", "am", "tag", "stash", "pull")
 _UNTRACKED = ("-u", "--include-untracked", "-a", "--all")  # of git stash
 _LISTED = 5  # files that a hint names
 OUTSIDE = "run this git command outside of the sandbox"
+_UPSTREAM_VALUED = ("-o", "--push-option", "--repo", "--receive-pack", "--exec", "--conflict",
+                    "--orphan", "-b", "-B", "-c", "-C")  # fmt: skip
+_SETTINGS = ("-u", "--set-upstream-to", "--unset-upstream", "--edit-description")  # of git branch
+_NO_UPSTREAM = {
+    "push": "the upstream was not set",
+    "checkout": "the branch has no upstream",
+    "switch": "the branch has no upstream",
+}
 # Subcommands that write .git/config, and the way round.
 _CONFIG = {
     "branch": f"the branch's settings stay as they were, whatever git says: {OUTSIDE}",
-    "push": "the upstream was not set: outside, git branch --set-upstream-to",
-    "checkout": "the branch has no upstream: outside, git branch --set-upstream-to",
-    "switch": "the branch has no upstream: outside, git branch --set-upstream-to",
     "config": f"{OUTSIDE}, or give the setting to one command: git -c KEY=VALUE …",
 }  # fmt: skip
 
@@ -78,8 +85,8 @@ def git_hint(
     config = next((one for one in targets if one.endswith(("/.git/config", "/.gitconfig"))), None)
     if config is not None:
         found = branch_hint(rest, code, config) if name == "branch" else None
-        found = _submodule(rest, workspace) if name == "submodule" else found
-        return found or _settings(name, rest, before)
+        found = _submodule(rest, workspace, moved) if name == "submodule" else found
+        return found or _settings(name, rest, before, workspace)
     if any("/.git/worktrees/" in target for target in targets):
         return f"what other worktrees need cannot be changed inside: {OUTSIDE}"
     if unsigned(words, code, denials, workspace):
@@ -91,7 +98,7 @@ def git_hint(
     if code == FATAL and name in _AUTHORED and not denials and nameless:
         return missing_identity(workspace, typed, is_known=errors is not None)
     if name == "submodule" and code and any(word in _SUBMODULES for word in rest):
-        return _submodule(rest, workspace)
+        return _submodule(rest, workspace, moved)
     left, repositories = _read_only(denials, workspace)
     if left and code and name == "stash" and _saves(rest):
         return _stashed(left, rest, workspace)
@@ -130,14 +137,15 @@ def _is_folder(path: str) -> bool:
     return os.path.isdir(path) and not os.path.islink(path)
 
 
-def _submodule(rest: Sequence[str], workspace: str) -> str:
+def _submodule(rest: Sequence[str], workspace: str, moved: Sequence[str]) -> str:
     """`submodule add` leaves a folder that git outside takes for no repository."""
-    operands = [word for word in rest if not word.startswith("-")]
+    operands = _operands(rest, _SUBMODULE_VALUED)
     path = os.path.basename(operands[-1].rstrip("/")).removesuffix(".git") if operands else ""
     path = operands[-1] if len(operands) > 2 else path
     folder = os.path.join(workspace, path)
     pointer = os.path.join(folder, ".git")
     is_left = os.path.isfile(pointer) and not os.path.exists(git_dirs(folder)[1])
+    is_left = is_left or pointer in moved
     first = f"remove what is left ({_removal(quote(path), workspace)}), then " if is_left else ""
     return f"{first}{OUTSIDE}; submodules that are checked out can be used inside"
 
@@ -148,7 +156,18 @@ def _removal(path: str, workspace: str) -> str:
     return (f"git reset -q -- {path} .gitmodules; " if staged else "") + f"rm -rf {path}"
 
 
-def _settings(name: str, rest: list[str], before: Sequence[str]) -> str:
+def _operands(rest: Sequence[str], valued: Sequence[str]) -> list[str]:
+    """The words that are no options, nor values of these."""
+    pairs = zip(["", *rest], rest, strict=False)
+    return [word for last, word in pairs if not word.startswith("-") and last not in valued]
+
+
+def _settings(name: str, rest: list[str], before: Sequence[str], workspace: str) -> str:
+    operands = _operands(rest, _UPSTREAM_VALUED)
+    makes = name == "branch" and len(operands) == 2 and not any(w in _SETTINGS for w in rest)
+    lacking = _NO_UPSTREAM["switch"] if makes else _NO_UPSTREAM.get(name)
+    if lacking is not None:
+        return f"{lacking}: outside, {set_upstream(name, operands, workspace)}"
     if name == "remote":
         line = " ".join(["git", *map(quote, [*before[1:], "remote", *rest])])
         return (
