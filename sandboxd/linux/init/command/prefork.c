@@ -1,8 +1,8 @@
 /*
  * The next command's reaper, forked before the command arrives: starting it then takes no fork that copies
  * memory. In a pid namespace there is none before a command has said that the sandbox stays: the first one
- * needs no reaper (lone.c). A command of the same uid can kill or stop a prefork; the next command then
- * starts without one.
+ * needs no reaper (lone.c). A command of the same uid can kill or stop a prefork, or take its CPU time; the
+ * next command then starts without one.
  */
 #include "command.h"
 #include "../process_tree/process_tree.h"
@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -116,6 +117,29 @@ static unsigned passed_on(const struct exec_request *request, int fds[WIRE_FDS_M
     return count;
 }
 
+/* What a process passes on to those that it forks, and others of its user can set. */
+struct scheduling {
+    uint8_t attributes[128], cpus[1024];
+    long io;
+};
+
+static bool read_scheduling(pid_t pid, struct scheduling *found)
+{
+    enum { OF_A_PROCESS = 1 };
+    memset(found, 0, sizeof *found);
+    found->io = syscall(SYS_ioprio_get, OF_A_PROCESS, pid);
+    return syscall(SYS_sched_getattr, pid, found->attributes, sizeof found->attributes, 0) == 0 &&
+           syscall(SYS_sched_getaffinity, pid, sizeof found->cpus, found->cpus) > 0;
+}
+
+/* An earlier command may have changed it, and the next one would inherit that. */
+static bool is_as_forked(pid_t reaper)
+{
+    struct scheduling ours, its;
+    return read_scheduling(getpid(), &ours) && read_scheduling(reaper, &its) &&
+           memcmp(&ours, &its, sizeof ours) == 0;
+}
+
 struct command *prefork_use(const struct exec_request *request, const uint8_t *payload,
                           uint32_t length)
 {
@@ -125,7 +149,8 @@ struct command *prefork_use(const struct exec_request *request, const uint8_t *p
     if (command == NULL || payload == NULL)
         return NULL;
     unsigned count = passed_on(request, fds);
-    if (!wire_send_fds(hand, MESSAGE_EXEC, payload, length, fds, count, false)) {
+    if (!is_as_forked(command->reaper) ||
+        !wire_send_fds(hand, MESSAGE_EXEC, payload, length, fds, count, false)) {
         kill(command->reaper, SIGKILL);
         prefork_lost();
         return NULL;
