@@ -263,10 +263,20 @@ def test_twenty_at_once_make_one_daemon(fresh):
         assert file.read().count("listening") == 1
 
 
+def test_a_socket_that_was_named_is_named_where_no_daemon_listens_on_it(fresh, tmp_path):
+    nowhere = fresh.socket_path = f"{tmp_path}/nope.sock"
+    for words in (["status"], ["ps"], ["sandbox list"], ["logs", "x"]):
+        done = fresh(*words)
+        said = (done.stdout + done.stderr).decode()
+        assert nowhere in said
+        assert "listens on" in said
+        assert "by itself" not in said, "whether a start there works is not known"
+
+
 def test_status_doctor_check_and_shutdown(fresh):
     none = fresh("status")
     assert (none.returncode, none.stderr) == (125, b"")
-    assert b"none runs; it starts by itself" in none.stdout
+    assert b"none listens on this socket" in none.stdout
     assert fresh.socket_path.encode() in none.stdout
     assert "error" in json.loads(fresh("status", "--json").stdout)
     assert not _listens(fresh), "status starts none"

@@ -40,6 +40,12 @@ def named_socket(options: Options) -> str | None:
     return options.one("--socket") or os.environ.get("SANDBOXD_SOCKET") or None
 
 
+def nobody_listens(options: Options) -> str:
+    """Perhaps the path is mistyped."""
+    named = named_socket(options)
+    return "no daemon runs" if named is None else f"no daemon listens on {named}"
+
+
 def say_once(options: Options, text: str) -> None:
     """A command may connect more than once."""
     if text not in options.told and not options.has("--quiet"):

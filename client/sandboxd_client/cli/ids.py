@@ -27,7 +27,7 @@ def connect(options: Options) -> Client:
         if not nobody_there(error):
             raise
         raise NotFound(
-            f"there is no execution {options.operands[0]!r}: no daemon runs",
+            f"there is no execution {options.operands[0]!r}: {connection.nobody_listens(options)}",
             remedy="a daemon's end ends what it runs; how a command ended is in sandboxctl audit",
         ) from None
 

@@ -6,7 +6,7 @@ import shlex
 import time
 
 from sandboxd_client.autostart import nobody_there
-from sandboxd_client.cli.connect import connect, print_json, socket_path
+from sandboxd_client.cli.connect import connect, named_socket, nobody_listens, print_json
 from sandboxd_client.cli.ids import executions
 from sandboxd_client.cli.parse import Options
 from sandboxd_client.cli.screen import columns, say
@@ -25,8 +25,8 @@ def main(options: Options) -> int:
         if not nobody_there(error):
             raise
         listed = []  # no daemon, nothing runs
-        if options.has("--socket"):
-            nothing = f"no daemon listens on {socket_path(options)}"  # perhaps a mistyped path
+        if named_socket(options) is not None:
+            nothing = nobody_listens(options)
     if options.has("--json"):
         print_json(ExecutionList(executions=listed))
     elif listed:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from sandboxd_client.autostart import nobody_there
 from sandboxd_client.cli.amounts import count, seconds
-from sandboxd_client.cli.connect import connect, print_json
+from sandboxd_client.cli.connect import connect, named_socket, nobody_listens, print_json
 from sandboxd_client.cli.ids import refuse_command, sandbox_id
 from sandboxd_client.cli.parse import Options, UsageError
 from sandboxd_client.cli.plain_text import one_line, quote
@@ -43,6 +43,7 @@ def create(options: Options) -> int:
 
 
 def list(options: Options) -> int:
+    nothing = "no sandboxes; sandboxctl sandbox create makes one"
     try:
         with connect(options) as client:
             listed = client.sandbox_list()
@@ -50,6 +51,8 @@ def list(options: Options) -> int:
         if not nobody_there(error):
             raise
         listed = SandboxList(sandboxes=[])  # sandboxes end with their daemon
+        if named_socket(options) is not None:
+            nothing = nobody_listens(options)
     if options.has("--json"):
         print_json(listed)
     elif listed.sandboxes:
@@ -58,7 +61,7 @@ def list(options: Options) -> int:
         for item in listed.sandboxes:
             print(_row(item, width))
     else:
-        say("no sandboxes; sandboxctl sandbox create makes one")
+        say(nothing)
     return 0
 
 

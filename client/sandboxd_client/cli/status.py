@@ -8,7 +8,7 @@ from textwrap import wrap
 import msgspec
 
 from sandboxd_client.autostart import nobody_there, open_connection
-from sandboxd_client.cli.connect import print_json, socket_path
+from sandboxd_client.cli.connect import named_socket, print_json, socket_path
 from sandboxd_client.cli.parse import Options
 from sandboxd_client.cli.screen import REFUSED
 from sandboxd_client.client import Client
@@ -29,7 +29,7 @@ def main(options: Options) -> int:
     except DaemonNotRunning as error:
         if options.has("--json") or not nobody_there(error):
             raise
-        print(_without_daemon(path), end="")
+        print(_without_daemon(path, named_socket(options) is not None), end="")
         return REFUSED
     if options.has("--json"):
         print_json(status)
@@ -38,10 +38,12 @@ def main(options: Options) -> int:
     return 0
 
 
-def _without_daemon(path: str) -> str:
+def _without_daemon(path: str, is_named: bool) -> str:
     log = path.removesuffix(".sock") + ".log"
+    usual = "leave --socket and SANDBOXD_SOCKET out for the usual one"
+    starts = "none runs; it starts by itself with the next command: sandboxctl run"
     rows = [
-        ("daemon", "none runs; it starts by itself with the next command: sandboxctl run"),
+        ("daemon", f"none listens on this socket; {usual}" if is_named else starts),
         ("socket", path),
         *([("old log", log)] if os.path.exists(log) else []),
     ]
