@@ -97,8 +97,15 @@ class Command:
     messages: list[wire.Channel] = field(default_factory=list)
 
     def receive(self) -> wire.Channel | None:
-        """The next message; None when the channel has ended."""
-        data, fds, _, _ = socket.recv_fds(self.channel, codec.MESSAGE_MAX, 4)
+        """The next message; None when the channel has ended.
+
+        A command that ended before it had read our last message leaves one ECONNRESET, ahead of
+        its own queued messages.
+        """
+        try:
+            data, fds, _, _ = socket.recv_fds(self.channel, codec.MESSAGE_MAX, 4)
+        except ConnectionResetError:
+            data, fds, _, _ = socket.recv_fds(self.channel, codec.MESSAGE_MAX, 4)
         if not data:
             return None
         if fds:
