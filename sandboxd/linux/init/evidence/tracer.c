@@ -185,7 +185,7 @@ static void on_end(int channel, pid_t thread)
     trace_forget(thread);
 }
 
-/* The call that the thread is in, when nothing but its registers is left to tell. */
+/* The call that the thread is in, when nothing but its registers is left to tell. The kernel takes an int. */
 static long call_number(pid_t thread)
 {
     struct user_regs_struct registers;
@@ -193,9 +193,9 @@ static long call_number(pid_t thread)
     if (trace(PTRACE_GETREGSET, thread, NT_PRSTATUS, (uintptr_t)&part) != 0)
         return -1;
 #if defined __x86_64__
-    return (long)registers.orig_rax;
+    return (int)registers.orig_rax;
 #elif defined __aarch64__
-    return (long)registers.regs[8];
+    return (int)registers.regs[8];
 #endif
 }
 

@@ -180,6 +180,24 @@ def test_the_call_that_a_filter_killed_for_is_named(inside: Init) -> None:
             assert wire.KilledCall(uname) in ended.messages
 
 
+def test_a_call_with_a_number_beyond_an_int_does_not_break_the_protocol(inside: Init) -> None:
+    """A filter kills it on x86-64, where its number in the register is no negative one."""
+    program = b"".join(
+        struct.pack("<HBBI", *instruction)
+        for instruction in (
+            (0x20, 0, 0, 0), (0x35, 0, 1, 0x80000000),
+            (0x06, 0, 0, 0x80000000), (0x06, 0, 0, 0x7FFF0000),
+        )
+    )  # fmt: skip
+    with tempfile.TemporaryFile() as file:
+        file.write(program)
+        file.flush()
+        flags = EXPLAIN | wire.ExecFlag.HAS_FILTER
+        script = "import ctypes; ctypes.CDLL(None).syscall(ctypes.c_long(0x8000_0000))"
+        ended = inside.python(script, filter_fd=file.fileno(), flags=flags).wait()
+    assert ended.signal == signal.SIGSYS
+
+
 def test_a_program_that_cannot_be_executed_is_a_failed_exec(inside: Init) -> None:
     failed = inside.exec("/none", flags=EXPLAIN).wait().only(wire.ExecFailedMessage)
     assert (failed.stage, failed.errno) == (wire.ExecStage.EXEC, errno.ENOENT)
