@@ -5,7 +5,7 @@
  * process, and kills its tree itself before it exits. The control socket is the descriptor named by
  * argv[1], else 3, or comes from `--connect PATH`, `--carried FOLDER` or `--remote FOLDER`; when the
  * daemon closes it, or dies, the sandbox dies. With `--template` it makes inits instead;
- * with `--devices` it starts bwrap (devices.c).
+ * with `--devices` it starts bwrap (devices.c), with `--traced` a command in explain mode (command/child.c).
  */
 #include "init.h"
 #include "command/command.h"
@@ -388,6 +388,8 @@ int main(int argc, char **argv)
 {
     if (argc > 2 && strcmp(argv[1], "--devices") == 0)
         devices_run(argv + 2);
+    if (argc > 2 && strcmp(argv[1], TRACED_OPTION) == 0)
+        child_traced(argv + 2);
     /* First: from now on no process of this uid can take the socket or read the memory. */
     if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
         prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0)

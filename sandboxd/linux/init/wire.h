@@ -128,7 +128,7 @@ enum setup_stage {
 };
 
 /* In the order in which a command goes through them; CGROUP comes first in the child,
- * TRACE on both sides of SECCOMP. */
+ * TRACE after SECCOMP. */
 enum exec_stage {
     EXEC_STAGE_FORK = 1,
     EXEC_STAGE_PTY = 2,

@@ -25,8 +25,8 @@ TIOCSTI, TIOCLINUX, TIOCSETD = 0x5412, 0x541C, 0x5423
 PTRACE_ATTACH, PTRACE_SEIZE = 16, 0x4206
 
 READ_IMPLIES_EXEC, MMAP_PAGE_ZERO = 0x0040_0000, 0x0010_0000
-# personality(0xffffffff) asks and sets nothing; no real persona has the top bit.
-QUERY_BIT = 0x8000_0000
+# personality(0xffffffff) asks and sets nothing. Any other value is set, whatever its top bit.
+ASK = 0xFFFF_FFFF
 
 
 def _without_flags(call: str, reason: str, flags: tuple[int, ...]) -> ArgumentRule:
@@ -92,7 +92,7 @@ PERSONALITY = _refuse(
     "READ_IMPLIES_EXEC and MMAP_PAGE_ZERO undo memory protection; gdb's and SBCL's "
     "ADDR_NO_RANDOMIZE and setarch's linux32 stay",
     (
-        ArgumentMatch(0, QUERY_BIT, (0,)),
+        int_outside(0, {ASK}),
         has_bits(0, READ_IMPLIES_EXEC | MMAP_PAGE_ZERO),
     ),
 )

@@ -17,6 +17,7 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -127,6 +128,37 @@ static bool load_filter(const struct sock_fprog *program)
     return loaded;
 }
 
+/* The memory of this process is a copy of the init's, which has the key of its filter (notify/filter.c), and a
+ * process that can be traced can be read by every other one of the sandbox. So it becomes the init's program once
+ * more, with nothing in its memory but the command line, before it can be traced. */
+static noreturn void become_traced(const struct exec_request *request, struct start_state *start_state, int report)
+{
+    static char program[] = "sandboxd-init", option[] = TRACED_OPTION;
+    size_t count = 0;
+    while (request->argv[count] != NULL)
+        count++;
+    char **argv = calloc(count + 3, sizeof *argv);
+    if (argv != NULL && fcntl(report, F_SETFD, 0) == 0 && fcntl(LINK_FD, F_SETFD, 0) == 0) {
+        argv[0] = program;
+        argv[1] = option;
+        memcpy(argv + 2, request->argv, count * sizeof *argv);
+        execve("/proc/self/exe", argv, request->env);
+    }
+    fail(start_state, errno, "", report);
+}
+
+noreturn void child_traced(char **argv)
+{
+    static char tried[WIRE_TEXT_MAX];
+    struct start_state start_state = {.stage = EXEC_STAGE_TRACE};
+    if (fcntl(REPORT_FD, F_SETFD, FD_CLOEXEC) != 0 || fcntl(LINK_FD, F_SETFD, FD_CLOEXEC) != 0 ||
+        !trace_load_filter() || !trace_offer(LINK_FD))
+        fail(&start_state, errno, "", REPORT_FD);
+    start_state.stage = EXEC_STAGE_EXEC;
+    search_and_exec(argv, environ, tried, sizeof tried);
+    fail(&start_state, errno, tried, REPORT_FD);
+}
+
 noreturn void child_run(const struct exec_request *request, struct start_state *start_state, int terminal,
                         int report, int link)
 {
@@ -177,17 +209,13 @@ noreturn void child_run(const struct exec_request *request, struct start_state *
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
         fail(start_state, errno, "", report);
 
-    start_state->stage = EXEC_STAGE_TRACE;
-    if (link >= 0 && !trace_load_filter())
-        fail(start_state, errno, "", report);
-
     start_state->stage = EXEC_STAGE_SECCOMP;
     if (to_load && !load_filter(&program))
         fail(start_state, errno, "", report);
 
     start_state->stage = EXEC_STAGE_TRACE;
-    if (link >= 0 && !trace_offer(LINK_FD))
-        fail(start_state, errno, "", report);
+    if (link >= 0)
+        become_traced(request, start_state, report);
 
     start_state->stage = EXEC_STAGE_EXEC;
     if (request->flags & EXEC_FILES) {

@@ -69,6 +69,10 @@ noreturn void file_server(void);
 noreturn void child_run(const struct exec_request *request, struct start_state *start_state, int terminal,
                         int report, int link);
 
+/* The rest of it where there is a link, in a program of its own. The command line is behind the option. */
+#define TRACED_OPTION "--traced"
+noreturn void child_traced(char **argv);
+
 struct exec_report {
     uint32_t stage;
     int32_t error;

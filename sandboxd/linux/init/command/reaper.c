@@ -394,7 +394,9 @@ static void start_beside(struct reaper *reaper, int terminal)
     reaper->report = report[0];
     if (traced) {
         close(link[1]);
-        trace_seize(reaper->main_pid, link[0]);
+        /* It does not share this page any more. */
+        if (trace_seize(reaper->main_pid, link[0]))
+            reaper->start_state->stage = EXEC_STAGE_EXEC;
     }
 }
 

@@ -95,7 +95,7 @@ int refusals_timeout_ms(void);
 bool trace_load_filter(void);
 /* The child's and the reaper's side of PTRACE_SEIZE. */
 bool trace_offer(int link);
-void trace_seize(pid_t pid, int link);
+bool trace_seize(pid_t pid, int link);
 void trace_stopped(int channel, pid_t thread, int status);
 void trace_forget(pid_t thread);
 

@@ -71,7 +71,7 @@ bool trace_load_filter(void)
     return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) == 0;
 }
 
-/* The child, its filters loaded and all its descriptors in place: like any program, it may now be
+/* The child, its filters loaded and nothing of the init in its memory: like any program, it may now be
  * traced by its own kind; until it is, the reaper could not either. */
 bool trace_offer(int link)
 {
@@ -84,20 +84,19 @@ bool trace_offer(int link)
     return error == 0;
 }
 
-void trace_seize(pid_t pid, int link)
+bool trace_seize(pid_t pid, int link)
 {
     char ready;
     int error = 0;
     /* A child that failed before has closed its end. */
     if (read(link, &ready, 1) != 1)
-        return;
+        return false;
     uintptr_t options = PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK |
                         PTRACE_O_TRACECLONE | PTRACE_O_TRACEEXEC | PTRACE_O_TRACEEXIT |
                         PTRACE_O_TRACESECCOMP | PTRACE_O_EXITKILL;
     if (trace(PTRACE_SEIZE, pid, 0, options) != 0)
         error = errno;
-    ssize_t ignored = write(link, &error, sizeof error);
-    (void)ignored;
+    return write(link, &error, sizeof error) == sizeof error && error == 0;
 }
 
 /* Calls that have begun, by thread: at their end the arguments are no longer in the registers. */
@@ -186,7 +185,7 @@ static void on_end(int channel, pid_t thread)
     trace_forget(thread);
 }
 
-/* The call that the thread is in, when nothing but its registers is left to tell. */
+/* The call that the thread is in, when nothing but its registers is left to tell. The kernel takes an int. */
 static long call_number(pid_t thread)
 {
     struct user_regs_struct registers;
@@ -194,9 +193,9 @@ static long call_number(pid_t thread)
     if (trace(PTRACE_GETREGSET, thread, NT_PRSTATUS, (uintptr_t)&part) != 0)
         return -1;
 #if defined __x86_64__
-    return (long)registers.orig_rax;
+    return (int)registers.orig_rax;
 #elif defined __aarch64__
-    return (long)registers.regs[8];
+    return (int)registers.regs[8];
 #endif
 }
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import errno
+import os
 import platform
+import select
 import signal
 import struct
 import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from init_driver import Command, Init, Place, ready_init
@@ -177,6 +180,24 @@ def test_the_call_that_a_filter_killed_for_is_named(inside: Init) -> None:
             assert wire.KilledCall(uname) in ended.messages
 
 
+def test_a_call_with_a_number_beyond_an_int_does_not_break_the_protocol(inside: Init) -> None:
+    """A filter kills it on x86-64, where its number in the register is no negative one."""
+    program = b"".join(
+        struct.pack("<HBBI", *instruction)
+        for instruction in (
+            (0x20, 0, 0, 0), (0x35, 0, 1, 0x80000000),
+            (0x06, 0, 0, 0x80000000), (0x06, 0, 0, 0x7FFF0000),
+        )
+    )  # fmt: skip
+    with tempfile.TemporaryFile() as file:
+        file.write(program)
+        file.flush()
+        flags = EXPLAIN | wire.ExecFlag.HAS_FILTER
+        script = "import ctypes; ctypes.CDLL(None).syscall(ctypes.c_long(0x8000_0000))"
+        ended = inside.python(script, filter_fd=file.fileno(), flags=flags).wait()
+    assert ended.signal == signal.SIGSYS
+
+
 def test_a_program_that_cannot_be_executed_is_a_failed_exec(inside: Init) -> None:
     failed = inside.exec("/none", flags=EXPLAIN).wait().only(wire.ExecFailedMessage)
     assert (failed.stage, failed.errno) == (wire.ExecStage.EXEC, errno.ENOENT)
@@ -192,3 +213,45 @@ def test_the_traced_command_cannot_be_reached_before_it_has_its_filter(inside: I
     """It is made dumpable for the reaper only after the filter that was asked for is loaded."""
     ended = inside.shell("grep Seccomp: /proc/self/status", flags=EXPLAIN).wait()
     assert ended.stdout.split() == [b"Seccomp:", b"2"]
+
+
+SPY = """
+import os, signal, sys
+marker, seen, found = sys.stdin.readline().strip().encode(), 0, 0
+while seen < 5 and not found:
+    for name in os.listdir("/proc"):
+        try:
+            with open(f"/proc/{name}/mem", "rb", 0) as memory, open(f"/proc/{name}/maps") as maps:
+                if "sandboxd-init" not in os.readlink(f"/proc/{name}/exe"):
+                    continue
+                os.kill(int(name), signal.SIGSTOP)
+                try:
+                    parts = [line.split()[:2] for line in maps]
+                    seen += bool(parts)
+                    for part, access in parts:
+                        start, end = (int(edge, 16) for edge in part.split("-"))
+                        if access.startswith("rw"):
+                            memory.seek(start)
+                            found += marker in memory.read(end - start)
+                finally:
+                    os.kill(int(name), signal.SIGCONT)
+        except OSError:
+            pass
+print(seen, found)
+"""
+
+
+def test_nothing_of_the_init_can_be_read_in_a_command_before_it_is_executed(inside: Init) -> None:
+    """The init's memory has the key of its filter. An earlier command's words stand for it."""
+    if Path("/proc/sys/kernel/yama/ptrace_scope").exists():
+        pytest.skip("Yama may refuse the spy every look")
+    marker = "only-in-the-memory-of-the-init"
+    keep = wire.ExecFlag.KEEP_BACKGROUND
+    spy = inside.python(SPY, flags=keep)
+    spy.started()
+    os.write(spy.stdin, f"{marker}\n".encode())
+    while not select.select([spy.channel], [], [], 0)[0]:
+        inside.exec("/bin/true", 1000 * "x" + marker, flags=keep).wait()
+        assert inside.exec("/bin/true", flags=EXPLAIN | keep).wait().code == 0
+    seen, found = spy.wait().stdout.split()[-2:]
+    assert (int(seen) > 0, int(found)) == (True, 0)

@@ -97,6 +97,9 @@ DENIED_BY_BASELINE = [
     ("ioctl", (0, 0x541C, 0)),
     ("ioctl", (0, GARBAGE | 0x5412, 0)),
     ("personality", (0x0040_0000,)),
+    ("personality", (0x8040_0000,)),
+    ("personality", (0xFFFF_FFFE,)),
+    ("personality", (GARBAGE | 0x8010_0000,)),
 ]
 
 
