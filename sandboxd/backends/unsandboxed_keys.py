@@ -27,6 +27,6 @@ def keys_missing_error(config: Config) -> SandboxUnavailable:
     missing = "the second" if second_key_missing(config) else "the first"
     return SandboxUnavailable(
         f"running without a sandbox needs both keys, and {missing} is not set",
-        remedy="leave out the backend none and the preset danger-full-access: the command then runs "
-        f"in a sandbox. Otherwise {HOW_TO_SET}",
+        remedy="leave out the backend none and the preset danger-full-access: the command then "
+        f"runs in a sandbox. Otherwise {HOW_TO_SET}",
     )

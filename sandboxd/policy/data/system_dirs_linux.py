@@ -16,8 +16,9 @@ AMBIENT = ("/etc", "/var", "/run", "/boot", *KERNEL)
 READABLE = (*PROGRAMS, "/etc")
 # A write here changes what root or every user runs later.
 MACHINE = ("/etc", "/boot", "/nix", "/var", *(one for one in PROGRAMS if one != "/opt"), *KERNEL)
-# No sandbox writes here, so a recorded look is compared again only after a while.
-SLOW = ("/etc", "/run", "/usr", "/var/lib", "/var/run")
+# No sandbox writes here, so a recorded look is compared again only after a while. What is mounted
+# here is noticed at once.
+SLOW = ("/etc", "/proc", "/run", "/sys", "/usr", "/var/lib", "/var/run")
 # Container engines mount and unmount here all the time.
 CONTAINER_ENGINES = (
     "/var/lib/docker", "/var/lib/containerd", "/var/lib/containers", "/var/lib/kubelet",

@@ -6,7 +6,7 @@ import math
 import posixpath
 import stat as modes
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 
@@ -23,6 +23,7 @@ from sandboxd.policy.paths.recording import (
     is_past,
     list_entries,
     listing_of,
+    name_from,
     name_of,
     select_entries,
     shared,
@@ -114,11 +115,15 @@ class _RecordedExtract(_Recorded):
         return self.extract(self.path) == self.value
 
 
-def _all_hold(recorded: Iterable[_Recorded], briefly: bool) -> bool:
-    for one in recorded:  # noqa: SIM110 - `all` takes a call for each
-        if not one.holds(briefly=briefly):
-            return False
-    return True
+class _SeenPath:
+    """All that was noted of one path that is no watched folder, for one look at it."""
+
+    __slots__ = ("content", "names", "records")
+
+    def __init__(self) -> None:
+        self.names: tuple[Name, ...] = ()  # what the name led to, if that counts
+        self.content: Stamp | None = None
+        self.records: list[_Recorded] = []
 
 
 # A folder, what it was, and what of it counts.
@@ -145,16 +150,21 @@ class _Part:
         for (path, wanted), listing in notes.selections.items():
             folders.setdefault(path, _RecordedFolder(path)).selections.append((wanted, listing))
         alone = [p for p, f in folders.items() if f.is_one_name]
-        self._names = [one for path in alone for one in folders.pop(path).names]
+        paths: defaultdict[str, _SeenPath] = defaultdict(_SeenPath)
+        for path, name in [one for folder in alone for one in folders.pop(folder).names]:
+            paths[path].names = (name,)
         # Each with its record, if there is one: so it is looked at once.
         self._folders_seen: dict[str, _Seen] = {
             path: (path, name, folders.pop(path, None)) for path, name in seen
         }
         self._watch: FolderWatch | None = None
-        self._folders = list(folders.values())
-        self._contents = list(notes.contents.items())
-        self._extracts = [_RecordedExtract(p, e, v) for (p, e), v in notes.extracts.items()]
-        self._looks = len(notes.names) + len(self._contents) + len(self._extracts)
+        extracts = [_RecordedExtract(p, e, v) for (p, e), v in notes.extracts.items()]
+        for record in (*folders.values(), *extracts):
+            paths[record.path].records.append(record)
+        for path, stamp in notes.contents.items():
+            paths[path].content = stamp
+        self._paths = list(paths.items())
+        self._looks = len(notes.names) + len(notes.contents) + len(extracts)
 
     def holds(self, *, briefly: bool, notices: FolderNotices | None = None) -> bool:
         """`notices`: only folders that changed since the last time are looked at."""
@@ -169,15 +179,8 @@ class _Part:
     def _compare(self, *, briefly: bool, notices: FolderNotices | None) -> bool:
         if briefly and self._looks > MANY_LOOKS:
             raise TakesLong
-        for path, stamp in self._contents:
-            if stamp_of(path) != stamp:
-                return False
-        if not self._folders_hold(self._to_look_at(notices), briefly=briefly):
-            return False
-        for path, name in self._names:
-            if name_of(path) != name:
-                return False
-        return _all_hold(self._folders, briefly) and _all_hold(self._extracts, briefly)
+        seen = self._to_look_at(notices)
+        return self._folders_hold(seen, briefly=briefly) and self._paths_hold(briefly=briefly)
 
     def _to_look_at(self, notices: FolderNotices | None) -> Iterable[_Seen]:
         if notices is None:
@@ -212,6 +215,29 @@ class _Part:
                         return False
         except (OSError, ValueError):
             return False
+        return True
+
+    def _paths_hold(self, *, briefly: bool) -> bool:
+        """In place, too."""
+        lstat = files.lstat
+        for path, seen in self._paths:
+            try:
+                found = lstat(path)
+            except (OSError, ValueError):
+                if seen.content is not None or seen.names not in ((), (None,)):
+                    return False
+                stamp = None
+            else:
+                if seen.names and name_from(found) != seen.names[0]:
+                    return False
+                stamp = found.st_dev, found.st_ino, found.st_ctime_ns
+                if seen.content is not None and stamp != seen.content:
+                    return False
+            for one in seen.records:
+                if (stamp is None or stamp != one.stamp) and not one.holds(
+                    briefly=briefly, found=stamp
+                ):
+                    return False
         return True
 
 

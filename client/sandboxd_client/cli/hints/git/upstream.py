@@ -24,7 +24,9 @@ def set_upstream(name: str, operands: Sequence[str], workspace: str) -> str:
         if len(pushed) > 1:
             return line("", "")
         local = branch if source in ("HEAD", "@") else source.removeprefix(_HEADS)
-        return line(f"{remote}/{target.removeprefix(_HEADS) or local}", local, remote_branches(common))
+        return line(
+            f"{remote}/{target.removeprefix(_HEADS) or local}", local, remote_branches(common)
+        )
     known = remote_branches(common)
     if name == "branch":
         branch = operands[0] if operands else ""
