@@ -218,7 +218,7 @@ def test_a_submodule_that_was_added_by_half_is_removed_first(project):
     said = git_hint(words, 1, [], str(folder)) or ""
     assert said.startswith("remove what is left (rm -rf lib), then run this git command outside")
     (folder / "lib" / ".git").unlink()
-    message = "appeared and was moved aside"
+    message = "lib/.git appeared and was moved to .sandboxd-kept/1/lib/.git"
     target = str(folder / "lib" / ".git")
     aside = {"kind": "protected_path", "message": message, "target": target}
     said = git_hint([*words[:2], "--name", "a", words[2]], 1, [aside], str(folder)) or ""
