@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 from pathlib import Path
 
@@ -48,6 +49,25 @@ def test_no_command_makes_others_wait_with_a_lease(box: Box, victim: Victim, pol
     assert box.attack(attack, own, manifest=manifest).blocked
     locks = python("import fcntl", "fcntl.flock(os.open(args[0], os.O_RDONLY), 2)", "worked()")
     assert box.attack(locks, own, manifest=manifest).worked
+
+
+@pytest.mark.parametrize("policy", ["inherit", "baseline", "strict"])
+def test_no_command_leaves_a_write_hint_on_what_is_read_only(
+    box: Box, victim: Victim, policy: str
+) -> None:
+    """F_SET_RW_HINT: the inode keeps a number, which the next sandbox reads, too."""
+    own = victim.path.parent / "hinted"
+    own.write_text("x")
+    attack = python("""
+        import fcntl
+        fcntl.fcntl(os.open(args[0], os.O_RDONLY), 1036, struct.pack("Q", int(args[1])))
+        worked()
+    """)
+    assert freely(attack, own, 2).worked
+    manifest = weakest(syscall_policy=policy, fs_read_allow=[str(own.parent)])
+    assert box.attack(attack, own, 3, manifest=manifest).blocked
+    with own.open() as file:
+        assert fcntl.fcntl(file, 1035, bytes(8))[0] == 2
 
 
 def test_bpf_is_denied(box: Box) -> None:

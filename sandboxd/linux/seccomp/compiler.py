@@ -64,7 +64,7 @@ def _groups(spec: FilterSpec) -> tuple[RuleGroup, ...]:
 
 def _gates(spec: FilterSpec) -> tuple[ArgumentRule, ...]:
     chosen = (*socket_gates(spec), *set_id_files.GATES)
-    chosen += (gates.LEASES, gates.LIMITS_OF_OTHERS)
+    chosen += (gates.LEASES_AND_HINTS, gates.LIMITS_OF_OTHERS)
     if spec.level == "strict":
         chosen += gates.OTHER_PROCESSES
     else:

@@ -20,6 +20,7 @@ NEW_NAMESPACES = (
 NEW_TIME = 0x0000_0080
 
 F_SETLEASE, F_SETDELEG = 1024, 1040
+F_SET_RW_HINT, F_SET_FILE_RW_HINT = 1036, 1038
 TIOCSTI, TIOCLINUX, TIOCSETD = 0x5412, 0x541C, 0x5423
 
 PTRACE_ATTACH, PTRACE_SEIZE = 16, 0x4206
@@ -62,11 +63,12 @@ IOCTL = _never(
 )
 
 # In every filter, `inherit` included: files that all sandboxes read belong to the command's user.
-LEASES = _never(
+LEASES_AND_HINTS = _never(
     "fcntl",
-    "who holds a lease on a file makes every other process wait that opens it, on the host too",
+    "who holds a lease on a file makes every other process wait that opens it, and a hint about "
+    "writes stays with the file after the sandbox. Both need no right to write it",
     1,
-    (F_SETLEASE, F_SETDELEG),
+    (F_SETLEASE, F_SETDELEG, F_SET_RW_HINT, F_SET_FILE_RW_HINT),
 )
 
 # In every filter too: the init has the command's user.
