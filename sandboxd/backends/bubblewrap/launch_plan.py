@@ -27,6 +27,7 @@ from sandboxd.backends.bubblewrap.clones import SpecTemplate, Verification, temp
 from sandboxd.backends.linux_context import LinuxSupport, filter_for
 from sandboxd.linux import unix_peers
 from sandboxd.linux.file_stamp import file_stamp
+from sandboxd.linux.folder_access import folder_access
 from sandboxd.linux.host_mounts import HostMounts
 from sandboxd.linux.init_client import messages as wire
 from sandboxd.linux.init_client.binary import seal
@@ -37,8 +38,8 @@ from sandboxd.linux.landlock import Ruleset, confinement, kernel_abi
 from sandboxd.linux.openat import changed_error, open_checked
 from sandboxd.linux.rootfs.curated_etc import EtcRequest
 from sandboxd.linux.setpriv import account_stamp
-from sandboxd.policy.mounts.mount_plan import MountKind, MountPlan, mount_plan
-from sandboxd.policy.paths.within import is_below
+from sandboxd.policy.mounts.mount_plan import HOST_CONTENT, MountKind, MountPlan, mount_plan
+from sandboxd.policy.paths.within import folders_above, is_below
 from sandboxd.policy.plan import RunAs, SandboxSpec
 from sandboxd_proto.errors import PathDenied
 
@@ -82,16 +83,18 @@ class LaunchPlans:
 
     def verification(self, spec: SandboxSpec) -> Verification:
         """For what is made from now on. The plan's paths need no check, because the caller has just
-        planned an equal spec; plans do not look at /etc, accounts, mounts, the machine's name and
-        the folders of the base."""
+        planned an equal spec; specs do not hold /etc, accounts, mounts, the machine's name, the
+        folders of the base and who may pass through the folders above a path."""
         if self._mounts is None:
             self._mounts = HostMounts()
         return Verification(self._mounts.watch(self.layout(spec)), partial(self._facts, spec))
 
     def _facts(self, spec: SandboxSpec) -> object:
         etc = None if spec.base == "host" else self._support.etc.stamp()
-        folders = tuple(map(file_stamp, _folders_of_base(self.layout(spec))))
-        return os.uname().nodename, etc, account_stamp(spec.run_as), folders
+        layout = self.layout(spec)
+        folders = tuple(map(file_stamp, _folders_of_base(layout)))
+        ways = tuple(map(folder_access, _folders_passed(layout)))
+        return os.uname().nodename, etc, account_stamp(spec.run_as), folders, ways
 
     def launch(
         self,
@@ -247,6 +250,15 @@ def _folders_of_base(places: MountPlan) -> list[str]:
     binds is not looked at, because a file system that is mounted there may hang."""
     named = (p.path for p in places.places if p.kind is MountKind.SYSTEM and p.path != "/")
     return sorted({os.path.dirname(path) for path in named})
+
+
+@lru_cache(maxsize=48)
+def _folders_passed(places: MountPlan) -> list[str]:
+    """Folders of the host above what is bound, where a sandbox has folders of its own: a command
+    does not pass through the host's, so nothing but bwrap notices that its user may not."""
+    shown = (place.path for place in places.places if place.kind in HOST_CONTENT)
+    above = {folder for path in shown for folder in folders_above(path)}
+    return sorted(folder for folder in above if not places.shows_host(folder))
 
 
 def _in_memory(spec: SandboxSpec, layout: MountPlan) -> list[str]:
