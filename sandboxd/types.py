@@ -211,6 +211,13 @@ class CopyingProcess(Process, Protocol):
         """
 
 
+@runtime_checkable
+class ExplainsEnd(Protocol):
+    """A sandbox that may know why it ended."""
+
+    def last_words(self) -> str | None: ...
+
+
 class Sandbox(Protocol):
     """A sandbox that is up and waits for commands."""
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Generic, TypeVar
 
-from sandboxd.types import ExitReport, Process, Sandbox
+from sandboxd.types import ExitReport, ExplainsEnd, Process, Sandbox
 
 S = TypeVar("S", bound=Sandbox)
 
@@ -22,6 +22,9 @@ class WrappedSandbox(Generic[S]):
 
     def verify(self) -> bool:
         return self._inner.verify()
+
+    def last_words(self) -> str | None:
+        return self._inner.last_words() if isinstance(self._inner, ExplainsEnd) else None
 
 
 class WrappedProcess:

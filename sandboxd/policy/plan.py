@@ -133,6 +133,11 @@ class SandboxSpec(msgspec.Struct, frozen=True, cache_hash=True):
         """What is allowed, without the folders that are only pinned inside it."""
         return [g.path for g in self.grants if g.access == access and g.origin != "pin"]
 
+    @property
+    def watched(self) -> list[str]:
+        """The folders in which protected paths that appear are moved aside."""
+        return sorted({one.root for one in self.protected})
+
 
 class Limits(msgspec.Struct, frozen=True):
     """None: no limit was asked for."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Collection, Iterable
+from itertools import islice
 from typing import NamedTuple
 
 from sandboxd.platform.current import files
@@ -150,8 +151,8 @@ class RunWarnings:
         more = max(len(git) - MOST_NAMED, 0) + max(len(others) - MOST_NAMED, 0)
         said += [_made_more(more)] if more else []
         said += [] if made.complete else [_unsearched(self._before.roots[0])]
-        said += map(_opened, made.opened[:MOST_NAMED])
-        said += map(_closed, made.closed[:MOST_NAMED])
+        said += map(_opened, islice(made.opened, MOST_NAMED))
+        said += map(_closed, islice(made.closed, MOST_NAMED))
         return said
 
 
@@ -174,7 +175,7 @@ def _is_repository(folder: str) -> bool:
 
 
 def _made_repository(folder: str, protected: list[str], *, disarmed: bool) -> str:
-    text = f"the command made a git repository in {named(folder)}: "
+    text = f"there is now a git repository in {named(folder)}: "
     text += (
         "its config and hooks run no programs"
         if disarmed
@@ -194,7 +195,7 @@ def _made_repository(folder: str, protected: list[str], *, disarmed: bool) -> st
 def _made_other(path: str) -> str:
     folder, name = posixpath.split(path)
     return (
-        f"the command made a repository of {OTHER_REPOSITORIES[name]} in {named(folder)}: look at "
+        f"there is now a repository of {OTHER_REPOSITORIES[name]} in {named(folder)}: look at "
         f"the settings in its {name} before you run {OTHER_REPOSITORIES[name]} there"
     )
 
@@ -208,25 +209,28 @@ def _changed_main(path: str) -> str:
 
 def _made_more(count: int) -> str:
     return (
-        f"the command made {count} more repositories: look for .git, .hg and the like in new "
+        f"there are {count} more repositories now: look for .git, .hg and the like in new "
         "folders before you run git there"
     )
 
 
 def _unsearched(workspace: str) -> str:
     return (
-        f"the command made so many folders that not all of {named(workspace)} were searched for "
+        f"so many folders appeared that not all of {named(workspace)} were searched for "
         "new repositories: remove them, and look for a new .git, .hg and the like before you run "
         "git in the others"
     )
 
 
 def _opened(folder: str) -> str:
-    return f"the command had closed {named(folder)} (chmod); it was opened again to look into it"
+    return (
+        f"{named(folder)} was closed (chmod) while the command ran; it was opened again to look "
+        "into it"
+    )
 
 
 def _closed(folder: str) -> str:
     return (
-        f"the command closed {named(folder)} (chmod), and it cannot be looked into: do not run git "
-        "there before you have looked for a new .git, .hg and the like"
+        f"{named(folder)} appeared or was closed (chmod) while the command ran, and it cannot be "
+        "looked into: do not run git there before you have looked for a new .git, .hg and the like"
     )

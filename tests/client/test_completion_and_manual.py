@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -10,7 +11,10 @@ import pytest
 from terminal_screen import Screen
 
 from sandboxd_client.cli.complete import candidates
+from sandboxd_client.cli.flags import TOOL_GROUPS
 from sandboxd_client.cli.table import COMMANDS
+
+GROUPS = [f"group:{tool}" for tool in TOOL_GROUPS]
 
 
 def test_completion_knows_every_command_and_flag():
@@ -50,13 +54,24 @@ def test_a_stub_is_short_and_its_shell_can_read_it(ctl, shell):
         (["sandboxctl", "sandbox", "run", "--no-a"], ["--no-autostart"]),
         (["sandboxctl", "sandbox", "run", "sb-1", "/usr/bin/sha256s"], ["/usr/bin/sha256sum"]),
         (["sandboxctl", "shell", "--sand"], ["--sandbox"]),
+        (["sandboxctl", "run", "--net", "gro"], GROUPS),
+        (["sandboxctl", "run", "--net", "group:"], [one.removeprefix("group:") for one in GROUPS]),
+        (["sandboxctl", "run", "--net", "group:py"], ["python"]),
+        (["sandboxctl", "run", "--net=group:py"], ["python"]),
+        (["sandboxctl", "run", "--preset=read"], ["read-only"]),
+        (["sandboxctl", "run", "--read=/usr/bin/sha256s"], ["/usr/bin/sha256sum"]),
+        (["sandboxctl", "run", "-e", "A=", "/usr/bin/sha256s"], ["/usr/bin/sha256sum"]),
+        (["sandboxctl", "run", "-e", "A=b", "--net", "group:py"], ["python"]),
     ],
 )
 def test_bash_completes(ctl, words, expected):
     script = ctl("completion", "bash").stdout.decode()
-    quoted = " ".join(f"'{word}'" for word in words)
+    line = " ".join(words)
+    parts = [part for word in words for part in re.findall("[:=]+|[^:=]+", word)]  # as bash does
+    quoted = " ".join(f"'{part}'" for part in parts)
     own = f'sandboxctl() {{ {sys.executable} -m sandboxd_client.cli "$@"; }}'
-    probe = (f"{own}\n{script}\nCOMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}; _sandboxctl\n"
+    probe = (f"{own}\n{script}\nCOMP_WORDS=({quoted}); COMP_CWORD={len(parts) - 1}; "
+             f"COMP_LINE='{line}'; _sandboxctl\n"
              'printf "%s\\n" "${COMPREPLY[@]}"')  # fmt: skip
     done = subprocess.run(
         ["bash", "--norc", "-c", probe], capture_output=True, timeout=60, env=ctl.env()

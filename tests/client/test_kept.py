@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +107,53 @@ def test_one_is_looked_at_put_back_and_the_others_deleted(project):
     assert project("kept drop").returncode == 0, "there is nothing that it would delete"
     assert project("kept list").stdout == b""
     assert not (project.workspace / ".sandboxd-kept").exists()
+
+
+@pytest.mark.parametrize("what", ["a command", "a sandbox"])
+def test_nothing_is_put_back_while_something_would_move_it_aside_again(project, what):
+    """A command's stub of a folder stands there, too: it is not the user's."""
+    folder, name = project.workspace, f"kept-{os.getpid()}"
+    if what == "a command":
+        assert project("run", "--detach", "--name", name, "sleep", "60").returncode == 0
+        end = ("kill", name)
+    else:
+        assert project("sandbox create", "--name", name).returncode == 0
+        end = ("sandbox destroy", name)
+    try:
+        (folder / ".vscode").mkdir()
+        (folder / ".vscode" / "settings.json").write_text("precious")
+        (folder / ".envrc").write_text("export A=1\n")
+        while (folder / ".envrc").exists() or (folder / ".vscode" / "settings.json").exists():
+            time.sleep(0.02)
+        for names in ((".envrc",), (".vscode",), ("--all",)):
+            refused = project("kept accept", *names)
+            assert refused.returncode == 125
+            assert f"end it first: sandboxctl {' '.join(end)}" in refused.stderr.decode()
+            assert b"is back" not in refused.stderr
+    finally:
+        assert project(*end).returncode == 0
+    while (folder / ".vscode").exists():
+        time.sleep(0.02)
+    assert project("kept accept", "--all").returncode == 0
+    assert (folder / ".vscode" / "settings.json").read_text() == "precious"
+    assert (folder / ".envrc").read_text() == "export A=1\n"
+
+
+def test_what_another_daemon_moves_aside_again_is_not_said_to_be_back(project):
+    """Of another user, say: this user's daemon does not list it."""
+    name = f"kept-{os.getpid()}"
+    assert project("run", "--detach", "--name", name, "sleep", "60").returncode == 0
+    try:
+        (project.workspace / ".envrc").write_text("export A=1\n")
+        while (project.workspace / ".envrc").exists():
+            time.sleep(0.02)
+        refused = project("kept accept", "--socket", "/nowhere/d.sock", ".envrc")
+    finally:
+        assert project("kill", name).returncode == 0
+    assert refused.returncode == 125
+    assert b".envrc was moved aside again: something runs here" in refused.stderr
+    assert b"is back" not in refused.stderr
+    assert b".envrc" in project("kept list").stdout
 
 
 def test_nothing_is_put_outside_of_the_workspace_or_over_something(project):

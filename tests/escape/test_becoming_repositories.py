@@ -116,7 +116,7 @@ def test_in_a_closed_folder(box: Box, project: Project, how: str, place: str) ->
 def test_a_closed_folder_is_opened_again(box: Box, project: Project) -> None:
     project.with_folders("src")
     ran = run(box, project, "chmod 000 src")
-    if "had closed" in said(ran):  # root looks into it as it is
+    if "was closed" in said(ran):  # root looks into it as it is
         assert stat.S_IMODE((project.folder / "src").stat().st_mode) & 0o700 == 0o700
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -243,3 +244,31 @@ def test_one_whose_init_died_is_lost_and_its_name_is_free(daemon: Daemon) -> Non
         with pytest.raises(RpcError) as gone:
             connection.call("sandbox/get", {"sandbox": "fragile"})
         assert gone.value.kind == "NotFound"
+
+
+def refusal_of(connection: Connection, name: str) -> str:
+    """After it has ended."""
+    deadline = time.monotonic() + 20
+    while connection.call("sandbox/list") != {"sandboxes": []}:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    with pytest.raises(RpcError) as refused:
+        run(connection, name, "true")
+    assert refused.value.kind == "NotFound"
+    return refused.value.message
+
+
+@pytest.mark.isolation
+def test_a_name_says_why_its_sandbox_ended(daemon: Daemon, workspace: Path) -> None:
+    """Until another sandbox has the name."""
+    with daemon.connect() as connection:
+        create(connection, name="idle", idle_secs=0.01)
+        assert "'idle' any more: nothing ran in it for 10ms" in refusal_of(connection, "idle")
+        again = create(connection, name="idle")
+        connection.call("sandbox/destroy", {"sandbox": again})
+        assert "any more" not in refusal_of(connection, "idle")
+        subprocess.run(["git", "init", "-q", str(workspace)], check=True)
+        create(connection, name="lost", preset="workspace-write", workspace=str(workspace))
+        subprocess.run(["git", "-C", str(workspace), "config", "a.b", "c"], check=True)
+        why = f"'lost' any more: {workspace}/.git/config was replaced, or something was mounted"
+        assert why in refusal_of(connection, "lost")

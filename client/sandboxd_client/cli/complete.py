@@ -3,20 +3,48 @@
 One candidate a line, with its description after a tab. A line that begins with `:` asks the shell
 to complete by its own means: `:file`, `:dir`, `:signal`, or `:command N`, a command whose name is
 word N. `:none`: by nothing, not even by names of files.
+
+bash splits words at `:` and `=` (COMP_WORDBREAKS) and replaces the last part only. Its stub passes
+COMP_LINE, by which they are joined here.
 """
 
 from __future__ import annotations
 
+import os
+
 from sandboxd_client.cli.flags import CommandSpec, Flag
 from sandboxd_client.cli.table import COMMANDS, GROUPS
 
+_BREAKS = ":="
 _LISTS = ("execution", "detached", "sandbox")
 
 
 def main(words: list[str]) -> int:
-    for line in candidates(words or [""]):
-        print(line)
+    words = words or [""]
+    joined, starts = _joined(words, os.environ.get("COMP_LINE", ""))
+    there = len(joined[-1]) - (len(words[-1]) if words[-1].strip(_BREAKS) else 0)
+    for line in candidates(joined):
+        kind, _, number = line.partition(" ")
+        if kind == ":command":
+            line = f"{kind} {starts[int(number) - 1] + 1}"
+        print(line if line.startswith(":") else line[there:])
     return 0
+
+
+def _joined(words: list[str], line: str) -> tuple[list[str], list[int]]:
+    """The words as they were typed in the line, and the number of the first part of each."""
+    rest = "".join(line.split(maxsplit=1)[1:])
+    found: list[str] = []
+    starts: list[int] = []
+    for index, word in enumerate(words):
+        ends = (words[index - 1][-1:] + word[:1]) if index else ""
+        if rest[:1].strip() and any(one in _BREAKS for one in ends):
+            found[-1] += word
+        else:
+            found.append(word)
+            starts.append(index)
+        rest = rest.partition(word)[2] if word else rest
+    return found, starts
 
 
 def candidates(words: list[str]) -> list[str]:
@@ -58,6 +86,10 @@ def _of_command(command: CommandSpec, given: list[str], offset: int) -> list[str
             is_id = command.greedy and command.completes and operands == 1
             if command.greedy and not is_id:
                 return [f":command {offset + index}"]
+    name, is_given, value = current.partition("=")
+    if is_given and name in flags:
+        found = _of_value(flags[name], value)
+        return [one if one.startswith(":") else f"{name}={one}" for one in found]
     if current.startswith("-"):
         shown = {flag.name: flag.help for flag in command.flags}
         return _matching({**shown, "--help": "show the help"}, current)

@@ -10,6 +10,7 @@ _BASH = """\
 _sandboxctl() {
     local cur=${COMP_WORDS[COMP_CWORD]} line
     COMPREPLY=()
+    [[ $cur == *[!:=]* ]] || cur=
     while IFS= read -r line; do
         case $line in
             :file) COMPREPLY+=( $(compgen -f -- "$cur") ) ;;
@@ -19,7 +20,7 @@ _sandboxctl() {
             :command*) _sandboxctl_inner "${line#:command }" ;;
             ?*) COMPREPLY+=( "${line%%$'\\t'*}" ) ;;
         esac
-    done < <(sandboxctl __complete "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
+    done < <(COMP_LINE=$COMP_LINE sandboxctl __complete "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
 }
 _sandboxctl_inner() {
     if declare -F _command_offset >/dev/null; then

@@ -82,6 +82,7 @@ def report(result: dict[str, Any], options: Options, told: Collection[dict[str, 
         lines = outcome.cancelled_lines(result) + _crash_lines(result)
         given = options.hosts
         lines += outcome.remarks(result, given=given, hints=hints, typed=typed, told=told)
+        hints += _before_that(options, result, [*lines, *hints])
         _say(lines, [*_offer(options, result), *hints])
     return exit_like_command(result)
 
@@ -128,6 +129,17 @@ def _offer(options: Options, result: dict[str, Any]) -> list[str]:
 
     line = offer(result, own_session=options.has("--mode") or options.has("--plan"))
     return [] if line is None else [line]
+
+
+def _before_that(options: Options, result: dict[str, Any], lines: list[str]) -> list[str]:
+    """Where something is to be done outside to protected files."""
+    protected = any(one.get("kind") == "protected_path" for one in result.get("denials") or [])
+    is_git = options.operands[:1] == ["git"]
+    if not (protected or is_git) or not any(" outside" in line for line in lines):
+        return []
+    from sandboxd_client.cli.running import before_changes
+
+    return before_changes(options)
 
 
 def advice(options: Options, result: dict[str, Any]) -> list[str]:

@@ -12,7 +12,8 @@ import shutil
 import stat
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from difflib import unified_diff
@@ -21,6 +22,7 @@ from sandboxd_client.cli.connect import print_json
 from sandboxd_client.cli.hints.root import account
 from sandboxd_client.cli.parse import Options, UsageError
 from sandboxd_client.cli.plain_text import one_line, quote
+from sandboxd_client.cli.running import end_commands
 from sandboxd_client.cli.screen import say
 from sandboxd_client.cli.status import age
 from sandboxd_client.cli.workspace import here, resolve
@@ -30,6 +32,7 @@ from sandboxd_proto.locations import KEPT_FOLDER
 
 _DIFF_BYTES = 1 << 20
 _JUNCTION = 0xA0000003
+_MOVED_S = 0.2  # after that a watch has seen what appeared, and a folder's files are due
 
 
 @dataclass(frozen=True)
@@ -92,18 +95,45 @@ def accept(options: Options) -> int:
     chosen = _named_or_all(options, entries(folder), "accept", "what would be put back")
     if not chosen:
         say("nothing was moved aside in this workspace")
+        return 0
+    if running := end_commands(options, folder):
+        raise Conflict(
+            "nothing is put back while something runs here: it would be moved aside again",
+            remedy=f"end it first: {'; '.join(running)}",
+        )
     chosen = [entry for entry in chosen if not _is_there(folder, entry)]
     for entry in chosen:
         _check_target(folder, os.path.join(folder, entry.origin), entry)
-    for entry in chosen:
-        target = os.path.join(folder, entry.origin)
-        inside = _check_target(folder, target, entry)  # another one can have brought it back
-        with _undisturbed(entry, "put back"):
-            put_back(folder, entry.path, os.path.join(inside, os.path.basename(target)))
-        say(f"{one_line(entry.origin)} is back in its place")
-        _tidy(folder, entry)
-        _drop_copies(folder, entry, target)
+    before = {entry.path for entry in entries(folder)}
+    put: deque[Kept] = deque()
+    try:
+        for entry in chosen:
+            target = os.path.join(folder, entry.origin)
+            inside = _check_target(folder, target, entry)  # another one can have brought it back
+            with _undisturbed(entry, "put back"):
+                put_back(folder, entry.path, os.path.join(inside, os.path.basename(target)))
+            _tidy(folder, entry)
+            put.append(entry)
+    finally:
+        _confirm(folder, put, before)
     return 0
+
+
+def _confirm(folder: str, put: Collection[Kept], before: Collection[str]) -> None:
+    """What another user or another daemon runs here moves it aside again, a moment later."""
+    time.sleep(_MOVED_S if put else 0)
+    again = {entry.origin for entry in entries(folder) if entry.path not in before}
+    for entry in put:
+        target = os.path.join(folder, entry.origin)
+        if entry.origin in again or not os.path.lexists(target):
+            raise Conflict(
+                f"{one_line(entry.origin)} was moved aside again: something runs here that this "
+                "daemon does not list",
+                remedy="end what another user or another daemon runs in this folder, then try "
+                "again",
+            )
+        say(f"{one_line(entry.origin)} is back in its place")
+        _drop_copies(folder, entry, target)
 
 
 def _is_there(folder: str, entry: Kept) -> bool:

@@ -178,7 +178,7 @@ COMMANDS: dict[str, CommandSpec] = {
         CommandSpec("kept diff", "what they hold, against what is there now",
                 (_KEPT_WORKSPACE,), operand="[NAME…]", optional=True),
         CommandSpec("kept accept", "put them back to where they appeared; look at them first",
-                (Flag("--all", "", "of each path what appeared last"), _KEPT_WORKSPACE),
+                (Flag("--all", "", "of each path what appeared last"), _KEPT_WORKSPACE, SOCKET),
                 operand="[NAME…]", optional=True),
         CommandSpec("kept drop", "delete them, by name or all of them",
                 (Flag("--all", "", "all of them"), _KEPT_WORKSPACE),

@@ -89,7 +89,8 @@ class ExecutionListParams(WireStruct, frozen=True, kw_only=True):
 
 
 class ExecutionInfo(Reported, frozen=True, kw_only=True):
-    """`outcome`, `exit_code` and `signal` of one that has ended; none: it could not be started."""
+    """`outcome`, `exit_code` and `signal` of one that has ended; none: it could not be started.
+    `watched`: folders in which protected files that appear are moved aside while it runs."""
 
     execution_id: str
     argv: list[str]
@@ -101,6 +102,7 @@ class ExecutionInfo(Reported, frozen=True, kw_only=True):
     outcome: Outcome | None = None
     exit_code: int | None = None
     signal: int | None = None
+    watched: list[str] = msgspec.field(default_factory=list)
 
 
 class ExecutionList(Reported, frozen=True, kw_only=True):

@@ -43,6 +43,8 @@ class SandboxCreated(Reported, frozen=True, kw_only=True):
 
 
 class SandboxInfo(Reported, frozen=True, kw_only=True):
+    """`watched`: folders in which protected files that appear are moved aside while it exists."""
+
     sandbox: str
     backend: str
     created_ms: float
@@ -51,6 +53,7 @@ class SandboxInfo(Reported, frozen=True, kw_only=True):
     scope: SandboxScope = "user"
     workspace: str | None = None
     session: str | None = None
+    watched: list[str] = msgspec.field(default_factory=list)
 
 
 class Forwarded(Reported, frozen=True, kw_only=True):

@@ -36,6 +36,10 @@ class LandlockSandbox(WrappedSandbox[Spawner]):
     def alive(self) -> bool:
         return self._inner.alive and not self._protected.violated
 
+    def last_words(self) -> str | None:
+        changed = "a protected file was changed" if self._protected.violated else None
+        return changed or super().last_words()
+
     def spawn_now(self, command: Command, stdio: Stdio | None) -> Process | None:
         if command.pty is not None:
             return None

@@ -219,7 +219,7 @@ class IsolationLost(msgspec.Struct, frozen=True):
 
     @property
     def reason(self) -> str:
-        return f"{self.what} was replaced, or something was mounted there, while the command ran"
+        return f"{self.what} was replaced, or something was mounted there, while the sandbox was up"
 
 
 class ProtocolError(msgspec.Struct, frozen=True):

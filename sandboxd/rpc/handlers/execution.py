@@ -100,6 +100,7 @@ def _info(execution: Execution) -> ExecutionInfo:
         outcome=result.outcome if result is not None else None,
         exit_code=result.exit_code if result is not None else None,
         signal=result.signal if result is not None else None,
+        watched=execution.request.plan.sandbox.watched,
     )
 
 

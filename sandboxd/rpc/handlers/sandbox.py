@@ -134,6 +134,7 @@ def _facts(found: PersistentSandbox) -> dict[str, Any]:
         "session": found.session.id if found.session is not None else None,
         "created_ms": round(found.created_at * 1000, 3),
         "executions": len(found.commands),
+        "watched": found.plan.sandbox.watched,
     }
 
 

@@ -75,7 +75,7 @@ def _check(call: RequestContext, kept: PersistentSandbox) -> None:
 
 
 def _end(call: RequestContext, kept: PersistentSandbox, why: str) -> SandboxUnavailable:
-    call.service.supervisor.sandboxes.end(kept)
+    call.service.supervisor.sandboxes.end(kept, why)
     return SandboxUnavailable(
         f"the sandbox is ended: {why}", remedy="make another one with sandbox/create"
     )

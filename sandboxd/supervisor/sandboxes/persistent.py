@@ -25,8 +25,9 @@ from sandboxd.supervisor.execution.stdio.ends.current_platform import ends
 from sandboxd.supervisor.sandboxes.files import SandboxFiles
 from sandboxd.supervisor.sandboxes.forward import ConnectionBudget, Forward, Listen
 from sandboxd.supervisor.sessions.session import Session
-from sandboxd.types import Process, Sandbox
+from sandboxd.types import ExplainsEnd, Process, Sandbox
 from sandboxd.workspace_guard.shared_guard import Member, SharedGuards
+from sandboxd_proto.amounts import shown_seconds
 from sandboxd_proto.errors import Busy, Conflict, InvalidParams, NotFound, PolicyNotSupported
 from sandboxd_proto.messages.sandbox import SandboxScope
 
@@ -34,7 +35,7 @@ log = logging.getLogger(__name__)
 IDLE_S = 1800.0
 MAX_SANDBOXES = 1024
 MAX_FORWARDS = 64
-MOST_LOST = 64
+MOST_ENDED = 64
 SWEEP_S = 1.0
 END_COMMANDS_S = 2.0
 LONGEST_NAME = 128
@@ -157,7 +158,7 @@ class PersistentSandboxes:
         self._background = background
         self._forwards_folder = forwards_folder
         self._by_id: dict[str, PersistentSandbox] = {}
-        self._lost: dict[str, PersistentSandbox] = {}
+        self._ended: dict[str, PersistentSandbox] = {}  # the last of those that no client destroyed
         self._guards = SharedGuards()
         self._budget = ConnectionBudget()
         self.on_end: Callable[[PersistentSandbox], None] = lambda ended: None
@@ -184,12 +185,10 @@ class PersistentSandboxes:
 
         def violated() -> None:
             why = made.watched.moved if made.watched is not None else None
-            made.ended_for = why or "a protected path appeared in it"
-            log.warning("sandbox %s is ended: %s", made.id, made.ended_for)
-            self._lose(made)
+            self._lose(made, why or "a protected path appeared in it")
 
-        for lost in [one for one in self._lost.values() if one.name and one.name == made.name]:
-            del self._lost[lost.id]
+        for ended in [one for one in self._ended.values() if one.name and one.name == made.name]:
+            del self._ended[ended.id]
         made.watched = self._guards.join(made.plan.sandbox, violated, made.plan.nested)
         self._by_id[made.id] = made
 
@@ -220,7 +219,7 @@ class PersistentSandboxes:
             self._lose(found)
             found = None
         if found is None:
-            why = next((one.ended_for for one in self._ended(sandbox_id, visible)), None)
+            why = next((one.ended_for for one in self._ended_as(sandbox_id, visible)), None)
             raise NotFound(
                 f"there is no sandbox {sandbox_id!r}" + (f" any more: {why}" if why else ""),
                 field="sandbox",
@@ -228,29 +227,28 @@ class PersistentSandboxes:
             )
         return found
 
-    def _ended(self, sandbox_id: str, visible: Visible | None) -> Iterator[PersistentSandbox]:
-        """Those that ended by themselves, among the last of these."""
-        for one in self._lost.values():
-            if sandbox_id in (one.id, one.name) and (visible is None or visible(one)):
+    def _ended_as(self, name: str, visible: Visible | None) -> Iterator[PersistentSandbox]:
+        for one in self._ended.values():
+            if name in (one.id, one.name) and (visible is None or visible(one)):
                 yield one
 
     def find_or_lost(self, sandbox_id: str, visible: Visible) -> PersistentSandbox:
-        """Also one that ended by itself, among the last of those."""
+        """Also one that was lost, among the last that ended."""
         try:
             return self.find(sandbox_id, visible)
         except NotFound:
-            for one in self._ended(sandbox_id, visible):
-                return one
+            for one in self._ended_as(sandbox_id, visible):
+                if one.lost:
+                    return one
             raise
 
-    def _lose(self, found: PersistentSandbox) -> None:
+    def _lose(self, found: PersistentSandbox, why: str | None = None) -> None:
         """Its init or its isolation is gone."""
         found.lost = True
-        self.end(found)
-        found.connection = None
-        self._lost[found.id] = found
-        if len(self._lost) > MOST_LOST:
-            del self._lost[next(iter(self._lost))]
+        if why is None and isinstance(found.sandbox, ExplainsEnd):
+            why = found.sandbox.last_words()
+        self.end(found, why or "it ended by itself")
+        log.warning("sandbox %s is ended: %s", found.id, found.ended_for)
 
     async def destroy(self, found: PersistentSandbox) -> None:
         self._forget(found)
@@ -272,11 +270,16 @@ class PersistentSandboxes:
             if found.session is session and found.scope == "session":
                 await self.destroy(found)
 
-    def end(self, found: PersistentSandbox) -> None:
-        """End it without waiting."""
+    def end(self, found: PersistentSandbox, why: str | None = None) -> None:
+        """End it without waiting. `why`: for who uses its name later."""
         if found.id in self._by_id:
             self._forget(found)
             self._background.start(found.close)
+        if why is not None:
+            found.ended_for, found.connection = why, None
+            self._ended[found.id] = found
+            if len(self._ended) > MOST_ENDED:
+                del self._ended[next(iter(self._ended))]
 
     async def end_idle(self) -> None:
         """The one task that ends sandboxes that are idle or have died."""
@@ -287,7 +290,7 @@ class PersistentSandboxes:
                 if not found.sandbox.alive:
                     self._lose(found)
                 elif found.idle(now):
-                    self.end(found)
+                    self.end(found, f"nothing ran in it for {shown_seconds(found.idle_s)}")
 
     def forward(self, kept: PersistentSandbox, port: int, listen: Listen) -> Forward:
         """Serve a port of the sandbox until it ends or `unforward` is called."""

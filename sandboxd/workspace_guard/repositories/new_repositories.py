@@ -37,15 +37,15 @@ class FoundRepositories:
     """Repositories by their folder, and others by their `.hg`: in folders that were there before,
     and in new ones (or the roots, which are watched).
 
-    `opened`: folders that the command had closed; `closed`: those that could not be opened.
+    `opened`: folders that were closed meanwhile; `closed`: those that could not be opened.
     """
 
     git: list[str] = field(default_factory=list)
     others: list[str] = field(default_factory=list)
     new_git: list[str] = field(default_factory=list)
     new_others: list[str] = field(default_factory=list)
-    opened: list[str] = field(default_factory=list)
-    closed: list[str] = field(default_factory=list)
+    opened: dict[str, None] = field(default_factory=dict)
+    closed: dict[str, None] = field(default_factory=dict)
     complete: bool = True
 
 
@@ -162,11 +162,13 @@ class _Search:
         """A command closes a folder to hide what it made there: it is opened again."""
         if sys.platform == "win32" or files.access(folder, os.R_OK | os.X_OK):
             return True
-        if not is_fresh or folder in self._before.closed or _time(folder) < self._since_ns:
+        if folder in self._made.closed or folder in self._before.closed:
+            return False
+        if not is_fresh or _time(folder) < self._since_ns:
             return False
         root = next(iter(self._before.by_root([folder])))
         is_open = restore_access(root, folder)
-        (self._made.opened if is_open else self._made.closed).append(folder)
+        (self._made.opened if is_open else self._made.closed)[folder] = None
         return is_open
 
     def _walk(self, starts: dict[str, bool]) -> None:

@@ -72,6 +72,8 @@ class StayingFolder:
             held.callback(os.close, kept)
             self._check(folder)
             self._check(kept)
+            if os.path.samestat(os.fstat(folder), os.fstat(kept)):
+                raise OSError(errno.EEXIST, "it is the folder that keeps its files")
             self._empty(folder, kept, watch, below)
             if self._remove:
                 change_mode(kept, stat.S_IMODE(os.fstat(folder).st_mode) & 0o777 | stat.S_IRWXU)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from sandboxd.policy.data.protected_names import WORKSPACE
 from sandboxd.policy.protected.nested_git import Repositories
+from sandboxd.workspace_guard.repositories import new_repositories
 from sandboxd.workspace_guard.run_warnings import MOST_NAMED, RunWarnings
 
 
@@ -43,3 +46,28 @@ def test_files_that_run_later_are_named_in_a_repository_that_the_command_made(
     assert b.endswith(" can run code then, or later: .envrc, .vscode")
     assert c.endswith("its config and hooks run no programs"), "one around leads git there"
     assert d.endswith(f"{sorted(WORKSPACE)[7]} and 4 more")
+
+
+@pytest.mark.parametrize("is_opened", [True, False])
+def test_what_anyone_may_have_done_meanwhile_is_not_said_of_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_opened: bool
+) -> None:
+    """Each closed folder has one line."""
+    warnings = RunWarnings(Repositories(roots=(str(tmp_path),), folders=(str(tmp_path),)))
+    for name in ("closed", "made/.git", "made/.hg"):
+        (tmp_path / name).mkdir(parents=True)
+    closed, opened = str(tmp_path / "closed"), set[str]()
+
+    def restore(root: str, folder: str) -> bool:
+        opened.update([folder] if is_opened else [])
+        return is_opened
+
+    monkeypatch.setattr(
+        new_repositories.files, "access", lambda path, mode: path != closed or path in opened
+    )
+    monkeypatch.setattr(new_repositories, "restore_access", restore)
+    warnings.planted(warnings.changed() or ())
+    said = warnings.look()
+    assert [line.startswith(f"{closed} ") for line in said] == [False, False, True]
+    assert "was closed (chmod) while the command ran" in said[-1]
+    assert not any(line.startswith("the command") for line in said)

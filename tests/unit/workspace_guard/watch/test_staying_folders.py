@@ -258,3 +258,18 @@ def test_without_a_command_the_folder_is_left_to_the_watch_of_another_one(
     assert not folder.exists()
     (kept,) = kept_in(tmp_path)
     assert (kept / "file").read_text() == "text"
+
+
+def test_the_folder_that_keeps_its_files_is_not_emptied_into_itself(
+    watch: AbsentPathsWatch, tmp_path: Path
+) -> None:
+    """Someone moves it to where the files came from, while the command runs."""
+    folder = begin(watch, tmp_path)
+    (folder / "file").write_text("precious")
+    handle_until_gone(watch, folder / "file")
+    (kept,) = kept_in(tmp_path)
+    folder.rmdir()
+    kept.rename(folder)
+    handle_until_gone(watch, folder)
+    watch.sweep()
+    assert [(one / "file").read_text() for one in kept_in(tmp_path)] == ["precious"]
