@@ -8,6 +8,7 @@ import sys
 from sandboxd_client.caller import usual
 from sandboxd_client.cli.flags import NARROWING, POLICY
 from sandboxd_client.cli.parse import Options, UsageError
+from sandboxd_client.cli.pip_sources import local_sources
 from sandboxd_client.cli.workspace import here, inside, resolve, workspace
 
 TYPE_CHECKING = False
@@ -42,7 +43,10 @@ def policy(options: Options, caller: Mapping[str, str], *, terminal: bool = True
     _limits(options, manifest)
     env = manifest.get("env")
     before = dict(env) if env is not None else _usual(caller, folder, preset, terminal)
-    manifest["env"] = _environment(options, caller, _of_groups(options, caller, folder) | before)
+    passed = _of_groups(options, caller, folder)
+    if env is None and "HOME" in before:  # otherwise the command has the home of another user
+        passed = local_sources(caller) | passed
+    manifest["env"] = _environment(options, caller, passed | before)
     if options.has("--ssh-agent"):
         _lend_agent(manifest, caller)
     params["manifest"] = {key: value for key, value in manifest.items() if value not in (None, [])}
