@@ -245,8 +245,8 @@ def test_run_imports_nothing_heavy(ctl):
     script = ("import sys; from sandboxd_client.cli import main; code = main(sys.argv[1:]);"
               "print(code, sorted(sys.modules), file=sys.stderr)")  # fmt: skip
     done = subprocess.run([sys.executable, "-c", script, *ctl.argv("run", "--", "true")[3:]],
-                          cwd=ctl.workspace, capture_output=True, env=ctl.env(),
-                          timeout=60)  # fmt: skip
+                          cwd=ctl.workspace, capture_output=True, timeout=60,
+                          env=ctl.env(HOME=f"{ctl.workspace}-home"))  # fmt: skip
     code, _, modules = done.stderr.decode().partition(" ")
     assert code == "0"
     heavy = {"msgspec", "anyio", "asyncio", "argparse", "json", "re", "enum", "typing",

@@ -35,15 +35,13 @@ def write(home: Path, text: str) -> Path:
 
 @pytest.mark.parametrize(("text", "expected"), CASES.values(), ids=CASES)
 def test_sources_without_a_network(tmp_path: Path, text: str, expected: dict[str, str]) -> None:
-    write(tmp_path, text)
-    found = local_sources({"HOME": str(tmp_path)})
+    found = local_sources([f"{write(tmp_path, text)}/pip.conf"], {})
     assert found == {f"PIP_{name}": value for name, value in expected.items()}
 
 
 def test_a_variable_counts_before_a_file(tmp_path: Path) -> None:
-    write(tmp_path, "find-links = /wheels")
-    named = {"HOME": str(tmp_path), "PIP_FIND_LINKS": "/others"}
-    assert local_sources(named) == {"PIP_FIND_LINKS": "/others"}
+    files = [f"{write(tmp_path, 'find-links = /wheels')}/pip.conf"]
+    assert local_sources(files, {"PIP_FIND_LINKS": "/others"}) == {"PIP_FIND_LINKS": "/others"}
 
 
 def test_a_command_has_them_without_a_network(tmp_path: Path) -> None:

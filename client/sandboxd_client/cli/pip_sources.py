@@ -6,20 +6,22 @@ none, so they are passed on as variables. pip is not asked: that takes longer th
 
 from __future__ import annotations
 
-import os
+from contextlib import suppress
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
 _SOURCES = ("index-url", "extra-index-url", "find-links")
 _NO_INDEX = "no-index"
+_SECTIONS = ("global", "download", "wheel", "install")  # the most usual command last
 _ON = ("1", "true", "yes", "on", "t", "y")
 
 
-def local_sources(environment: Mapping[str, str]) -> dict[str, str]:
-    """Without what needs a network. `no-index` only where pip has no other source then."""
-    settings = _settings(environment)
+def local_sources(files: Iterable[str], environment: Mapping[str, str]) -> dict[str, str]:
+    """`files`: of settings, the one that counts most last. Without what needs a network. `no-index`
+    only where pip has no other source then."""
+    settings = _settings(files, environment)
     words = {key: settings[key].split() for key in _SOURCES if key in settings}
     local = {key: " ".join(filter(_is_local, found)) for key, found in words.items()}
     sources = words.get("find-links", ())
@@ -28,10 +30,10 @@ def local_sources(environment: Mapping[str, str]) -> dict[str, str]:
     return {_variable(key): value for key, value in local.items() if value}
 
 
-def _settings(environment: Mapping[str, str]) -> dict[str, str]:
+def _settings(files: Iterable[str], environment: Mapping[str, str]) -> dict[str, str]:
     """A variable counts before a file, and the last file before others, as for pip."""
     found: dict[str, str] = {}
-    for path in filter(os.path.isfile, _files(environment)):
+    for path in files:
         found |= _read(path)
     named = ((key, environment.get(_variable(key))) for key in (*_SOURCES, _NO_INDEX))
     return found | {key: value for key, value in named if value is not None}
@@ -41,25 +43,24 @@ def _variable(key: str) -> str:
     return f"PIP_{key.upper().replace('-', '_')}"
 
 
-def _files(environment: Mapping[str, str]) -> Iterator[str]:
-    """A user's own. Those of the machine and of a virtual environment are seen in the sandbox."""
-    home = environment.get("HOME", "/")
-    config = environment.get("XDG_CONFIG_HOME") or os.path.join(home, ".config")
-    yield os.path.join(home, ".pip", "pip.conf")
-    yield os.path.join(config, "pip", "pip.conf")
-    yield environment.get("PIP_CONFIG_FILE", "")
-
-
 def _read(path: str) -> dict[str, str]:
-    from configparser import Error, RawConfigParser
-
-    parser = RawConfigParser()
-    try:
-        parser.read(path, encoding="utf-8")
-    except (Error, UnicodeDecodeError):
-        return {}
-    sections = ("global", "download", "wheel", "install")  # the most usual command last
-    return {key: value for one in sections if one in parser for key, value in parser[one].items()}
+    """Without configparser, which loads `re`: that is slow for what each `run` does."""
+    sections: dict[str, dict[str, str]] = {name: {} for name in _SECTIONS}
+    section: dict[str, str] = {}
+    key = ""
+    with suppress(OSError), open(path, encoding="utf-8", errors="replace") as file:
+        for line in file:
+            text = line.strip()
+            if text[:1] in ("", "#", ";"):
+                continue
+            if line[0].isspace() and key:
+                section[key] += f" {text}"
+            elif text[0] == "[":
+                section, key = sections.get(text.strip("[]"), {}), ""
+            else:
+                key, _, value = (part.strip() for part in text.partition("="))
+                section[key] = value
+    return {key: value for one in sections.values() for key, value in one.items()}
 
 
 def _is_local(word: str) -> bool:
