@@ -354,3 +354,14 @@ def test_a_line_of_shell_may_have_changed_files_before_git(inside: Ctl, git: Git
     done = inside("run", "-c", "echo mine >> a; git stash pop")
     assert b"git cannot replace what is read-only inside (.envrc)" in done.stderr
     assert b"git checkout" not in done.stderr
+
+
+@pytest.mark.parametrize("persistent", [False, True], ids=["one command", "a sandbox"])
+def test_deleted_objects_are_said_to_be_lost(inside: Ctl, git: Git, persistent: bool) -> None:
+    command, where = "run", []
+    if persistent:
+        command, where = "sandbox run", [inside("sandbox create").stdout.decode().strip()]
+    done = inside(command, *where, "--", "rm", "-rf", ".git/objects")
+    lost = f"{inside.workspace}/.git/objects could not be put right: what it held was deleted"
+    assert lost in done.stderr.decode()
+    assert (inside.workspace / ".git/objects").is_dir()
