@@ -29,6 +29,11 @@ def live(denial: Denial) -> Denial:
     return escape_denial(_low(_claimed(denial)))
 
 
+def publish_live(setting: Setting, denials: Iterable[Denial]) -> list[Denial]:
+    """While the command runs: without remedies, and with the reason where none will be given."""
+    return [live(denial) for denial in publish(setting, map(_claimed, denials))]
+
+
 def weigh(denial: Denial, facts: RunEvidence, hosts: Collection[str] = ()) -> Denial:
     """A denial from text at the end. `hosts`: those that the caller's command line names."""
     found = bound_confidence(_claimed(denial), facts)

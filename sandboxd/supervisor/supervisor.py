@@ -278,6 +278,7 @@ class Supervisor:
             release=_do_nothing, leave=leave, mounts=self.mounts,
             linger=partial(self.sandboxes.linger, watched),
             settle=watched.settle if watched is not None else None,
+            failures=watched.failures if watched is not None else None,
             roots=watched.roots if watched is not None else None,
         )  # fmt: skip
 

@@ -206,7 +206,7 @@ class Guard:
         watch = self._open_watch()
         harmful = [path for path in found if watch.ends_command(path)]
         if self._times > MOST_TIMES or harmful:
-            self.ended_for = f"{named([*harmful, *found][0])} was made or changed"
+            self.ended_for = f"{named([*harmful, *found][0])} was made, changed or removed"
             violated()
             return
         if self.idle:
@@ -376,13 +376,17 @@ class Guard:
             protected = self.spec.protected if self.spec is not None else ()
             self._warnings = RunWarnings(nested, protected) if nested.folders else None
 
-    def warnings(self) -> list[str]:
+    def warnings(self, *, killed: bool) -> list[str]:
         """What the result says beside `conclude`: git repositories, and what was not undone."""
-        failed, self._failed = self._failed, {}
-        said = [f"{named(path)} could not be put right: {why}" for path, why in failed.items()]
-        if self.ended_for is not None:
+        said = self.failures()
+        if self.ended_for is not None and killed:  # otherwise it had ended by itself
             said.append(f"the command was ended, because {self.ended_for}")
         return said + (self._warnings.look() if self._warnings is not None else [])
+
+    def failures(self) -> list[str]:
+        """What was not undone, once."""
+        failed, self._failed = self._failed, {}
+        return [f"{named(path)} could not be put right: {why}" for path, why in failed.items()]
 
     def close(self) -> None:
         """Takes 5 to 20 ms if there is a watch, because the kernel waits until the inotify marks

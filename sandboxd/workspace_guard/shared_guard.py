@@ -92,6 +92,7 @@ class Member:
         self._by_key = by_key
         self._key = key
         self._shared: _Shared | None = shared
+        self.failures = shared.guard.failures
         self._violated = violated
         self._muted = False
         self._running = 0

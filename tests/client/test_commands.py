@@ -192,6 +192,9 @@ def test_the_help_of_run_has_the_table_of_exit_codes(ctl):
         (["--verison"], 2, "did you mean --version?"),
         (["--socket", "x", "status"], 2, "options come after the command's name"),
         (["kill", "-9", "x"], 2, "did you mean --signal 9?"),
+        (["kept", "accept", "-a"], 2, "did you mean --all?"),
+        (["kept", "drop", "-a"], 2, "did you mean --all?"),
+        (["status", "-w", "."], 2, "-w is an option of"),
         (["run", "-p", "80:80", "true"], 125, "sandboxctl sandbox forward"),
         (["run", "--net", "*", "--workspace", "/tmp", "true"], 125, "every host: --net all"),
         (["run", "--name", "x", "--workspace", "/tmp", "true"], 125, "add --detach"),
@@ -242,8 +245,8 @@ def test_run_imports_nothing_heavy(ctl):
     script = ("import sys; from sandboxd_client.cli import main; code = main(sys.argv[1:]);"
               "print(code, sorted(sys.modules), file=sys.stderr)")  # fmt: skip
     done = subprocess.run([sys.executable, "-c", script, *ctl.argv("run", "--", "true")[3:]],
-                          cwd=ctl.workspace, capture_output=True, env=ctl.env(),
-                          timeout=60)  # fmt: skip
+                          cwd=ctl.workspace, capture_output=True, timeout=60,
+                          env=ctl.env(HOME=f"{ctl.workspace}-home"))  # fmt: skip
     code, _, modules = done.stderr.decode().partition(" ")
     assert code == "0"
     heavy = {"msgspec", "anyio", "asyncio", "argparse", "json", "re", "enum", "typing",

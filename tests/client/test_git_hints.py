@@ -309,3 +309,59 @@ def test_a_missing_upstream_that_is_not_known_is_told_with_placeholders(tmp_path
     config = {"target": str(tmp_path / ".git/config"), "kind": "protected_path"}
     said = git_hint(["push", "--all", "-u"], 0, [config], str(tmp_path)) or ""
     assert said.endswith("git branch --set-upstream-to=REMOTE/BRANCH BRANCH")
+
+
+@pytest.mark.parametrize("words", [("stash", "pop"), ("merge", "new"), ("rebase", "new")])
+def test_the_hint_undoes_what_git_changed_before_a_protected_file_stopped_it(
+    inside: Ctl, git: Git, words: tuple[str, ...]
+) -> None:
+    """Its steps are run as they are, and git outside then does the whole."""
+    folder = inside.workspace
+    for name in (".envrc", "z", "mine"):
+        (folder / name).write_text("old\n")
+    git("add", "-A")
+    git("commit", "-qm", "protected")
+    if words[0] != "stash":
+        git("checkout", "-q", "-b", "new")
+    for name in (".envrc", "z", "added file"):
+        (folder / name).write_text("new\n")
+    if words[0] == "stash":
+        git("stash", "-q", "-u")
+    else:
+        git("add", "-A")
+        git("commit", "-qm", "changed")
+        git("checkout", "-q", "main")
+    if words[0] != "rebase":
+        (folder / "mine").write_text("not yet committed\n")
+    (folder / "untracked").write_text("not yet added\n")
+    told = hint(inside, *words)
+    steps = told.partition("undo that (")[2].partition("), then run")[0]
+    assert steps == "git checkout -- z; rm 'added file'", told
+    subprocess.run(["sh", "-ec", steps], cwd=folder, check=True)
+    git(*words)
+    assert [(folder / name).read_text() for name in (".envrc", "z", "added file")] == ["new\n"] * 3
+    assert (folder / "untracked").exists()
+    assert words[0] == "rebase" or (folder / "mine").read_text() == "not yet committed\n"
+
+
+def test_a_line_of_shell_may_have_changed_files_before_git(inside: Ctl, git: Git) -> None:
+    folder = inside.workspace
+    (folder / ".envrc").write_text("old\n")
+    git("add", "-A")
+    git("commit", "-qm", "protected")
+    (folder / ".envrc").write_text("new\n")
+    git("stash", "-q")
+    done = inside("run", "-c", "echo mine >> a; git stash pop")
+    assert b"git cannot replace what is read-only inside (.envrc)" in done.stderr
+    assert b"git checkout" not in done.stderr
+
+
+@pytest.mark.parametrize("persistent", [False, True], ids=["one command", "a sandbox"])
+def test_deleted_objects_are_said_to_be_lost(inside: Ctl, git: Git, persistent: bool) -> None:
+    command, where = "run", []
+    if persistent:
+        command, where = "sandbox run", [inside("sandbox create").stdout.decode().strip()]
+    done = inside(command, *where, "--", "rm", "-rf", ".git/objects")
+    lost = f"{inside.workspace}/.git/objects could not be put right: what it held was deleted"
+    assert lost in done.stderr.decode()
+    assert (inside.workspace / ".git/objects").is_dir()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -149,6 +151,22 @@ def test_a_config_of_the_same_content_has_not_changed(tmp_path):
     assert file.warnings() == []
     path.unlink()
     assert "changed after" in file.warnings()[0]
+
+
+def test_status_promises_no_daemon_that_would_not_start(ctl, folder):
+    config = folder / "config.toml"
+    own = ctl.env(SANDBOXD_CONFIG=str(config), XDG_RUNTIME_DIR=str(folder))
+
+    def status():
+        done = subprocess.run([sys.executable, "-m", "sandboxd_client.cli", "status"],
+                              capture_output=True, env=own, timeout=60)  # fmt: skip
+        assert done.returncode == 125
+        return " ".join(done.stdout.decode().split())
+
+    config.write_text('backend = "x"\n')
+    assert f"a new daemon would not start: {config}: backend: there is no backend 'x'" in status()
+    config.write_text("")
+    assert "it starts by itself with the next command" in status()
 
 
 def test_status_and_doctor_say_where_the_log_is(ctl, folder):

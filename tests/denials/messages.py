@@ -30,6 +30,8 @@ OURS = [
     ("tar: /w/out/x.tar: Cannot open: Read-only file system", WRITE, "/w/out/x.tar"),
     ("cat: /h/u/notes.txt: No such file or directory", READ, "/h/u/notes.txt"),
     ("ls: cannot access '/h/u/notes.txt': No such file or directory", READ, "/h/u/notes.txt"),
+    ("WARNING: Location '/h/u/lib' is ignored: it is either a non-existing path or lacks a "
+     "specific scheme.", READ, "/h/u/lib"),
     ("cat: /h/u/.ssh/id: No such file or directory", READ, "/h/u/.ssh/id"),
     ("cat: /tmp/of-host: No such file or directory", READ, "/tmp/of-host"),
     ("curl: (37) Couldn't open file file:///h/u/notes.txt", READ, "/h/u/notes.txt"),

@@ -17,6 +17,7 @@ from sandboxd.denials import (
     StreamScanner,
     load_translations,
 )
+from sandboxd.denials.context import HostFile
 from sandboxd.policy.display_names import named
 from sandboxd.policy.plan import Limits, NetworkRule
 from sandboxd.traffic import GateRefusal
@@ -86,6 +87,24 @@ def test_what_is_told_while_it_runs_is_low_and_the_result_may_raise_it() -> None
     (final,) = scanner.finish(FAILED)
     assert final.confidence == "medium"
     assert StreamScanner(setting()).feed("stdout", REAL.encode()) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("cat: /h/u/.ssh/id: No such file or directory", "it is a secret"),
+        ("cat: /h/u/.netrc: No such file or directory", "it is a secret"),
+        ("bash: /h/u/.bashrc: Read-only file system", "it is a start-up file"),
+        ("cat: /h/u/notes.txt: No such file or directory", None),
+    ],
+)
+def test_why_nothing_is_proposed_is_said_while_the_command_runs(line: str, why: str | None) -> None:
+    """As at the end: a shell ends hours later."""
+    view = host(more={f"/h/u/{name}": HostFile("") for name in (".netrc", ".bashrc")})
+    (told,) = StreamScanner(setting("bash", view=view)).feed("stderr", line.encode() + b"\n")
+    said = told.message.partition(". No change is proposed: ")[2]
+    assert said.startswith(why) if why else not said
+    assert told.remedy is None
 
 
 def test_the_kernel_and_the_gate_are_believed_over_words() -> None:

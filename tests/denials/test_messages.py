@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from sandboxd.denials import RunEvidence
 from sandboxd.policy.plan import Limits, NetworkRule, Protected
+from sandboxd_proto.manifest import SyscallPolicy
 
 PYTHON_BIND = "    self.socket.bind(address)\nPermissionError: [Errno 13] Permission denied"
 
@@ -106,7 +107,31 @@ def test_eperm_of_a_system_call_needs_a_loaded_filter() -> None:
     assert denials(setting(), text) == []
     (found,) = denials(setting(filter_loaded=True, syscall_policy="baseline"), text)
     assert (found.kind, found.target, found.layer) == ("syscall", "ptrace", "seccomp")
-    assert found.remedy is None  # a weaker filter is not proposed by the command's word
+
+
+@pytest.mark.parametrize("policy", ["baseline", "inherit"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "strace: attach: ptrace(PTRACE_SEIZE, 12): Operation not permitted\n",
+        "ptrace: Operation not permitted.\n",
+        "==2==LeakSanitizer has encountered a fatal error.\n",
+        "keyctl_search: Operation not permitted\n",
+        "io_uring_setup: Operation not permitted\n",
+    ],
+)
+def test_a_call_that_every_filter_refuses_is_said_to_be(policy: SyscallPolicy, text: str) -> None:
+    (found,) = denials(setting(filter_loaded=True, syscall_policy=policy), text)
+    assert "is forbidden in every sandbox" in found.message
+    assert "weaker filter" not in found.message
+    assert policy not in found.message
+    assert found.remedy is None
+
+
+def test_a_weaker_filter_is_not_proposed_by_the_word_of_the_command() -> None:
+    text = "perf_event_open: Operation not permitted\n"
+    (found,) = denials(setting(filter_loaded=True, syscall_policy="baseline"), text)
+    assert found.remedy is None
     assert "weaker filter" in found.message
 
 

@@ -268,7 +268,7 @@ def test_what_comes_back_again_and_again_ends_the_command(box: Box, repository: 
     assert ran.exit_code != 42, ran.story
     assert is_reported(ran), ran.story
     assert not (repository / ".envrc").exists()
-    said = f"the command was ended, because {repository}/.envrc was made or changed"
+    said = f"the command was ended, because {repository}/.envrc was made, changed or removed"
     assert said in ran.raw["warnings"], ran.story
     assert [one["kind"] for one in ran.raw["denials"]] == ["protected_path"], ran.story
 

@@ -1,5 +1,5 @@
-"""A folder above a granted path is closed to the command's user: no sandbox that waited and no clone
-of a template shows the path any more."""
+"""A folder above a granted path is closed to the command's user: no sandbox that waited and no
+clone of a template shows the path any more."""
 
 from __future__ import annotations
 

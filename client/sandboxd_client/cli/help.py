@@ -159,6 +159,9 @@ def unknown_flag(command: CommandSpec, name: str) -> str:
         return _FLAG_ADVICE[name]
     if _FLAGS_ELSEWHERE.get(name) in known:
         return f"did you mean {_FLAGS_ELSEWHERE[name]}?"
+    long_names = (f.name for c in COMMANDS.values() for f in c.flags if f.short == name)
+    if meant := next((one for one in long_names if one in known), None):
+        return f"did you mean {meant}?"
     choosing = [f for f in command.flags if name.removeprefix("--") in (f.choices or ())]
     if choosing:
         return f"did you mean {choosing[0].name} {name.removeprefix('--')}?"

@@ -33,6 +33,7 @@ class Options:
         self.missing: list[str] = []  # before a git command: what it takes for deleted
         self.printed = b""  # the end of the output, of git commands whose hint needs it
         self.errors: bytes | None = None  # the end of its stderr, where we have seen it
+        self.began = 0.0  # before a git command: the time
         self.worktrees: Known | None = None  # before `git worktree add`
         # The word that was just taken as a value, its flag, and how the flag calls its value.
         self.taken: tuple[str, str, str] | None = None

@@ -42,7 +42,10 @@ def policy(options: Options, caller: Mapping[str, str], *, terminal: bool = True
     _limits(options, manifest)
     env = manifest.get("env")
     before = dict(env) if env is not None else _usual(caller, folder, preset, terminal)
-    manifest["env"] = _environment(options, caller, _of_groups(options, caller, folder) | before)
+    passed = _of_groups(options, caller, folder)
+    if env is None and "HOME" in before:  # otherwise the command has the home of another user
+        passed = _of_pip(caller) | passed
+    manifest["env"] = _environment(options, caller, passed | before)
     if options.has("--ssh-agent"):
         _lend_agent(manifest, caller)
     params["manifest"] = {key: value for key, value in manifest.items() if value not in (None, [])}
@@ -85,6 +88,21 @@ def _of_groups(options: Options, caller: Mapping[str, str], folder: str | None) 
     from sandboxd_client.cli.group_settings import settings
 
     return settings(words, caller, [folder or here(), here()])
+
+
+def _of_pip(caller: Mapping[str, str]) -> dict[str, str]:
+    """Settings of the user's own files. Those of the machine and of a virtual environment are seen
+    in the sandbox."""
+    home = caller.get("HOME", "/")
+    config = caller.get("XDG_CONFIG_HOME") or os.path.join(home, ".config")
+    named = (os.path.join(home, ".pip", "pip.conf"), os.path.join(config, "pip", "pip.conf"),
+             caller.get("PIP_CONFIG_FILE", ""))  # fmt: skip
+    files = [*filter(os.path.isfile, named)]
+    if not files and not any(name.startswith("PIP_") for name in caller):
+        return {}
+    from sandboxd_client.cli.pip_sources import local_sources
+
+    return local_sources(files, caller)
 
 
 def in_sandbox(options: Options) -> dict[str, Any]:

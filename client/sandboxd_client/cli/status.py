@@ -41,13 +41,23 @@ def main(options: Options) -> int:
 def _without_daemon(path: str, is_named: bool) -> str:
     log = path.removesuffix(".sock") + ".log"
     usual = "leave --socket and SANDBOXD_SOCKET out for the usual one"
-    starts = "none runs; it starts by itself with the next command: sandboxctl run"
     rows = [
-        ("daemon", f"none listens on this socket; {usual}" if is_named else starts),
+        ("daemon", f"none listens on this socket; {usual}" if is_named else _start()),
         ("socket", path),
         *([("old log", log)] if os.path.exists(log) else []),
     ]
     return "".join(_row(name, value) for name, value in rows)
+
+
+def _start() -> str:
+    """Whether the next command can start one."""
+    from sandboxd_client import start_daemon
+
+    try:
+        start_daemon.check_start()
+    except DaemonNotRunning as error:
+        return f"none runs, and {error.message.removeprefix('no daemon runs, and ')}"
+    return "none runs; it starts by itself with the next command: sandboxctl run"
 
 
 def with_warnings(client: Client, heard: list[str]) -> StatusResult:

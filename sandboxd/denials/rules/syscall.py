@@ -16,17 +16,23 @@ from sandboxd_proto.denial import Confidence, Denial, Evidence, Layer
 
 
 class DeniedSyscall(msgspec.Struct, frozen=True):
-    """`needs_root`: refused to users everywhere. `lifted`: works without the filter."""
+    """`needs_root`: refused to users everywhere. `lifted`: works without the filter. `always`: what
+    is said of it otherwise."""
 
     name: str
     words: str
     needs_root: bool = False
     lifted: bool = True
+    always: str = "it is forbidden in every sandbox"
 
 
 CALLS = (
     DeniedSyscall(
-        "ptrace", r"\bptrace\b|PTRACE_|trace the inferior|could not attach|attach to process"
+        "ptrace",
+        r"\bptrace\b|PTRACE_|trace the inferior|could not attach|attach to process",
+        lifted=False,
+        always="attaching to a process that runs is forbidden in every sandbox; gdb and strace can "
+        "trace a program that they start",
     ),
     DeniedSyscall(
         "unshare",
@@ -37,7 +43,7 @@ CALLS = (
     DeniedSyscall(
         "setns", r"\bnsenter\b|\bsetns\b|reassociate to namespace", needs_root=True, lifted=False
     ),
-    DeniedSyscall("keyctl", r"\bkeyctl|add_key|request_key|keyring"),
+    DeniedSyscall("keyctl", r"\bkeyctl|add_key|request_key|keyring", lifted=False),
     DeniedSyscall("io_uring_setup", r"io_uring", lifted=False),
     DeniedSyscall("userfaultfd", r"userfaultfd"),
     DeniedSyscall("perf_event_open", r"perf_event"),
@@ -127,7 +133,7 @@ def denial(
         layer=layer,
         evidence=evidence,
         confidence=confidence,
-        message=f"{what} was refused ({_by(setting, layer)})",
+        message=f"{what} was refused ({_by(setting, layer, call)})",
         remedy=_remedy(setting, call),
     )
 
@@ -136,9 +142,11 @@ def find_syscall(name: str | None) -> DeniedSyscall | None:
     return next((call for call in CALLS if call.name == name), None)
 
 
-def _by(setting: Setting, layer: Layer) -> str:
+def _by(setting: Setting, layer: Layer, call: DeniedSyscall | None) -> str:
     if layer == "namespace":
         return "nested user namespaces are forbidden in every sandbox"
+    if call is not None and not call.lifted and setting.plan.syscall_policy != "strict":
+        return call.always
     return f"syscall_policy {setting.plan.syscall_policy}"
 
 

@@ -50,6 +50,7 @@ FILE_SIGNS = (
             "does not appear to be a git repository",
             "cannot find the path",
             "cannot be found",
+            "non-existing path",  # pip, of find-links
             "could not be found",
             ": not found",  # dash, running a program
         ),

@@ -217,7 +217,7 @@ class StreamScanner:
         """The claims in `data`, each once. stdout alone makes no claim."""
         before = len(self._said.denials)
         self._streams[stream].feed(data)
-        return [claims.live(denial) for denial in self._said.denials[before:]]
+        return claims.publish_live(self._classifier.setting, self._said.denials[before:])
 
     def finish(self, facts: RunEvidence) -> list[Denial]:
         """All denials of the execution. Those of `feed` may have a higher confidence now."""

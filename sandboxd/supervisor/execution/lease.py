@@ -32,3 +32,4 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     linger: Callable[[Process, list[int]], None] | None = None
     roots: HeldRoots | None = None  # of a persistent sandbox
     settle: Callable[[], Awaitable[PathsMoved]] | None = None  # that one, after each command
+    failures: Callable[[], list[str]] | None = None  # after `settle`: what was not undone

@@ -77,7 +77,8 @@ class ProtectedPathsCheck:
         if self.guard.known_moved:
             planted = (*planted, *await self._look_where_moved())
         self.appeared = (*self.appeared, *planted)
-        self.warnings += self.guard.warnings()
+        self.warnings += self.guard.warnings(killed=killed)
+        self.warnings += self._lease.failures() if self._lease.failures is not None else ()
         if self._put_back is not None and await run_within(LOCK_LOOK_S, self._put_back, False):
             self.warnings.append(f"the command deleted {KEPT_FOLDER}; it was put back")
         if killed:

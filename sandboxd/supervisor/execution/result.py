@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import time
 from dataclasses import dataclass
 from typing import Literal
@@ -31,6 +32,7 @@ from sandboxd_proto.messages.session import BudgetNotice
 
 # Linux's numbers: only Linux sandboxes report them.
 SIGXCPU, SIGXFSZ = 24, 25
+_MOST_MASKED = 4
 
 Ended = Literal["timeout", "cancelled", "output_limit", "budget", "file_size"]
 
@@ -102,6 +104,7 @@ def build_result(
             *ending.warnings,
             *(ending.traffic.unreachable if ending.traffic is not None else ()),
             *(_secret_warning(path) for path in new_secrets(request.plan)),
+            *(map(_masked_warning, masked_in_named(request.plan)) if ending.exit_code else ()),
         ],
         session=request.session.id if request.session is not None else None,
         approval=approval,
@@ -157,6 +160,22 @@ def host_usage(traffic: Traffic | None) -> list[HostUsage]:
 def new_secrets(plan: Plan) -> list[str]:
     """The secrets that exist now, and did not when the plan was made: no mask covers them."""
     return [path for path in plan.absent_secrets if files.lexists(path)]
+
+
+def masked_in_named(plan: Plan) -> list[str]:
+    """Secrets in folders that the caller named: a program that reads an empty file says nothing."""
+    asked = {grant.path for grant in plan.sandbox.grants if grant.origin == "caller"}
+    asked.discard(plan.workspace or "")
+    masks = (mask.path for mask in plan.sandbox.masks if mask.path not in plan.denied)
+    return [path for path in masks if posixpath.dirname(path) in asked][:_MOST_MASKED]
+
+
+def _masked_warning(path: str) -> str:
+    folder = posixpath.dirname(path)
+    return (
+        f"{named(path)} is empty inside, although {named(folder)} is shown: it can hold a secret, "
+        "and is shown only where it is named itself"
+    )
 
 
 def _secret_warning(path: str) -> str:

@@ -50,6 +50,7 @@ from sandboxd.workspace_guard.snapshot import Node, SnapshotBudget
 from sandboxd_proto.locations import KEPT_FOLDER
 
 _SMALL = 64 << 10
+_DELETED = "what it held was deleted, and another folder is in its place"
 
 # Git dirs with a running command, by device and inode, in the order of their starts.
 _running: dict[tuple[int, int], list[GitDir]] = {}
@@ -172,7 +173,8 @@ class GitDir:
         if plain is None:
             return []  # without rights: `finished` restores them
         names = sorted(plain)
-        found = [*self._strange(names, finished=finished), *self._incomplete()]
+        found = [*self._strange(names, finished=finished)]
+        found += self._incomplete(finished=finished)
         found += self._links.look(
             {name: kind for name, kind in plain.items() if self._is_written(name)},
             finished=finished,
@@ -236,17 +238,18 @@ class GitDir:
         found = stat_at(self._folder, name)
         return found.st_mode if found is not None else None
 
-    def _incomplete(self) -> Iterator[Offence]:
+    def _incomplete(self, *, finished: bool) -> Iterator[Offence]:
         """Names that a git dir must have: without them git looks for another repository."""
-        for name, held in self._held.items():
+        for name, held in [*self._held.items()]:
             now = stat_at(self._folder, name)
             before = os.fstat(held)
             if now is not None and (now.st_ino, now.st_dev) == (before.st_ino, before.st_dev):
                 continue
             path = os.path.join(self.path, name)
-            if now is not None and stat.S_ISDIR(now.st_mode):
-                continue  # made again, as `git clone` over an empty one does
-            yield Offence(path, True, self._folder_back(name, held), "git needs it")
+            if now is None or not stat.S_ISDIR(now.st_mode):
+                yield Offence(path, True, self._folder_back(name, held), "git needs it")
+            elif finished and before.st_nlink == 0:
+                yield Offence(path, False, self._hold_new(name, Moved(path, None)), _DELETED)
 
     def _folder_back(self, name: str, held: int) -> Undo:
         path = os.path.join(self.path, name)
@@ -254,9 +257,22 @@ class GitDir:
 
         def undo(quarantine: Quarantine) -> Moved:
             moved = back(quarantine)
-            if self._mode_of(name) is None:
-                os.mkdir(name, 0o755, dir_fd=self._folder)
-            return moved
+            if self._mode_of(name) is not None:
+                return moved
+            os.mkdir(name, 0o755, dir_fd=self._folder)
+            return self._hold_new(name, moved)(quarantine)
+
+        return undo
+
+    def _hold_new(self, name: str, moved: Moved) -> Undo:
+        """The folder there is another one: the content of the earlier one cannot be put back."""
+
+        def undo(_: Quarantine) -> Moved:
+            new = enter(self._folder, name)
+            if new is not None:
+                os.close(self._held[name])
+                self._held[name] = new
+            return Moved(moved.path, moved.moved_to, _DELETED)
 
         return undo
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
@@ -123,6 +124,30 @@ def test_a_large_index_is_read_and_judged_in_a_thread(
     assert threading.get_ident() not in threads
 
 
+@pytest.mark.parametrize("again", [True, False], ids=["made again", "left out"])
+@pytest.mark.parametrize("name", ["objects", "refs"])
+def test_git_data_that_was_deleted_is_reported_as_lost(
+    repository: Path, name: str, again: bool
+) -> None:
+    """Once: from then on the new folder is the one that has to stay."""
+    folder = repository / ".git" / name
+
+    async def work() -> None:
+        guard = guard_of(repository)
+        shutil.rmtree(folder)
+        if again:
+            folder.mkdir()
+        assert str(folder) in dict(await guard.conclude())
+        assert folder.is_dir()
+        (said,) = guard.warnings(killed=False)
+        assert f"{folder} could not be put right: what it held was deleted" in said
+        await guard.conclude()
+        assert guard.warnings(killed=False) == []
+        guard.close()
+
+    run(work)
+
+
 def test_a_callback_that_fails_ends_the_command(
     repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -137,7 +162,8 @@ def test_a_callback_that_fails_ends_the_command(
         guard.start(ended.set)
         (repository / ".envrc").write_text("x")
         await ended.wait()
-        assert "because its protected paths could not be watched any more" in guard.warnings()[0]
+        (said,) = guard.warnings(killed=True)
+        assert "because its protected paths could not be watched any more" in said
         guard.close()
 
     run(work)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from sandboxd_client.cli import outcome
 from sandboxd_client.cli.hints.tools import program_words, tool_hint
 from sandboxd_client.cli.screen import NOT_FOUND
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
     from sandboxd_client.cli.parse import Options
@@ -70,8 +73,11 @@ def note_missing(options: Options) -> None:
     """Before the command: what git would take for deleted, and what it has, for the hint after."""
     words, folder = _git_words(options)
     if words:
+        from time import time
+
         from sandboxd_client.cli.hints.git.hints import taken_for_deleted
 
+        options.began = time()
         options.missing = taken_for_deleted(words, folder)
     if words[:2] == ["worktree", "add"]:
         from sandboxd_client.cli.hints.git.worktrees import known
@@ -177,7 +183,8 @@ def _git_hint(
     typed = " ".join((*options.all("--env"), *options.operands))
     found = _remote(options, words, denials) if code else None
     before = _git_command(options)[: -len(words)]
-    found = found or git_hint(words, code, denials, folder, typed, before, options.errors)
+    undo = partial(_undo_steps, options, words, folder)
+    found = found or git_hint(words, code, denials, folder, typed, before, options.errors, undo)
     if found is None and options.missing:
         from sandboxd_client.cli.hints.git.deletions import deleted_by
 
@@ -207,6 +214,15 @@ def _git_hint(
 
         found = lost_settings(words, folder) or unseen_hooks(words, folder, shown_folders(options))
     return found
+
+
+def _undo_steps(options: Options, words: list[str], folder: str, left: Sequence[str]) -> str | None:
+    """Not of a line of shell, in which other commands may have changed files."""
+    if not _is_git(options.operands):
+        return None
+    from sandboxd_client.cli.hints.git.half_done import undo_steps
+
+    return undo_steps(options, words, left, folder)
 
 
 def _foreign_repository(options: Options, words: list[str], folder: str, code: int) -> str | None:

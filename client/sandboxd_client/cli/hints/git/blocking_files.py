@@ -16,7 +16,7 @@ _MOST_WORDS = 3
 # The commits that git was on its way to, besides those that the command names.
 _TAKES_COMMIT = ("checkout", "switch", "merge", "reset", "cherry-pick", "revert", "rebase")
 _AIMS = ("FETCH_HEAD", "ORIG_HEAD", "REBASE_HEAD", "CHERRY_PICK_HEAD", "refs/stash",
-         "refs/bisect/bad")  # fmt: skip
+         "refs/stash^3", "refs/bisect/bad")  # fmt: skip
 
 
 def left_in_the_way(options: Options, words: list[str], workspace: str) -> str | None:
@@ -40,7 +40,7 @@ def left_in_the_way(options: Options, words: list[str], workspace: str) -> str |
             ]
             if not untracked or _is_conflict(client, workspace):
                 return None
-            found = _in_commits(client, words, untracked, workspace)
+            found = in_commits(client, words, untracked, workspace)
             return _told(found, workspace) if found else None
     except SandboxdError:
         pass
@@ -52,9 +52,8 @@ def _is_conflict(client: Client, workspace: str) -> bool:
     return bool(found.stdout.text)
 
 
-def _in_commits(
-    client: Client, words: list[str], untracked: list[str], workspace: str
-) -> list[str]:
+def in_commits(client: Client, words: list[str], untracked: list[str], workspace: str) -> list[str]:
+    """Those of the untracked files that a commit has which git was on its way to."""
     named = [word for word in words[1:] if not word.startswith("-") and "\n" not in word]
     began = os.fsdecode(read(os.path.join(git_dirs(workspace)[1], "BISECT_START")))
     named = named[:_MOST_WORDS]

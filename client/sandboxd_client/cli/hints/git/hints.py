@@ -22,7 +22,7 @@ from sandboxd_proto.locations import KEPT_FOLDER
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from typing import Any
 
 _VALUED = ("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path")
@@ -72,9 +72,11 @@ def git_hint(
     typed: str = "",
     before: Sequence[str] = (),
     errors: bytes | None = None,
+    undo: Callable[[Sequence[str]], str | None] = lambda left: None,
 ) -> str | None:
     """`words`: from the subcommand on; `before`: what stands before it. `typed`: variables of
-    --env and the whole command. `errors`: the end of its stderr, if that is known."""
+    --env and the whole command. `errors`: the end of its stderr, if that is known. `undo`: the
+    steps that undo what it changed before it failed at these files."""
     name, rest = words[0], words[1:]
     written = [d for d in denials if d.get("kind") != "filesystem_read"]
     targets = [str(denial.get("target")) for denial in written]
@@ -104,7 +106,7 @@ def git_hint(
         return _stashed(left, rest, workspace)
     if left and code:
         stopped = is_stopped(workspace)
-        return _stopped(left, workspace) if stopped else _not_replaced(left)
+        return _stopped(left, workspace) if stopped else _not_replaced(left, undo(left))
     if code or name not in SWITCHES:
         return None
     told = [_left_behind(left)] if left else []
@@ -221,10 +223,16 @@ def _listed(paths: Sequence[str]) -> str:
     return ", ".join(paths[:_LISTED]) + (f" and {more} more" if more > 0 else "")
 
 
-def _not_replaced(paths: Sequence[str]) -> str:
+def _not_replaced(paths: Sequence[str], undo: str | None) -> str:
+    why = f"git cannot replace what is read-only inside ({_listed(paths)})"
+    if undo is not None:
+        return (
+            f"{why}, and changed other files before it failed: outside of the sandbox, undo that "
+            f"({undo}), then run this git command there"
+        )
     return (
-        f"git cannot replace what is read-only inside ({_listed(paths)}): {OUTSIDE}, after "
-        "a look at git status: it may have changed other files before it failed"
+        f"{why}: {OUTSIDE}, after a look at git status: it may have changed other files before it "
+        "failed"
     )
 
 
