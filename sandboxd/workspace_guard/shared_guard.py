@@ -178,6 +178,8 @@ class Member:
             found = tuple({**dict(found), **await shared.planted.close()}.items())
             if shared.guard.needed:
                 await anyio.to_thread.run_sync(shared.guard.close)
+            else:
+                shared.guard.close()
         self._found = found
         self._concluded.set()
         return found

@@ -230,6 +230,16 @@ def test_no_reason_is_made_up_for_what_was_not_judged():
     assert foreign.endswith("outside either")
 
 
+def test_why_a_sandbox_ended_is_told_at_its_end_alone():
+    lost = {"kind": "sandbox_error", "message": "/ws was removed, so everything was ended",
+            "confidence": "high", "target": None}  # fmt: skip
+    live = LiveDenials(Options(), claims=True)
+    live.hear(lost, pytest.fail)
+    result = {"outcome": "isolation_lost", "denials": [lost]}
+    (line,) = remarks(result, told=live.told.values())
+    assert line.startswith("the command was ended: /ws was removed")
+
+
 def test_what_a_shell_told_is_not_told_again_with_other_words():
     """At the end more is known: only its flags are added."""
     live = LiveDenials(Options(), claims=True)

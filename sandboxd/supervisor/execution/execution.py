@@ -314,7 +314,7 @@ class Execution:
             killed = report.signal is not None or control.ended_by is not None
             await workspace.conclude(killed=killed)
             if workspace.lost is not None:
-                report = replace(report, lost=report.lost or workspace.lost)
+                report = replace(report, lost=workspace.lost)
             report = self._check_mask_links(report, workspace)
             self._io.close_stdin()
             if report.exit_code == 0 and not killed and workspace.ends_with_command:
