@@ -8,8 +8,10 @@ from denials.settings import WS, denials, host, setting
 from msgspec.structs import replace
 
 from sandboxd.denials import RunEvidence
+from sandboxd.denials.context import HostFile
 from sandboxd.policy.plan import Limits, NetworkRule, Protected
 
+NOTES = "/h/u/notes.txt"
 PYTHON_BIND = "    self.socket.bind(address)\nPermissionError: [Errno 13] Permission denied"
 
 
@@ -55,6 +57,33 @@ def test_a_pid_of_the_host_is_told_from_one_that_is_nowhere() -> None:
     assert denials(where, "bash: line 1: kill: (4243) - No such process\n") == []
     (seen,) = denials(where, "cat: /proc/4242/cmdline: No such file or directory\n")
     assert seen.kind == "process"
+
+
+@pytest.mark.parametrize(
+    ("script", "text", "kind"),
+    [
+        ("ln -sf {} nt; cat nt", "cat: nt: No such file or directory", READ),
+        ("ln -s {} nt; python3 -c 'open(\"nt\")'", "FileNotFoundError: [Errno 2] No such file or "
+         "directory: 'nt'", READ),
+        ("cp -a link nt; cat nt", "cat: nt: No such file or directory", READ),
+        ("ln -s {} x; mv x nt; head -1 nt", "head: cannot open 'nt' for reading: No such file or "
+         "directory", READ),
+        ("ln -sf {} nt; echo x > nt", "sh: 1: cannot create nt: Read-only file system", WRITE),
+        ("ln -sf {} nt; echo x | tee nt", "tee: nt: Read-only file system", WRITE),
+        ("ln -sf {} nt; echo x > nt", "sh: 1: cannot create nt: Directory nonexistent", WRITE),
+        ("ln -s {} nt; python3 -c 'open(\"nt\", \"w\")'", "FileNotFoundError: [Errno 2] No such "
+         "file or directory: 'nt'", WRITE),
+    ],
+)  # fmt: skip
+def test_what_a_link_leads_to_is_not_written_by_the_program_that_made_it(
+    script: str, text: str, kind: str
+) -> None:
+    there = host(more={f"{WS}/nt": HostFile("")})
+    there = replace(there, canonical=lambda path: path.replace(f"{WS}/nt", NOTES))
+    (found,) = denials(setting("sh", "-c", script.format(NOTES), view=there), f"{text}\n")
+    assert (found.kind, found.target) == (kind, NOTES)
+    field = "fs_read_allow" if kind == READ else "fs_write_allow"
+    assert found.remedy == {field: [NOTES]}
 
 
 def test_eacces_is_ours_only_with_landlock_and_only_where_the_host_would_allow() -> None:
