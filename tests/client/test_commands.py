@@ -195,6 +195,8 @@ def test_the_help_of_run_has_the_table_of_exit_codes(ctl):
         (["--socket", "x", "status"], 2, "options come after the command's name"),
         (["kill", "-9", "x"], 2, "did you mean --signal 9?"),
         (["run", "-p", "80:80", "true"], 125, "sandboxctl sandbox forward"),
+        (["run", "--cpus", "2", "true"], 125, "--cpu is CPU time"),
+        (["sandbox", "create", "--cpus=2"], 2, "--cpu is CPU time"),
         (["run", "--net", "*", "--workspace", "/tmp", "true"], 125, "every host: --net all"),
         (["run", "--name", "x", "--workspace", "/tmp", "true"], 125, "add --detach"),
         (["sandbox create"], 2, "there is no command 'sandbox create'"),
