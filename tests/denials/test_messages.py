@@ -130,6 +130,30 @@ def test_a_message_about_that_folder_itself_is_not_about_one_in_it() -> None:
     assert found.target == f"{WS}/src"
 
 
+@pytest.mark.parametrize(
+    ("argv", "name", "text"),
+    [
+        (("rm", "-rf", "src"), "src", "rm: cannot remove 'src': Permission denied"),
+        (("sed", "-i", "s/a/b/", "t5"), "t5", "sed: can't read t5: Permission denied"),
+        (("perl", "-pi", "-e", "s/a/b/", "t5"), "t5", "Can't open t5: Permission denied."),
+        (("gzip", "t5"), "t5", "gzip: t5: Permission denied"),
+    ],
+)
+def test_what_is_replaced_or_removed_has_to_be_readable(
+    argv: tuple[str, ...], name: str, text: str
+) -> None:
+    """The bits of its folder, which is the user's own, let the entry change."""
+    closed = f"{WS}/{name}"
+    view = replace(
+        host(more={f"{WS}/t5": HostFile("")}),
+        barrier=lambda path, access, top: path if path == closed else None,
+    )
+    (found,) = denials(setting(*argv, view=view, host_root=True), f"{text}\n")
+    assert (found.kind, found.target) == (READ, closed)
+    assert "its permission bits keep root out" in found.message
+    assert denials(setting(*argv, view=view), f"{text}\n") == []
+
+
 def test_eperm_of_a_system_call_needs_a_loaded_filter() -> None:
     text = "strace: ptrace(PTRACE_SEIZE, 12): Operation not permitted\n"
     assert denials(setting(), text) == []
