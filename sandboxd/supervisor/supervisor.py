@@ -279,6 +279,7 @@ class Supervisor:
             linger=partial(self.sandboxes.linger, watched),
             settle=watched.settle if watched is not None else None,
             roots=watched.roots if watched is not None else None,
+            hear_moved=watched.hear_moved if watched is not None else None,
         )  # fmt: skip
 
     def _start_in_thread(self, work: Callable[[], None]) -> None:

@@ -39,6 +39,7 @@ log = logging.getLogger(__name__)
 
 # (path, where it is now) of what appeared or was changed.
 PathsMoved = tuple[tuple[str, str | None], ...]
+OnMoved = Callable[[str, str], None]
 
 KEEP_S = 5.0  # a kept guard holds the workspace open, so its file system cannot be unmounted
 MOST_KEPT = 32  # a user has 128 inotify instances
@@ -88,6 +89,7 @@ class Guard:
         self._moved: dict[str, str | None] = {}
         self._failed: dict[str, str] = {}
         self.ended_for: str | None = None  # why the command was ended
+        self.on_moved: OnMoved = _unheard  # while a command runs
         self._times = 0
         self._events_fd = -1
         self._is_listening = False
@@ -223,6 +225,8 @@ class Guard:
         for one in self._open_watch().sweep_only(found, finished=finished):
             self._moved[one.path] = one.moved_to or self._moved.get(one.path)
             self._note_failure(one)
+            if one.moved_to and not finished:
+                self.on_moved(one.path, one.moved_to)
         return []
 
     def _note_failure(self, one: MovedPath) -> None:
@@ -370,6 +374,7 @@ class Guard:
 
     def rest(self) -> None:
         """After `conclude`: the command has ended."""
+        self.on_moved = _unheard
         self._caches.release()
         if self._warnings is not None:
             self._warnings.rest()
@@ -420,6 +425,10 @@ def _undo_planted(
 
 def _nothing() -> None:
     """Before `start`."""
+
+
+def _unheard(path: str, moved_to: str) -> None:
+    """The result has it."""
 
 
 NO_GUARD = Guard(None)
