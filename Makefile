@@ -31,6 +31,7 @@ LAUNCHER := sandboxd/macos/launcher
 .NOTPARALLEL:
 
 install: $(VENV)/.installed-dev init bytecode
+	@echo "install: the programs are $(VENV)/bin/sandboxd and $(VENV)/bin/sandboxctl"
 
 # Checked every time (it takes a moment): a package can be removed after .venv was made.
 packages:

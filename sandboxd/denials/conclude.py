@@ -162,18 +162,27 @@ def _start(setting: Setting, facts: RunEvidence) -> Iterator[Denial]:
 
 def _protected(setting: Setting, facts: RunEvidence) -> Iterator[Denial]:
     for path, moved_to in facts.protected:
-        done, now = "was made, changed or removed, which is undone where that is possible", ""
-        if moved_to and setting.host.exists(path):
-            done = f"changed and was moved to {named(moved_to)}"
-            now = "; what was there before, or its harmless part, is in its place"
-        elif moved_to:
-            done = f"appeared and was moved to {named(moved_to)}"
-        yield Denial(
-            kind="protected_path", operation="create", target=path, layer="supervisor",
-            evidence="kernel", confidence="high", remedy=None,
-            message=f"{named(path)} {done}: it is protected, because it can run code outside the "
-            f"sandbox later{now}",
-        )  # fmt: skip
+        yield moved_denial(setting, path, moved_to)
+
+
+def moved_denial(
+    setting: Setting, path: str, moved_to: str | None, *, runs: bool = False
+) -> Denial:
+    """A protected path that appeared or was changed. A folder stays while the command `runs`."""
+    done, now = "was made, changed or removed, which is undone where that is possible", ""
+    if moved_to and runs:
+        done = f"appeared or was changed and was moved to {named(moved_to)}"
+    elif moved_to and setting.host.exists(path):
+        done = f"changed and was moved to {named(moved_to)}"
+        now = "; what was there before, or its harmless part, is in its place"
+    elif moved_to:
+        done = f"appeared and was moved to {named(moved_to)}"
+    return Denial(
+        kind="protected_path", operation="create", target=path, layer="supervisor",
+        evidence="kernel", confidence="high", remedy=None,
+        message=f"{named(path)} {done}: it is protected, because it can run code outside the "
+        f"sandbox later{now}",
+    )  # fmt: skip
 
 
 def _gate(setting: Setting, facts: RunEvidence) -> Iterator[Denial]:

@@ -18,6 +18,7 @@ from contextlib import suppress
 from sandboxd.linux.removal import remove_tree
 from sandboxd.linux.rootfs.private_folder import remove_stale
 from sandboxd.policy.mounts import cache_notes
+from sandboxd_proto.cache_locks import unused
 
 log = logging.getLogger(__name__)
 STATE_PREFIX = "sandboxd-state-"
@@ -86,6 +87,8 @@ def _is_dead(path: str) -> bool:
 
 def collect_caches(root: str) -> None:
     for folder, note in cache_notes.caches_of_gone_workspaces(root):
-        if remove_tree(folder):
-            with suppress(OSError):
-                os.unlink(note)
+        with unused(folder) as is_unused:
+            if is_unused and remove_tree(folder):
+                log.info("%s was removed: its workspace does not exist", folder)
+                with suppress(OSError):
+                    os.unlink(note)

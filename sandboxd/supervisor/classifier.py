@@ -28,7 +28,7 @@ from sandboxd.denials import (
     load_translations,
 )
 from sandboxd.denials.claims import live, publish
-from sandboxd.denials.conclude import MAX_STRONG, attempt_denials
+from sandboxd.denials.conclude import MAX_STRONG, attempt_denials, moved_denial
 from sandboxd.denials.context import LimitHit
 from sandboxd.denials.host import host_view
 from sandboxd.denials.inferred import LISTERS
@@ -94,6 +94,7 @@ class Classifier:
         self._facts: RunEvidence | None = None
         self._told: list[Denial] = []
         self._by_gate: set[str | None] = set()
+        self._moved: set[str | None] = set()
         self._at_once = 0
         self._scans_running = 0
         self._given_up = False  # the output is not scanned any more: it takes too long
@@ -184,6 +185,15 @@ class Classifier:
         setting = self._setting()
         found = attempt_denials(setting, CommandLine(self._argv), attempt)
         return self._certain(setting, [d for d in found if d.target not in self._by_gate])
+
+    def moved_aside(self, path: str, moved_to: str) -> list[Denial]:
+        """A protected path that appeared, as it happens."""
+        if not self._isolated or path in self._moved or len(self._moved) >= MAX_STRONG:
+            return []
+        setting = self._setting()
+        found = publish(setting, [moved_denial(setting, path, moved_to, runs=True)])
+        self._moved.update(denial.target for denial in found)
+        return found
 
     def _certain(self, setting: Setting, found: list[Denial]) -> list[Denial]:
         denials = publish(setting, found)
@@ -305,6 +315,7 @@ class Classifier:
         """A claim is told with low confidence: only the result has all evidence."""
         claims = {(d.kind, d.target) for d in self._told if d.claimed}
         new = [d for d in found if not (d.claimed and (d.kind, d.target) in claims)]
+        new = [d for d in new if d.kind != "protected_path" or d.target not in self._moved]
         return [live(d) if d.claimed else d for d in new if d not in self._told]
 
     async def _wherever(self, work: Callable[[], T], default: T, events: int) -> T:

@@ -280,6 +280,7 @@ class Supervisor:
             settle=watched.settle if watched is not None else None,
             failures=watched.failures if watched is not None else None,
             roots=watched.roots if watched is not None else None,
+            hear_moved=watched.hear_moved if watched is not None else None,
         )  # fmt: skip
 
     def _start_in_thread(self, work: Callable[[], None]) -> None:

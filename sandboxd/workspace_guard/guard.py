@@ -12,6 +12,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,8 @@ from sandboxd.policy import plan
 from sandboxd.policy.display_names import named
 from sandboxd.policy.plan import SandboxSpec
 from sandboxd.policy.protected.nested_git import Repositories
+from sandboxd.types import PathChanged
+from sandboxd.workspace_guard.cache_locks import CacheLocks
 from sandboxd.workspace_guard.current_platform import hold_roots, open_watch
 from sandboxd.workspace_guard.interface import MovedPath, Watch
 from sandboxd.workspace_guard.polling import POLL_S, pause_after
@@ -36,6 +39,7 @@ log = logging.getLogger(__name__)
 
 # (path, where it is now) of what appeared or was changed.
 PathsMoved = tuple[tuple[str, str | None], ...]
+OnMoved = Callable[[str, str], None]
 
 KEEP_S = 5.0  # a kept guard holds the workspace open, so its file system cannot be unmounted
 MOST_KEPT = 32  # a user has 128 inotify instances
@@ -67,11 +71,13 @@ class Guard:
         self.idle = False  # no command runs, only background processes
         writable = spec.paths("write") if spec is not None else ()
         self.roots: HeldRoots | None = roots.hold() if roots is not None else None
-        if spec is not None and (protected or nested.folders):
-            self.roots = hold_roots(spec)
+        self._caches = CacheLocks(spec)
         self._follower: Follower | None = None
         self._is_told = False
         try:
+            self._caches.take()
+            if spec is not None and (protected or nested.folders):
+                self.roots = hold_roots(spec)
             self._watch: Watch | None = (
                 open_watch(protected, tuple(writable), nested.git_homes) if missing else None
             )
@@ -83,6 +89,7 @@ class Guard:
         self._moved: dict[str, str | None] = {}
         self._failed: dict[str, str] = {}
         self.ended_for: str | None = None  # why the command was ended
+        self.on_moved: OnMoved = _unheard  # while a command runs
         self._times = 0
         self._events_fd = -1
         self._is_listening = False
@@ -218,6 +225,8 @@ class Guard:
         for one in self._open_watch().sweep_only(found, finished=finished):
             self._moved[one.path] = one.moved_to or self._moved.get(one.path)
             self._note_failure(one)
+            if one.moved_to and not finished:
+                self.on_moved(one.path, one.moved_to)
         return []
 
     def _note_failure(self, one: MovedPath) -> None:
@@ -365,13 +374,16 @@ class Guard:
 
     def rest(self) -> None:
         """After `conclude`: the command has ended."""
+        self.on_moved = _unheard
+        self._caches.release()
         if self._warnings is not None:
             self._warnings.rest()
         if self._watch is not None:
             self._watch.rest()
 
     def renew(self, nested: Repositories) -> None:
-        """For the next command."""
+        """For the next command. PathChanged if a cache of the plan is gone."""
+        self._caches.take()
         if self._warnings is None or not self._warnings.renew(nested):
             protected = self.spec.protected if self.spec is not None else ()
             self._warnings = RunWarnings(nested, protected) if nested.folders else None
@@ -398,6 +410,7 @@ class Guard:
             self._release_roots()
 
     def _release_roots(self) -> None:
+        self._caches.release()
         roots, self.roots = self.roots, None
         if roots is not None:
             roots.release()
@@ -418,6 +431,10 @@ def _nothing() -> None:
     """Before `start`."""
 
 
+def _unheard(path: str, moved_to: str) -> None:
+    """The result has it."""
+
+
 NO_GUARD = Guard(None)
 
 
@@ -436,8 +453,9 @@ class Guards:
             guard = self._kept[spec][-1]
             self._forget(guard)
             if guard.calm and not guard.known_moved:
-                guard.renew(nested)
-                return guard
+                with suppress(PathChanged):  # which the new one raises
+                    guard.renew(nested)
+                    return guard
             self._dispose(guard.close)
         return Guard(spec, nested)
 

@@ -35,6 +35,7 @@ class HeldRoot(msgspec.Struct, frozen=True, eq=False):
     fd: int
     shown: str
     inner: bool
+    is_cache: bool = False
 
     @property
     def shown_now(self) -> str:
@@ -89,7 +90,7 @@ class HeldRoots:
         for one in grants:
             inner = one.path not in protecting and any(is_below(one.path, path) for path in paths)
             fd = open_checked(one.path, one.identity)
-            self._roots.append(HeldRoot(one.path, fd, path_of(fd), inner))
+            self._roots.append(HeldRoot(one.path, fd, path_of(fd), inner, one.origin == "cache"))
 
     def follower(self) -> Follower:
         return Follower(self)
@@ -181,6 +182,12 @@ class HeldRoots:
         said = f"{how} while the command could write it, so it was ended"
         if now is None or root.path in self.unseen:
             where = "what it made there could not all be looked at"
+            if root.removed and root.is_cache:
+                return (
+                    f"{said}; it is the workspace's private cache of package managers, and the "
+                    "next command gets a new one. No daemon and no `sandboxctl cache prune` "
+                    "removes a cache in use: another program did"
+                )
             if root.removed:
                 where = "nothing of it is left to be looked at"
             return (

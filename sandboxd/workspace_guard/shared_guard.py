@@ -17,7 +17,7 @@ import anyio
 from sandboxd import event_loop
 from sandboxd.policy import plan
 from sandboxd.policy.protected.nested_git import Repositories
-from sandboxd.workspace_guard.guard import NO_REPOSITORIES, Guard, PathsMoved
+from sandboxd.workspace_guard.guard import NO_REPOSITORIES, Guard, OnMoved, PathsMoved
 from sandboxd.workspace_guard.repositories.planted_watch import PlantedWatch
 from sandboxd_proto.errors import SandboxUnavailable
 
@@ -35,6 +35,7 @@ class _Shared:
     users: int = 0
     commands: int = 0
     told: list[Callable[[], None]] = field(default_factory=list)
+    hearing: list[OnMoved] = field(default_factory=list)
 
     def begin(self) -> None:
         self.commands += 1
@@ -53,6 +54,12 @@ class _Shared:
     def end_background(self) -> None:
         self.guard.processes_ended()
         self.planted.end()
+
+    def tell_moved(self, path: str, moved_to: str) -> None:
+        """Of several commands none can be named as the one that made it."""
+        if self.commands == 1:
+            for hear in self.hearing:
+                hear(path, moved_to)
 
     def tell(self) -> None:
         for violated in list(self.told):
@@ -76,6 +83,7 @@ class SharedGuards:
             guard = Guard(spec, settings)
             planted = PlantedWatch(nested, spec.protected, guard.roots)
             shared = self._by_key[key] = _Shared(guard, planted)
+            guard.on_moved = shared.tell_moved
             shared.guard.idle = True
             shared.guard.start(shared.tell)
         shared.users += 1
@@ -128,6 +136,14 @@ class Member:
             self._running -= 1
             self._shared.end()
 
+    def hear_moved(self, hear: OnMoved) -> Callable[[], None]:
+        """`hear` is told what is moved aside until the function that is returned is called."""
+        if self._shared is None:
+            return lambda: None
+        hearing = self._shared.hearing
+        hearing.append(hear)
+        return lambda: hearing.remove(hear)
+
     @contextmanager
     def background(self) -> Iterator[None]:
         """Processes that a command left behind live."""
@@ -179,6 +195,8 @@ class Member:
             found = tuple({**dict(found), **await shared.planted.close()}.items())
             if shared.guard.needed:
                 await anyio.to_thread.run_sync(shared.guard.close)
+            else:
+                shared.guard.close()
         self._found = found
         self._concluded.set()
         return found

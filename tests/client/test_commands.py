@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ import sandboxd_proto
 from sandboxd_client.cli import cache
 from sandboxd_client.cli.parse import UsageError, no_command_error, parse
 from sandboxd_client.cli.table import COMMANDS
+from sandboxd_proto import cache_locks
 from sandboxd_proto.messages.server import ResolvedManifest
 
 UNAVAILABLE = {
@@ -196,6 +198,8 @@ def test_the_help_of_run_has_the_table_of_exit_codes(ctl):
         (["kept", "drop", "-a"], 2, "did you mean --all?"),
         (["status", "-w", "."], 2, "-w is an option of"),
         (["run", "-p", "80:80", "true"], 125, "sandboxctl sandbox forward"),
+        (["run", "--cpus", "2", "true"], 125, "--cpu is CPU time"),
+        (["sandbox", "create", "--cpus=2"], 2, "--cpu is CPU time"),
         (["run", "--net", "*", "--workspace", "/tmp", "true"], 125, "every host: --net all"),
         (["run", "--name", "x", "--workspace", "/tmp", "true"], 125, "add --detach"),
         (["sandbox create"], 2, "there is no command 'sandbox create'"),
@@ -301,6 +305,13 @@ def test_caches_are_listed_and_those_of_gone_workspaces_removed(ctl, folder, mon
         (folder / "caches" / ".workspaces" / name).write_text(f"1\n{workspace}")
     assert [(item.is_gone, item.size) for item in cache.caches()] == [(True, 2048), (False, 2048)]
     (folder / "caches" / "gone-2" / "file").write_bytes(b"xy")
+    used = cache_locks.hold(str(folder / "caches" / "gone-2"))
+    for words in ([], ["--json"]):
+        cache.prune(parse(COMMANDS["cache prune"], words))
+    told = capfd.readouterr()
+    assert "gone-2 stays: a command or a sandbox uses it" in told.err
+    assert json.loads(told.out)["removed"] == []
+    os.close(used)
     cache.prune(parse(COMMANDS["cache prune"], []))
     assert "removed 1 cache, 2B" in capfd.readouterr().err
     assert [item.workspace for item in cache.caches()] == [str(folder)]

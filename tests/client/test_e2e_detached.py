@@ -398,3 +398,7 @@ def test_a_sandbox_is_not_a_command_and_a_command_no_sandbox(own):
     assert b"'d1' is a command, and no sandbox" in done.stderr
     assert b"sandboxctl kill d1" in done.stderr
     assert b"there is no sandbox" in own("sandbox destroy", "neither").stderr
+    own("kill", "d1")
+    done = own("sandbox destroy", "d1")
+    assert b"there is no sandbox 'd1'; the command of that name has ended" in done.stderr
+    assert b"sandboxctl kill" not in done.stderr

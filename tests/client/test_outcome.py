@@ -230,6 +230,38 @@ def test_no_reason_is_made_up_for_what_was_not_judged():
     assert foreign.endswith("outside either")
 
 
+def test_why_a_sandbox_ended_is_told_at_its_end_alone():
+    lost = {"kind": "sandbox_error", "message": "/ws was removed, so everything was ended",
+            "confidence": "high", "target": None}  # fmt: skip
+    live = LiveDenials(Options(), claims=True)
+    live.hear(lost, pytest.fail)
+    result = {"outcome": "isolation_lost", "denials": [lost]}
+    (line,) = remarks(result, told=live.told.values())
+    assert line.startswith("the command was ended: /ws was removed")
+
+
+def test_what_was_moved_aside_is_told_once():
+    claim = {"kind": "protected_path", "target": "/ws/.envrc", "confidence": "low", "claimed": True,
+             "message": "/ws/.envrc could not be written: it is protected"}  # fmt: skip
+    moved = {**claim, "claimed": False, "confidence": "high",
+             "message": "/ws/.envrc appeared and was moved to /ws/.sandboxd-kept/1/.envrc: it is "
+             "protected"}  # fmt: skip
+    live = LiveDenials(Options(), claims=True)
+    printed: list[str] = []
+    live.hear(claim, printed.append)
+
+    def end():
+        told = live.told.values()
+        return remarks({"outcome": "exited", "denials": [moved]}, told=told)
+
+    aside = "denied: /ws/.envrc appeared and was moved aside: it is protected"
+    assert end()[0] == aside, "more is known than before"
+    live.hear(moved, printed.append)
+    assert printed[-1].endswith(f"{aside}\n")
+    assert aside not in end()
+    assert "sandboxctl kept" in end()[0]
+
+
 def test_what_a_shell_told_is_not_told_again_with_other_words():
     """At the end more is known: only its flags are added."""
     live = LiveDenials(Options(), claims=True)

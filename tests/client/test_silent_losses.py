@@ -120,6 +120,48 @@ def test_a_file_beside_a_workspace_below_tmp_is_named(
             assert f"warning: {parent}/{lost} {GONE}" in said
 
 
+def test_every_lost_file_is_named_in_one_line(inside: Ctl) -> None:
+    with TemporaryDirectory(dir="/tmp") as parent:
+        ctl = Ctl(inside.socket_path, Path(parent, "a"))
+        ctl.workspace.mkdir()
+        one, other = f"{parent}/s1", f"{parent}/s2"
+        said = ctl("run", "--", "sh", "-c", "echo x > ../s1; echo y > ../s2").stderr.decode()
+        assert f"warning: {one}, {other} are gone: the sandbox had a /tmp of its own" in said
+        script = "touch /var/tmp/x; for i in 1 2 3 4 5; do :; done; touch ../1 ../2 ../3 ../4 ../5"
+        said = ctl("run", "--", "sh", "-c", script).stderr.decode()
+        assert f"{parent}/4 and 1 more are gone" in said
+        assert f"/var/tmp/x {GONE}/var/tmp" in said
+
+
+@pytest.mark.parametrize(
+    ("command", "lost"),
+    [
+        (["sh", "-c", "echo x > report; ls"], "report"),
+        (["touch", "new"], "new"),
+        (["python3", "-c", "open('re' + 'port', 'w')"], "report"),
+        (["sh", "-c", "mkdir -p out/deep; touch out/deep/x"], "out/deep/x"),
+        (["sh", "-c", "touch x; rm x; touch a/mine; ls"], None),
+        (["true"], None),
+        (["sh", "-c", "touch x; false"], None),
+    ],
+)
+def test_what_is_made_in_a_start_folder_that_is_not_granted_is_named(
+    inside: Ctl, command: list[str], lost: str | None
+) -> None:
+    with TemporaryDirectory(dir="/tmp") as parent:
+        manifest = Path(parent, "m.toml")
+        manifest.write_text('[sandbox]\nfs_write_allow = ["a"]\n')
+        Path(parent, "a").mkdir()
+        ctl = Ctl(inside.socket_path, Path(parent))
+        for words in (["--workspace", "a", "--cwd", "."], ["--manifest", "m.toml"]):
+            said = ctl("run", *words, "--", *command).stderr.decode()
+            assert sorted(os.listdir(parent)) == ["a", "m.toml"]
+            if lost is None:
+                assert "gone" not in said
+            else:
+                assert f"warning: {parent}/{lost} {GONE}/tmp" in said
+
+
 def test_without_a_tmp_of_its_own_nothing_is_lost_there(inside: Ctl) -> None:
     require("landlock")
     script = "touch /tmp/sandboxd-x1; echo done"

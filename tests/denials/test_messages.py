@@ -8,9 +8,11 @@ from denials.settings import WS, denials, host, setting
 from msgspec.structs import replace
 
 from sandboxd.denials import RunEvidence
+from sandboxd.denials.context import HostFile
 from sandboxd.policy.plan import Limits, NetworkRule, Protected
 from sandboxd_proto.manifest import SyscallPolicy
 
+NOTES = "/h/u/notes.txt"
 PYTHON_BIND = "    self.socket.bind(address)\nPermissionError: [Errno 13] Permission denied"
 
 
@@ -58,6 +60,33 @@ def test_a_pid_of_the_host_is_told_from_one_that_is_nowhere() -> None:
     assert seen.kind == "process"
 
 
+@pytest.mark.parametrize(
+    ("script", "text", "kind"),
+    [
+        ("ln -sf {} nt; cat nt", "cat: nt: No such file or directory", READ),
+        ("ln -s {} nt; python3 -c 'open(\"nt\")'", "FileNotFoundError: [Errno 2] No such file or "
+         "directory: 'nt'", READ),
+        ("cp -a link nt; cat nt", "cat: nt: No such file or directory", READ),
+        ("ln -s {} x; mv x nt; head -1 nt", "head: cannot open 'nt' for reading: No such file or "
+         "directory", READ),
+        ("ln -sf {} nt; echo x > nt", "sh: 1: cannot create nt: Read-only file system", WRITE),
+        ("ln -sf {} nt; echo x | tee nt", "tee: nt: Read-only file system", WRITE),
+        ("ln -sf {} nt; echo x > nt", "sh: 1: cannot create nt: Directory nonexistent", WRITE),
+        ("ln -s {} nt; python3 -c 'open(\"nt\", \"w\")'", "FileNotFoundError: [Errno 2] No such "
+         "file or directory: 'nt'", WRITE),
+    ],
+)  # fmt: skip
+def test_what_a_link_leads_to_is_not_written_by_the_program_that_made_it(
+    script: str, text: str, kind: str
+) -> None:
+    there = host(more={f"{WS}/nt": HostFile("")})
+    there = replace(there, canonical=lambda path: path.replace(f"{WS}/nt", NOTES))
+    (found,) = denials(setting("sh", "-c", script.format(NOTES), view=there), f"{text}\n")
+    assert (found.kind, found.target) == (kind, NOTES)
+    field = "fs_read_allow" if kind == READ else "fs_write_allow"
+    assert found.remedy == {field: [NOTES]}
+
+
 def test_eacces_is_ours_only_with_landlock_and_only_where_the_host_would_allow() -> None:
     text = "touch: cannot touch '/w/out/x': Permission denied\n"
     assert denials(setting(), text) == []
@@ -100,6 +129,30 @@ def test_a_message_about_that_folder_itself_is_not_about_one_in_it() -> None:
     where = setting("make", "-C", "src", view=view, host_root=True)
     (found,) = denials(where, "make: *** src: Permission denied.  Stop.\n")
     assert found.target == f"{WS}/src"
+
+
+@pytest.mark.parametrize(
+    ("argv", "name", "text"),
+    [
+        (("rm", "-rf", "src"), "src", "rm: cannot remove 'src': Permission denied"),
+        (("sed", "-i", "s/a/b/", "t5"), "t5", "sed: can't read t5: Permission denied"),
+        (("perl", "-pi", "-e", "s/a/b/", "t5"), "t5", "Can't open t5: Permission denied."),
+        (("gzip", "t5"), "t5", "gzip: t5: Permission denied"),
+    ],
+)
+def test_what_is_replaced_or_removed_has_to_be_readable(
+    argv: tuple[str, ...], name: str, text: str
+) -> None:
+    """The bits of its folder, which is the user's own, let the entry change."""
+    closed = f"{WS}/{name}"
+    view = replace(
+        host(more={f"{WS}/t5": HostFile("")}),
+        barrier=lambda path, access, top: path if path == closed else None,
+    )
+    (found,) = denials(setting(*argv, view=view, host_root=True), f"{text}\n")
+    assert (found.kind, found.target) == (READ, closed)
+    assert "its permission bits keep root out" in found.message
+    assert denials(setting(*argv, view=view), f"{text}\n") == []
 
 
 def test_eperm_of_a_system_call_needs_a_loaded_filter() -> None:

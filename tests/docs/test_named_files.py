@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -58,3 +59,9 @@ def test_documents_name_no_path_of_one_machine() -> None:
     for document in DOCUMENTS:
         text = (ROOT / document).read_text()
         assert not re.search(r"\.\./shared|/work/", text), document
+
+
+def test_make_install_says_where_the_programs_are() -> None:
+    words = ["make", "--dry-run", "-C", str(ROOT), "install"]
+    said = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    assert "the programs are .venv/bin/sandboxd and .venv/bin/sandboxctl" in said

@@ -255,6 +255,8 @@ def test_a_workspace_that_is_removed(project: Project, sandbox: str | None) -> N
     project.move = move  # type: ignore[method-assign]
     ran, _ = project.run_moved("removed", sandbox)
     assert ran.outcome == "isolation_lost", ran.story
+    (why,) = [one["message"] for one in ran.raw["denials"] if one["kind"] == "sandbox_error"]
+    assert f"{project.workspace} was removed, so everything in the sandbox was ended" in why
     assert any("was removed" in one for one in ran.raw["warnings"]), ran.raw["warnings"]
 
 

@@ -272,3 +272,46 @@ def test_a_name_says_why_its_sandbox_ended(daemon: Daemon, workspace: Path) -> N
         subprocess.run(["git", "-C", str(workspace), "config", "a.b", "c"], check=True)
         why = f"'lost' any more: {workspace}/.git/config was replaced, or something was mounted"
         assert why in refusal_of(connection, "lost")
+
+
+@pytest.mark.parametrize("persistent", [True, False])
+def test_what_is_moved_aside_is_told_while_the_command_runs(
+    daemon: Daemon, tmp_path: Path, *, persistent: bool
+) -> None:
+    """Once, and with the result. A folder stays until the end, and is no other one then."""
+    policy = {"preset": "workspace-write", "workspace": str(tmp_path.resolve())}
+    script = "echo x > .envrc; mkdir .vscode; echo x > .vscode/tasks.json; read line"
+    with daemon.connect() as connection:
+        where = {"sandbox": create(connection, **policy)} if persistent else policy
+        number = connection.start("execute", {
+            "argv": ["sh", "-c", script], "stdin_open": True, "stream": True,
+            "execution_id": "live", **where,
+        })  # fmt: skip
+        paths = {f"{tmp_path.resolve()}/{name}" for name in (".envrc", ".vscode")}
+
+        def told() -> list[str]:
+            said = [n for n in connection.notifications if n["method"] == "execution/denial"]
+            return [n["params"]["denial"]["target"] for n in said]
+
+        connection.wait_until(lambda: paths <= set(told()))
+        connection.call("execution/close_stdin", {"execution_id": "live"})
+        result = connection.result(number)
+        assert paths <= {denial["target"] for denial in result["denials"]}
+        assert sorted(told()) == sorted(paths)
+
+
+def test_of_several_commands_none_is_told_what_one_of_them_made(
+    daemon: Daemon, tmp_path: Path
+) -> None:
+    """Both see one workspace, and nothing tells which of them made it."""
+    policy = {"preset": "workspace-write", "workspace": str(tmp_path.resolve())}
+    with daemon.connect() as connection:
+        sandbox = create(connection, **policy)
+        waiting = {"sandbox": sandbox, "stdin_open": True, "stream": True, "execution_id": "other"}
+        number = connection.start("execute", {"argv": ["cat"], **waiting})
+        connection.notification("execution/started", execution_id="other")
+        made = run(connection, sandbox, "sh", "-c", "echo x > .envrc")
+        connection.call("execution/close_stdin", {"execution_id": "other"})
+        connection.result(number)
+        assert [denial["kind"] for denial in made["denials"]] == ["protected_path"]
+        assert "execution/denial" not in [n["method"] for n in connection.notifications]

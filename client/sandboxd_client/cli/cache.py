@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from sandboxd_client.cli.connect import print_json
 from sandboxd_client.cli.parse import Options
+from sandboxd_client.cli.plain_text import quote
 from sandboxd_client.cli.screen import say
 from sandboxd_client.cli.workspace import account_home
 from sandboxd_proto.amounts import shown_bytes
+from sandboxd_proto.cache_locks import NOTES, note_of, unused
 from sandboxd_proto.locations import caches_root
-
-_NOTES = ".workspaces"
 
 
 @dataclass(frozen=True)
@@ -49,18 +50,32 @@ def list(options: Options) -> int:
 
 def prune(options: Options) -> int:
     chosen = [cache for cache in caches() if cache.is_gone or options.has("--all")]
-    for cache in chosen:
-        shutil.rmtree(cache.folder, ignore_errors=True)
-        note = os.path.join(os.path.dirname(cache.folder), _NOTES, os.path.basename(cache.folder))
-        if os.path.lexists(note):
-            os.unlink(note)
-    freed = sum(cache.size for cache in chosen)
+    left = {cache.folder: why for cache in chosen if (why := _remove(cache.folder)) is not None}
+    removed = [cache for cache in chosen if cache.folder not in left]
     if options.has("--json"):
-        print_json({"removed": [cache.plain() for cache in chosen]})
-    else:
-        count = "1 cache" if len(chosen) == 1 else f"{len(chosen)} caches"
-        say(f"removed {count}, {_size(freed)}" if chosen else "nothing to remove")
+        kept = [{"folder": folder, "why": why} for folder, why in left.items()]
+        print_json({"removed": [cache.plain() for cache in removed], "kept": kept})
+        return 0
+    count = "1 cache" if len(removed) == 1 else f"{len(removed)} caches"
+    freed = sum(cache.size for cache in removed)
+    if removed or not left:
+        say(f"removed {count}, {_size(freed)}" if removed else "nothing to remove")
+    for folder, why in left.items():
+        say(f"{quote(folder)} stays: {why}")
     return 0
+
+
+def _remove(folder: str) -> str | None:
+    """None, or why it stays."""
+    with unused(folder) as is_unused:
+        if not is_unused:
+            return "a command or a sandbox uses it"
+        shutil.rmtree(folder, ignore_errors=True)
+        if os.path.lexists(folder):
+            return "not all of it could be removed"
+        with suppress(FileNotFoundError):
+            os.unlink(note_of(folder))
+    return None
 
 
 def roots() -> Sequence[str]:
@@ -77,7 +92,7 @@ def _below(root: str) -> Sequence[Cache]:
         names = sorted(os.listdir(root))
     except OSError:
         return []
-    folders = [os.path.join(root, name) for name in names if name != _NOTES]
+    folders = [os.path.join(root, name) for name in names if name != NOTES]
     return [
         Cache(folder, _workspace(root, os.path.basename(folder)), _used(folder))
         for folder in folders
@@ -87,7 +102,7 @@ def _below(root: str) -> Sequence[Cache]:
 
 def _workspace(root: str, name: str) -> str | None:
     try:
-        with open(os.path.join(root, _NOTES, name), "rb") as file:
+        with open(os.path.join(root, NOTES, name), "rb") as file:
             return os.fsdecode(file.read(8192).partition(b"\n")[2]) or None
     except OSError:
         return None

@@ -135,7 +135,7 @@ def format_denials(
     given = given.union(_new_flags([*told], given))
     allowable = [d for d in denials if _new_flags([d], given)]
     subjects = [*map(_subject, told)]
-    untold = [d for d in denials if is_moved_aside(d) or _subject(d) not in subjects]
+    untold = [d for d in denials if _subject(d) not in subjects]
     never = _one_for_each_folder([d for d in untold if d not in allowable])
     lines = [*_shown([d for d in allowable if d in untold], remark)]
     certain = [d for d in allowable if not d.get("claimed")]
@@ -154,9 +154,11 @@ def format_denials(
     return lines + last
 
 
-def _subject(denial: dict[str, Any]) -> tuple[str, str]:
-    """What a line is about. Its wording differs while the command runs, where less is known."""
-    return str(denial.get("kind")), str(denial.get("target") or denial.get("message"))
+def _subject(denial: dict[str, Any]) -> tuple[str, str, bool]:
+    """What a line is about. Its wording differs while the command runs, where less is known: that
+    a file was refused, and was moved aside later, is told twice."""
+    about = str(denial.get("target") or denial.get("message"))
+    return str(denial.get("kind")), about, is_moved_aside(denial)
 
 
 def _one_for_each_folder(denials: list[dict[str, Any]]) -> list[dict[str, Any]]:

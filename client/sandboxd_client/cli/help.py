@@ -155,7 +155,7 @@ def unknown_flag(command: CommandSpec, name: str) -> str:
         return f"did you mean --signal {name.lstrip('-')}?"
     if command.name == "sandbox run" and name in [flag.name for flag in POLICY]:
         return f"what a sandbox may do is said when it is made: sandboxctl sandbox create {name} …"
-    if name in _FLAG_ADVICE and command.greedy:
+    if name in _FLAG_ADVICE and (command.greedy or "--cpu" in known):
         return _FLAG_ADVICE[name]
     if _FLAGS_ELSEWHERE.get(name) in known:
         return f"did you mean {_FLAGS_ELSEWHERE[name]}?"
@@ -209,8 +209,14 @@ _MODES_ELSEWHERE = {
 _VERBOSE = (
     "to show a folder add --read or --write; sandboxctl explain -- COMMAND says what it needs"
 )
+_CPUS = (
+    "--cpu is CPU time. For one processor: -- taskset -c 0 COMMAND (for two: -c 0,1); max_cpus in "
+    "a manifest limits containers"
+)
 _FLAG_ADVICE = {
     "-v": _VERBOSE,
+    "--cpus": _CPUS,
+    "--cpuset-cpus": _CPUS,
     "-p": _PORTS,
     "--publish": _PORTS,
     "--port": _PORTS,

@@ -97,7 +97,13 @@ def has_ended(client: Client, typed: str) -> bool:
 
 def refuse_command(client: Client, typed: str) -> None:
     """NotFound that says so if it is a command's ID where a sandbox's was to be typed."""
-    if typed in [item.execution_id for item in executions(client, ended=True)]:
+    state = {one.execution_id: one.state for one in executions(client, ended=True)}.get(typed)
+    if state == "ended":
+        raise NotFound(
+            f"there is no sandbox {typed!r}; the command of that name has ended",
+            remedy="sandboxctl sandbox list shows those that exist",
+        ) from None
+    if state is not None:
         raise NotFound(
             f"{typed!r} is a command, and no sandbox",
             remedy=f"sandboxctl kill {quote(typed)} ends it",

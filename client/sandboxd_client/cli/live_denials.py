@@ -28,7 +28,8 @@ class LiveDenials:
 
     def hear(self, denial: dict[str, Any], put: Callable[[str], None]) -> None:
         """`put`: takes the line, after the output that came before it."""
-        if denial.get("claimed") and not self._claims:
+        is_ended = denial.get("kind") == "sandbox_error"  # the end says why
+        if is_ended or (denial.get("claimed") and not self._claims):
             return
         if time.monotonic() < self._after_s:
             self._early.append(denial)

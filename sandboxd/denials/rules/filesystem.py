@@ -54,17 +54,20 @@ def judge(
     for name in names:
         sure = not line or name in quoted or _looks_like_a_file(command, name, line)
         # Without a message of its own a name is judged as what was to be written.
-        did = operation(line, name) if line else Operation("write", "write")
-        if did.direction != "write" and command.writes(name):
+        did = told = operation(line, name) if line else Operation("write", "write")
+        if did.direction != "write" and command.writes(name, line):
             did = Operation("write" if command.changes(name) else "create", "write")
         if did.direction == "write" and command.replaces(name):
             did = replace(did, in_folder=True)
         shell, by_caller = _from_shell(line), name in command.text
         for path in resolve(setting, name, command.folders):
-            for at in path_statuses(setting, path):
+            entry, *linked = path_statuses(setting, path)
+            through = told if command.changes_entry(name) else did
+            for at in (entry, *linked):
                 if not (sure or at.on_host):
                     continue  # a word of a sentence
-                denial = rule(setting, Subject(reason, name, at, did, shell, by_caller))
+                how = did if at is entry else through
+                denial = rule(setting, Subject(reason, name, at, how, shell, by_caller))
                 if denial is not None:
                     return denial
     return None

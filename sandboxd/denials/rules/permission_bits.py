@@ -37,8 +37,7 @@ def barrier(
     """What answers EACCES to `did`; None: not the permission bits, or this user's own ones."""
     if not at.visible or not (_gives_up_root(setting) or _is_refused_outside(setting, at)):
         return None
-    for wanted in _wanted(setting, at, did, shell=shell):
-        target = posixpath.dirname(at.path) if did.in_folder else at.path
+    for target, wanted in _refusals(setting, at, did, shell=shell):
         found = setting.host.barrier(target, wanted, at.place.path)
         if found is not None and (_gives_up_root(setting) or _is_foreign(setting, found)):
             return Barrier(found, wanted)
@@ -101,6 +100,19 @@ def _is_refused_outside(setting: Setting, at: PathStatus) -> bool:
 
 def _is_foreign(setting: Setting, path: str) -> bool:
     return setting.host.owner(path) != setting.host.user()
+
+
+def _refusals(
+    setting: Setting, at: PathStatus, did: Operation, *, shell: bool
+) -> Iterator[tuple[str, Access]]:
+    """Whose bits may have refused what. Where the folder lets an entry be replaced or removed, the
+    entry could not be read: `sed -i` copies a file, `rm -r` lists a folder and changes it."""
+    for wanted in _wanted(setting, at, did, shell=shell):
+        yield posixpath.dirname(at.path) if did.in_folder else at.path, wanted
+    if did.in_folder and at.writable and at.on_host:
+        yield at.path, "read"
+        if setting.host.is_dir(at.path):
+            yield at.path, "write"
 
 
 def _wanted(setting: Setting, at: PathStatus, did: Operation, *, shell: bool) -> Iterator[Access]:

@@ -14,7 +14,7 @@ from posixpath import basename
 
 import msgspec
 
-from sandboxd.denials.text.outputs import outputs
+from sandboxd.denials.text.outputs import ENTRY_PROGRAMS, outputs
 
 MAX_TEXT = 16384
 SHELLS = frozenset({"sh", "bash", "dash", "zsh", "fish", "ksh", "ash"})
@@ -131,14 +131,27 @@ class CommandLine:
         """Whether a program of it writes `name`, by its operands and options."""
         return name in self._outputs
 
+    def changes_entry(self, name: str) -> bool:
+        """Whether `name` is only made, renamed or removed: what a link of that name leads to is
+        not written."""
+        by = self._writers.get(name, frozenset())
+        opened = name in self._redirected or self._opens(name)
+        return bool(by) and by <= ENTRY_PROGRAMS and not opened
+
     def replaces(self, name: str) -> bool:
         """Whether a program of it replaces or removes `name` in its folder."""
         return self._outputs.get(name, False)
 
-    def writes(self, name: str) -> bool:
-        """Whether the command line itself opens `name` for writing."""
-        if name in self._redirected or self.changes(name):
-            return True
+    def writes(self, name: str, line: str = "") -> bool:
+        """Whether the command line itself opens `name` for writing. Of a program that says so in
+        `line`, what another one writes counts as read."""
+        speaker = basename(line[:_AROUND].partition(":")[0])
+        if speaker not in SHELLS and any(one.program == speaker for one in self.simple):
+            return speaker in self._writers.get(name, ()) or self._opens(name)
+        return name in self._redirected or self.changes(name) or self._opens(name)
+
+    def _opens(self, name: str) -> bool:
+        """Whether a program in its text does."""
         at = self.text.find(name) if name else -1
         for _ in range(_MOST_MENTIONS):
             if at < 0:
@@ -164,6 +177,15 @@ class CommandLine:
         """What its programs change → whether in its folder."""
         found = (each for one in self.simple for each in outputs(one.program, one.words))
         return {each.path: each.in_folder for each in found}
+
+    @cached_property
+    def _writers(self) -> dict[str, frozenset[str]]:
+        """What its programs change → which of them."""
+        found: dict[str, frozenset[str]] = {}
+        for one in self.simple:
+            for each in outputs(one.program, one.words):
+                found[each.path] = found.get(each.path, frozenset()) | {one.program}
+        return found
 
     @cached_property
     def _words(self) -> frozenset[str]:

@@ -46,6 +46,8 @@ _REPLACES = frozenset(
     {"mv", "rm", "rmdir", "unlink", "zip", "strip", "patch", "sqlite3", "gzip", "gunzip", "bzip2",
      "xz", "unxz", "zstd"}
 )  # fmt: skip
+# They follow no link in the place of what they change.
+ENTRY_PROGRAMS = frozenset({"ln", "mv", "rm", "rmdir", "unlink"})
 _PACKERS = frozenset({"gzip", "gunzip", "bzip2", "xz", "unxz", "zstd"})
 _TO_STDOUT = frozenset({"-c", "--stdout", "--to-stdout", "-l", "--list", "-t", "--test"})
 _TAR_WRITES = frozenset("cru")

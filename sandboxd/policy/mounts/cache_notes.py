@@ -12,8 +12,8 @@ import time
 
 from sandboxd.platform.current import files
 from sandboxd.platform.regular_file import read_regular
+from sandboxd_proto.cache_locks import NOTES
 
-NOTES = ".workspaces"
 ABSENT_S = 30 * 86400.0
 
 

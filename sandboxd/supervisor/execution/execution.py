@@ -16,9 +16,9 @@ from sandboxd.backends.interface import Enforcement
 from sandboxd.policy.mounts.mask_links import first_changed
 from sandboxd.supervisor.classifier import Classifier, HostTraits
 from sandboxd.supervisor.deferred_work import DeferredWork
-from sandboxd.supervisor.execution.attempts import AttemptReports
 from sandboxd.supervisor.execution.control import ExecutionControl
 from sandboxd.supervisor.execution.lease import Lease
+from sandboxd.supervisor.execution.live_reports import LiveReports
 from sandboxd.supervisor.execution.lost_files import lost_files, may_lose_files
 from sandboxd.supervisor.execution.output_log import OutputLog
 from sandboxd.supervisor.execution.protected_paths_check import ProtectedPathsCheck, cleans
@@ -77,7 +77,8 @@ class Execution:
         self._traits = traits
         self._deferred = deferred
         self._traffic: Traffic | None = None
-        self._attempts: AttemptReports | None = None
+        self._attempts: LiveReports[Attempt] | None = None
+        self._moved: LiveReports[tuple[str, str]] = LiveReports()
         self._ended_at = 0.0
         self._lost: SandboxdError | None = None  # why there is no result although it ran
         self._warnings: list[str] = []
@@ -134,10 +135,12 @@ class Execution:
             plan_flags=request.plan_flags,
         )  # fmt: skip
         workspace = ProtectedPathsCheck(self.id, plan, lease, self.started_at)
+        if request.listener is not None:
+            workspace.hear_moved(lambda path, moved_to: self._moved.note((path, moved_to)))
         if plan.sandbox.network.kind == "allow_hosts":
             self._traffic = Traffic(self._ask_egress())
         elif plan.sandbox.network.kind == "deny" and request.listener is not None:
-            self._attempts = AttemptReports()
+            self._attempts = LiveReports()
         elif able.inherit_warning and plan.sandbox.network.kind == "inherit":
             self.warn(able.inherit_warning)
         return RunState(classifier, workspace)
@@ -232,6 +235,8 @@ class Execution:
                         tasks.start_soon(self._tell_refusals, self._traffic, classifier)
                     if self._attempts is not None:
                         self._attempts.tell_in(tasks, partial(self._tell_attempt, classifier))
+                    if request.listener is not None:
+                        self._moved.tell_in(tasks, partial(self._tell_moved, classifier))
                     try:
                         report = await self._until_end(process, lease, workspace, pumps)
                     except SandboxdError as error:
@@ -240,6 +245,7 @@ class Execution:
                     finally:
                         if self._attempts is not None:
                             self._attempts.close()
+                        self._moved.close()
                     self._close_traffic()
             self._close_traffic()  # the result has what the audit trail has
             if self._lost is not None:  # not inside the task group, which would wrap it
@@ -275,6 +281,11 @@ class Execution:
     async def _tell_attempt(self, classifier: Classifier, attempt: Attempt) -> None:
         assert self.request.listener is not None
         for denial in classifier.attempted(attempt):
+            await self.request.listener.denial(self.id, denial)
+
+    async def _tell_moved(self, classifier: Classifier, moved: tuple[str, str]) -> None:
+        assert self.request.listener is not None
+        for denial in classifier.moved_aside(*moved):
             await self.request.listener.denial(self.id, denial)
 
     def _close_traffic(self) -> None:
@@ -314,7 +325,7 @@ class Execution:
             killed = report.signal is not None or control.ended_by is not None
             await workspace.conclude(killed=killed)
             if workspace.lost is not None:
-                report = replace(report, lost=report.lost or workspace.lost)
+                report = replace(report, lost=workspace.lost)
             report = self._check_mask_links(report, workspace)
             self._io.close_stdin()
             if report.exit_code == 0 and not killed and workspace.ends_with_command:

@@ -10,7 +10,7 @@ import msgspec
 from sandboxd.backends.interface import Backend, Enforcement
 from sandboxd.supervisor.hanging_mount_checks import MountChecks
 from sandboxd.types import Process, Sandbox
-from sandboxd.workspace_guard.guard import Guards, PathsMoved
+from sandboxd.workspace_guard.guard import Guards, OnMoved, PathsMoved
 
 if TYPE_CHECKING:
     from sandboxd.workspace_guard.held_roots import HeldRoots
@@ -33,3 +33,4 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     roots: HeldRoots | None = None  # of a persistent sandbox
     settle: Callable[[], Awaitable[PathsMoved]] | None = None  # that one, after each command
     failures: Callable[[], list[str]] | None = None  # after `settle`: what was not undone
+    hear_moved: Callable[[OnMoved], Callable[[], None]] | None = None  # that one, while it runs

@@ -17,7 +17,7 @@ from sandboxd.supervisor.execution.lease import Lease
 from sandboxd.supervisor.execution.timeout import KILL_GRACE_S
 from sandboxd.types import Process
 from sandboxd.workspace_guard.current_platform import remember_kept
-from sandboxd.workspace_guard.guard import NO_GUARD, Guard, PathsMoved
+from sandboxd.workspace_guard.guard import NO_GUARD, Guard, OnMoved, PathsMoved
 from sandboxd.workspace_guard.repositories.stale_lock import remove_stale_lock
 from sandboxd_proto.errors import Busy, SandboxdError
 from sandboxd_proto.locations import KEPT_FOLDER
@@ -40,6 +40,7 @@ class ProtectedPathsCheck:
         self._lease = lease
         self._started_at = started_at
         self._put_back: Callable[[], bool] | None = None
+        self._unhear: Callable[[], None] | None = None
         if lease.guards is not None:
             self.guard = lease.guards.take(plan.sandbox, plan.nested)
         else:
@@ -50,6 +51,13 @@ class ProtectedPathsCheck:
     def ends_with_command(self) -> bool:
         """Whether the sandbox is this command's own."""
         return self._lease.settle is None
+
+    def hear_moved(self, hear: OnMoved) -> None:
+        """`hear` is told what is moved aside while the command runs."""
+        if self._lease.hear_moved is not None:
+            self._unhear = self._lease.hear_moved(hear)
+        elif self._lease.guards is not None:
+            self.guard.on_moved = hear
 
     async def remember_kept(self) -> None:
         """Before `git clean`, which deletes what earlier runs moved aside."""
@@ -117,6 +125,8 @@ class ProtectedPathsCheck:
                 log.warning("protected path %s appeared; it is now %s", path, moved_to or "gone")
 
     def close(self) -> None:
+        if self._unhear is not None:
+            self._unhear()
         if self._lease.guards is not None:
             self._lease.guards.done(self.guard)
         elif self.guard is not NO_GUARD:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from sandboxd.policy.plan import Grant, Identity
@@ -71,6 +72,15 @@ def test_removed(base: Path, roots: HeldRoots) -> None:
     assert roots.moved
     assert roots.moves().paths([f"{base}/ws/x", f"{base}/y"]) == (f"{base}/y",)
     assert f"{base}/ws was removed" in " ".join(roots.warnings())
+
+
+def test_a_removed_cache_is_called_one(base: Path) -> None:
+    held = HeldRoots([msgspec.structs.replace(grant(base / "ws/inner"), origin="cache")])
+    (base / "ws/inner").rmdir()
+    (line,) = held.warnings()
+    assert "private cache" in line
+    assert ".git" not in line
+    held.release()
 
 
 @pytest.mark.parametrize(

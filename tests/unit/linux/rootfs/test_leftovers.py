@@ -21,6 +21,11 @@ from sandboxd.linux.removal import remove_tree
 from sandboxd.linux.rootfs import private_folder
 from sandboxd.linux.rootfs.state import StateFolder
 from sandboxd.policy.mounts import cache_notes, caches
+from sandboxd.policy.plan import Grant, NetworkRule, SandboxSpec
+from sandboxd.policy.protected.nested_git import Repositories
+from sandboxd.types import PathChanged
+from sandboxd.workspace_guard.guard import Guard
+from sandboxd_proto import cache_locks
 
 DEPTH = 3000
 
@@ -207,6 +212,10 @@ def test_a_state_folder_that_cannot_be_made_anew_does_not_stop_the_daemon(tmp_pa
 # caches
 
 
+def spec_of(grants: tuple[Grant, ...]) -> SandboxSpec:
+    return SandboxSpec(base="minimal", network=NetworkRule("deny"), grants=grants)
+
+
 def test_caches_of_workspaces_that_are_gone_are_collected(tmp_path: Path) -> None:
     root = tmp_path / "caches"
     there, gone = tmp_path / "there", tmp_path / "gone"
@@ -221,6 +230,35 @@ def test_caches_of_workspaces_that_are_gone_are_collected(tmp_path: Path) -> Non
     assert folders[there].is_dir()
     assert not folders[gone].exists()
     assert len(list((root / cache_notes.NOTES).iterdir())) == 1
+
+
+def test_the_cache_of_a_running_command_stays(tmp_path: Path) -> None:
+    """Another daemon may not see the workspace: it lies on a mount of another namespace."""
+    root, workspace = tmp_path / "caches", tmp_path / "gone"
+    workspace.mkdir()
+    grants = caches.for_workspace(str(workspace), str(root)).grants
+    workspace.rmdir()
+    guard = Guard(spec_of(grants))
+    leftovers.collect_caches(str(root))
+    assert Path(grants[0].path).is_dir()
+    guard.rest()
+    leftovers.collect_caches(str(root))
+    assert not Path(grants[0].path).exists()
+    with pytest.raises(PathChanged):
+        guard.renew(Repositories())
+    with pytest.raises(PathChanged):
+        Guard(spec_of(grants))
+    guard.close()
+
+
+def test_no_command_starts_while_its_cache_is_removed(tmp_path: Path) -> None:
+    grants = caches.for_workspace(str(tmp_path), str(tmp_path / "caches")).grants
+    before = len(os.listdir("/proc/self/fd"))
+    with cache_locks.unused(grants[0].path) as is_unused:
+        assert is_unused
+        with pytest.raises(PathChanged, match="is being removed"):
+            Guard(spec_of(grants))
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_a_workspace_on_a_disk_that_is_not_mounted_keeps_its_cache(tmp_path: Path) -> None:

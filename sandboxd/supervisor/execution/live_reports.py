@@ -1,31 +1,30 @@
-"""What a command tried to reach where the network is denied, told while it runs."""
+"""What a command tried to reach, or what was moved aside, told while it runs."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
 
 from anyio.abc import TaskGroup
 
-from sandboxd.types import Attempt
-
-Tell = Callable[[Attempt], Awaitable[None]]
+T = TypeVar("T")
 
 
-class AttemptReports:
-    """Attempts arrive in a callback of the event loop, the first ones before there are tasks. How
+class LiveReports(Generic[T]):
+    """Reports arrive in a callback of the event loop, the first ones before there are tasks. How
     many there are is bounded where they are read. None are told after `close`: the result has all.
     """
 
     def __init__(self) -> None:
-        self._untold: list[Attempt] = []
+        self._untold: list[T] = []
         self._tasks: TaskGroup | None = None
-        self._tell: Tell | None = None
+        self._tell: Callable[[T], Awaitable[None]] | None = None
 
-    def note(self, attempt: Attempt) -> None:
-        self._untold.append(attempt)
+    def note(self, report: T) -> None:
+        self._untold.append(report)
         self._start()
 
-    def tell_in(self, tasks: TaskGroup, tell: Tell) -> None:
+    def tell_in(self, tasks: TaskGroup, tell: Callable[[T], Awaitable[None]]) -> None:
         self._tasks, self._tell = tasks, tell
         self._start()
 
