@@ -366,7 +366,8 @@ def anyio_backend():
 NEEDING = [
     name
     for name, command in COMMANDS.items()
-    if any(flag.name == "--socket" for flag in command.flags) and name != "socket"
+    if any(flag.name == "--socket" for flag in command.flags)
+    and name not in ("socket", "kept accept")  # which asks it once it knows what to accept
 ]
 
 

@@ -6,8 +6,10 @@ then on lies where no path of its plan leads, and git on the host would run it t
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -178,7 +180,10 @@ def test_nothing_runs_in_a_sandbox_whose_workspace_was_moved(project: Project, h
 
 def test_what_a_command_left_running_is_ended(project: Project) -> None:
     sandbox = project.box.connection.call("sandbox/create", project.request)["sandbox"]
-    left = f"(exec >&- 2>&-; {WAIT}{PLANT}: > $2/planted; sleep 60) & exec true"
+    os.mkfifo(project.sync / "alive")
+    (project.sync / "alive").chmod(0o666)
+    alive = os.open(project.sync / "alive", os.O_RDONLY | os.O_NONBLOCK)
+    left = f"(exec >&- 2>&- 9> $2/alive; {WAIT}{PLANT}: > $2/planted; sleep 60) & exec true"
     ran = project.box.shell(
         left, str(project.mark), str(project.sync), sandbox=sandbox, cwd=str(project.workspace)
     )
@@ -191,7 +196,14 @@ def test_what_a_command_left_running_is_ended(project: Project) -> None:
         found = project.box.connection.call("sandbox/get", {"sandbox": sandbox})
         return bool(found.get("state") == "lost")
 
+    def is_dead() -> bool:
+        with suppress(BlockingIOError):
+            return os.read(alive, 1) == b""
+        return False
+
     wait_for(is_lost)
+    wait_for(is_dead)  # until then it may plant
+    os.close(alive)
     wait_for(lambda: not (now / "sub/.git").exists() and not (now / ".envrc").exists())
     project.assert_harmless(now)
 

@@ -609,6 +609,7 @@ state: string
 }
 /**
  * `outcome`, `exit_code` and `signal` of one that has ended; none: it could not be started.
+ * `watched`: folders in which protected files that appear are moved aside while it runs.
  */
 export interface ExecutionInfo {
 argv: string[]
@@ -621,6 +622,7 @@ sandbox: (string | null)
 signal: (number | null)
 started_ms: number
 state: ("ended" | "pending" | "running")
+watched: string[]
 }
 export interface ExecutionList {
 executions: ExecutionInfo[]
@@ -881,8 +883,12 @@ sandbox: string
 scope: ("connection" | "session" | "user")
 session: (string | null)
 state: ("lost" | "up")
+watched: string[]
 workspace: (string | null)
 }
+/**
+ * `watched`: folders in which protected files that appear are moved aside while it exists.
+ */
 export interface SandboxInfo {
 backend: string
 created_ms: number
@@ -891,6 +897,7 @@ name: (string | null)
 sandbox: string
 scope: ("connection" | "session" | "user")
 session: (string | null)
+watched: string[]
 workspace: (string | null)
 }
 export interface SandboxList {
