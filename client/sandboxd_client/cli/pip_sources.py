@@ -6,8 +6,6 @@ none, so they are passed on as variables. pip is not asked: that takes longer th
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -44,23 +42,30 @@ def _variable(key: str) -> str:
 
 
 def _read(path: str) -> dict[str, str]:
-    """Without configparser, which loads `re`: that is slow for what each `run` does."""
+    """Without configparser and contextlib, which load more than all the rest of a `run`."""
     sections: dict[str, dict[str, str]] = {name: {} for name in _SECTIONS}
     section: dict[str, str] = {}
     key = ""
-    with suppress(OSError), open(path, encoding="utf-8", errors="replace") as file:
-        for line in file:
-            text = line.strip()
-            if text[:1] in ("", "#", ";"):
-                continue
-            if line[0].isspace() and key:
-                section[key] += f" {text}"
-            elif text[0] == "[":
-                section, key = sections.get(text.strip("[]"), {}), ""
-            else:
-                key, _, value = (part.strip() for part in text.partition("="))
-                section[key] = value
+    for line in _lines(path):
+        text = line.strip()
+        if text[:1] in ("", "#", ";"):
+            continue
+        if line[0].isspace() and key:
+            section[key] += f" {text}"
+        elif text[0] == "[":
+            section, key = sections.get(text.strip("[]"), {}), ""
+        else:
+            key, _, value = (part.strip() for part in text.partition("="))
+            section[key] = value
     return {key: value for one in sections.values() for key, value in one.items()}
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.readlines()
+    except OSError:
+        return []
 
 
 def _is_local(word: str) -> bool:
