@@ -38,7 +38,7 @@ from sandboxd.supervisor.sandboxes.persistent import (
 from sandboxd.supervisor.sandboxes.pool import Held, WarmPool
 from sandboxd.supervisor.sessions.session import Session
 from sandboxd.types import PathChanged
-from sandboxd.workspace_guard.guard import Guards
+from sandboxd.workspace_guard.guards import Guards
 from sandboxd_proto.errors import (
     InternalError,
     SandboxdError,

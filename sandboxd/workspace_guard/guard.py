@@ -12,7 +12,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -23,7 +22,6 @@ from sandboxd.policy import plan
 from sandboxd.policy.display_names import named
 from sandboxd.policy.plan import SandboxSpec
 from sandboxd.policy.protected.nested_git import Repositories
-from sandboxd.types import PathChanged
 from sandboxd.workspace_guard.cache_locks import CacheLocks
 from sandboxd.workspace_guard.current_platform import hold_roots, open_watch
 from sandboxd.workspace_guard.interface import MovedPath, Watch
@@ -41,8 +39,6 @@ log = logging.getLogger(__name__)
 PathsMoved = tuple[tuple[str, str | None], ...]
 OnMoved = Callable[[str, str], None]
 
-KEEP_S = 5.0  # a kept guard holds the workspace open, so its file system cannot be unmounted
-MOST_KEPT = 32  # a user has 128 inotify instances
 MOST_TIMES = 16  # how often a protected path may appear before the command is killed
 _MOST_READS = 64
 NO_REPOSITORIES = Repositories()
@@ -436,66 +432,3 @@ def _unheard(path: str, moved_to: str) -> None:
 
 
 NO_GUARD = Guard(None)
-
-
-class Guards:
-    """One for each running command. A guard that saw nothing is kept for the next command of the
-    same spec: making one takes as long as a short command. `dispose` runs work in a thread."""
-
-    def __init__(self, dispose: Callable[[Callable[[], None]], None]) -> None:
-        self._dispose = dispose
-        self._kept: dict[SandboxSpec | None, list[Guard]] = {}
-        self._count = 0
-        self._timer: event_loop.Timer | None = None
-
-    def take(self, spec: SandboxSpec, nested: Repositories = NO_REPOSITORIES) -> Guard:
-        if spec in self._kept:
-            guard = self._kept[spec][-1]
-            self._forget(guard)
-            if guard.calm and not guard.known_moved:
-                with suppress(PathChanged):  # which the new one raises
-                    guard.renew(nested)
-                    return guard
-            self._dispose(guard.close)
-        return Guard(spec, nested)
-
-    def done(self, guard: Guard) -> None:
-        """Take a guard back after its command has ended and `conclude` was called."""
-        guard.stop()
-        guard.rest()
-        if not guard.needed:
-            guard.close()
-            return
-        if guard.unusable or self._count >= MOST_KEPT or not guard.calm or guard.known_moved:
-            self._dispose(guard.close)
-            return
-        guard.kept_at = time.monotonic()
-        self._kept.setdefault(guard.spec, []).append(guard)
-        self._count += 1
-        if self._timer is None:
-            self._timer = event_loop.call_later(KEEP_S, self._expire)
-
-    def _forget(self, guard: Guard) -> None:
-        same = self._kept[guard.spec]
-        same.remove(guard)
-        self._count -= 1
-        if not same:
-            del self._kept[guard.spec]
-
-    def _expire(self) -> None:
-        self._timer = None
-        oldest = time.monotonic() - KEEP_S
-        kept = [guard for same in self._kept.values() for guard in same]
-        for guard in [guard for guard in kept if guard.kept_at <= oldest]:
-            self._forget(guard)
-            self._dispose(guard.close)
-        left = [guard.kept_at for guard in kept if guard.kept_at > oldest]
-        if left:
-            self._timer = event_loop.call_later(min(left) - oldest, self._expire)
-
-    def close(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        for guard in [guard for same in self._kept.values() for guard in same]:
-            self._forget(guard)
-            self._dispose(guard.close)

@@ -10,7 +10,8 @@ import msgspec
 from sandboxd.backends.interface import Backend, Enforcement
 from sandboxd.supervisor.hanging_mount_checks import MountChecks
 from sandboxd.types import Process, Sandbox
-from sandboxd.workspace_guard.guard import Guards, OnMoved, PathsMoved
+from sandboxd.workspace_guard.guard import OnMoved, PathsMoved
+from sandboxd.workspace_guard.guards import Guards
 
 if TYPE_CHECKING:
     from sandboxd.workspace_guard.held_roots import HeldRoots
