@@ -119,6 +119,29 @@ def test_a_program_of_accounts_that_cannot_lock_their_files_is_explained():
         assert "accounts are those" in (tool_hint([program, "x"], said) or "")
 
 
+@pytest.mark.parametrize(
+    ("words", "errors", "flag"),
+    [
+        ("npm view x --net all", 'npm warn Unknown cli config "--net". This will stop', "--net"),
+        ("curl http://x/ --net all", "curl: option --net: is ambiguous", "--net"),
+        ("dd if=/dev/zero --tmp-size=1M", "dd: unrecognized option '--tmp-size=1M'", "--tmp-size"),
+        ("x --net all", None, "--net"),
+        ("x --write a", None, None),
+        ("x --write a", "x: a cannot be written", None),
+        ("x --timeout 5", "x: unrecognized option '--timeout-all'", None),
+        ("--net all x -v", "x: unrecognized option '--net'", None),
+    ],
+)
+def test_a_flag_behind_the_command_that_it_does_not_know_is_told(words, errors, flag):
+    """Without its stderr: one that a denial proposes."""
+    denial = {"kind": "network", "remedy": {"network": "inherit"}, "message": "x"}
+    failed = {"outcome": "exited", "exit_code": 2, "denials": [denial]}
+    options = parse(RUN, words.split())
+    options.errors = errors if errors is None else f"first\n{errors}\n".encode()
+    said = "".join(advise(options, failed))
+    assert f"{flag} stands behind {words.split()[0]} " in said if flag else "stands" not in said
+
+
 def test_ask_without_a_mode_says_what_would_ask():
     failed = {"outcome": "exited", "exit_code": 1, "denials": []}
     assert "--mode auto_edit" in advise(parse(RUN, ["--ask", "false"]), failed)[0]
