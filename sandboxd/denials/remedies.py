@@ -83,7 +83,7 @@ def allow_hosts(rule: NetworkRule, *ends: tuple[str, int | None]) -> Remedy | No
     """
     if not ends:
         return None
-    before = rule.hosts if rule.kind == "allow_hosts" else ()
+    before = rule.named or rule.hosts if rule.kind == "allow_hosts" else ()
     hosts = dict.fromkeys([*before, *(_entry(host, port) for host, port in ends)])
     return {"network": {"kind": "allow_hosts", "hosts": list(hosts)}}
 

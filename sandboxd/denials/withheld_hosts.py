@@ -11,13 +11,17 @@ from sandboxd.policy.network.host_rules import HostRule, parse_rule
 
 
 def network_refusal(setting: Setting, value: object) -> str | None:
-    """Why this value of `network` must not be proposed; None when it can be."""
+    """Why this value of `network` must not be proposed; None when it can be. What the plan allows
+    already, also by the name of a group, is not judged."""
+    if isinstance(value, dict):
+        given = setting.plan.sandbox.network
+        known = {*given.hosts, *given.named}
+        value = {**value, "hosts": [one for one in value.get("hosts", ()) if one not in known]}
     if not beyond_ceiling.network_nameable(value):
         return "it is no host that a manifest can name"
     if not beyond_ceiling.network_permitted(setting, value):
         return "the daemon's config does not permit it ([ceiling] network and hosts)"
-    hosts = value.get("hosts", ()) if isinstance(value, dict) else ()
-    new = [parse_rule(host) for host in hosts if host not in setting.plan.sandbox.network.hosts]
+    new = [parse_rule(host) for host in value["hosts"]] if isinstance(value, dict) else []
     if any(rule.wildcard for rule in new):
         return "it stands for more hosts than one"
     if any(map(_is_metadata_service, new)):

@@ -92,8 +92,11 @@ class Protected(msgspec.Struct, frozen=True, order=True):
 
 
 class NetworkRule(msgspec.Struct, frozen=True):
+    """`hosts` in normal form, with those of groups and of the config; `named`: as requested."""
+
     kind: NetworkKind
     hosts: tuple[str, ...] = ()
+    named: tuple[str, ...] = ()
 
 
 class RunAs(msgspec.Struct, frozen=True):

@@ -86,7 +86,8 @@ def _pieces(denial: Denial, sent: Plan) -> list[Addition]:
         if name in PATHS:
             found += [{name: [path]} for path in value if not _is_secret(path)]
         elif name == "network" and isinstance(value, dict):
-            known = sent.sandbox.network.hosts
+            network = sent.sandbox.network
+            known = {*network.hosts, *network.named}
             hosts = [host for host in value.get("hosts", ()) if host not in known]
             found += [_network([host]) for host in hosts if _may_offer_host(host)]
         elif name in LIMITS:

@@ -20,6 +20,7 @@ from sandboxd.policy.protected.nested_git import Repositories
 from sandboxd.workspace_guard.guard import NO_REPOSITORIES, Guard, OnMoved, PathsMoved
 from sandboxd.workspace_guard.repositories.planted_watch import PlantedWatch
 from sandboxd_proto.errors import SandboxUnavailable
+from sandboxd_proto.locations import KEPT_FOLDER
 
 if TYPE_CHECKING:
     from sandboxd.workspace_guard.held_roots import HeldRoots
@@ -116,6 +117,12 @@ class Member:
         """How a folder was moved that the sandbox can write."""
         roots = self.roots
         return roots.why if roots is not None and roots.moved else None
+
+    @property
+    def ended_for(self) -> str | None:
+        """Why `violated` was called."""
+        why = self._shared.guard.ended_for if self._shared is not None else None
+        return self.moved or (why and f"{why}; what appeared is moved to {KEPT_FOLDER}")
 
     def check_place(self) -> None:
         """Before something is done in the sandbox, which is ended if a folder was moved."""

@@ -14,6 +14,8 @@ import pytest
 from support.daemon import ROOT
 from support.requirements import require
 
+from sandboxd_client.cli.wrong_input import reword
+
 pytestmark = [pytest.mark.requires("bubblewrap")]
 
 
@@ -364,3 +366,13 @@ def test_a_port_is_forwarded_once_and_ended_by_its_number(inside):
         assert forwarded("ports", "3000") not in ("", by_socket)
     finally:
         inside("sandbox destroy", "ports")
+
+
+def test_what_to_do_about_a_sandbox_that_has_ended():
+    for why, hint in (
+        ("", "sandboxctl sandbox list shows"),
+        (" any more: nothing ran in it for 30m", "sandboxctl sandbox create makes"),
+        (" any more: what appeared is moved to .sandboxd-kept", "sandboxctl kept list"),
+    ):
+        _, _, said = reword(f"there is no sandbox 'x'{why}", "sandbox", None, None)
+        assert (said or "").startswith(hint)

@@ -488,3 +488,24 @@ def test_a_command_whose_sandbox_is_destroyed_has_that_among_the_causes(inside):
         assert inside("sandbox destroy", "doomed").returncode == 0
         _, said = running.communicate(timeout=30)
     assert b"or with its sandbox (sandboxctl sandbox destroy)" in said
+
+
+def test_a_manifest_that_protects_nothing_in_a_writable_repository_is_told(inside, tmp_path):
+    line = b"--preset workspace-write keeps these read-only"
+    (tmp_path / "repo/.git/hooks").mkdir(parents=True)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "bare/objects").mkdir(parents=True)
+    (tmp_path / "bare/HEAD").touch()
+    for writable, told in (
+        (".", True), ("repo", True), ("repo/.git/hooks", True), ("bare", True), ("out", False),
+    ):  # fmt: skip
+        file = tmp_path / "m.toml"
+        file.write_text(f'[sandbox]\nfs_write_allow = ["{writable}"]\n')
+        asked = ("--manifest", str(file))
+        assert (line in inside("run", *asked, "--", "true").stderr) == told, writable
+        assert (line in inside("check", *asked).stderr) == told, writable
+    asked = ("--manifest", str(file), "--write", str(tmp_path / "repo"))
+    assert line in inside("run", *asked, "--", "true").stderr
+    assert line not in inside("run", "-q", *asked, "--", "true").stderr
+    preset = ("--preset", "workspace-write", "-w", str(tmp_path / "repo"))
+    assert line not in inside("run", *asked, *preset, "--", "true").stderr

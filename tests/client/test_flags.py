@@ -335,6 +335,9 @@ def test_a_manifest_stands_and_flags_add_to_it(project):
     assert manifest["timeout"] == 5.0
     assert manifest["env"] == [["A", "1"], ["B", "2"]]
     assert manifest["network"]["hosts"] == ["one.example", "two.example"]
+    options = parse(RUN, ["--manifest", "sub/tool.toml", "true"])
+    policy(options, {})
+    assert options.hosts == ["one.example"], "which --net need not repeat"
     assert asked("--manifest", "sub/tool.toml", "--timeout", "9")["manifest"]["timeout"] == 9.0
 
 

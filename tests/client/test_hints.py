@@ -86,6 +86,62 @@ def test_root_is_told_what_a_sandboxed_root_is(monkeypatch):
     assert tool_hint(["tar", "xf", "a.tar"]) is None
 
 
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        ("tar: t/a: Cannot change ownership to uid 1234, gid 1234: Invalid argument", "tar --no-s"),
+        ("cp: failed to preserve ownership for 't2': Invalid argument", "cp -r"),
+        ('rsync: [generator] chown "/w/r" failed: Invalid argument (22)', "rsync -a --no-o"),
+        ("/bin/chown: changing ownership of 'f': Invalid argument", "owners outside"),
+        ("chgrp: changing group of 'f': Operation not permitted", "owners outside"),
+        ("install: cannot change ownership of 'g': Invalid argument", "owners outside"),
+        ("useradd: cannot lock /etc/passwd; try again later.", "accounts are those"),
+        ("umount: /proc: must be superuser to unmount.", "nothing can be mounted"),
+        ("tar: t/a: Cannot open: No such file or directory", None),
+        ("cp: cannot create regular file 'x': Permission denied", None),
+        ("chown: invalid user: 'x'", None),
+        ("passwd: user 'x' does not exist", None),
+    ],
+)
+def test_the_hint_about_owners_and_accounts_follows_their_message(monkeypatch, line, hint):
+    """Whatever ran them."""
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    failed = {"outcome": "exited", "exit_code": 2, "denials": []}
+    options = parse(RUN, ["make"])
+    options.errors = f"{line}\nmake: *** [Makefile:2: all] Error 2\n".encode()
+    said = advise(options, failed)
+    assert hint in said[0] if hint else said == []
+
+
+def test_a_program_of_accounts_that_cannot_lock_their_files_is_explained():
+    for program in ("useradd", "groupadd", "passwd"):
+        said = f"{program}: cannot lock /etc/passwd; try again later.\n".encode()
+        assert "accounts are those" in (tool_hint([program, "x"], said) or "")
+
+
+@pytest.mark.parametrize(
+    ("words", "errors", "flag"),
+    [
+        ("npm view x --net all", 'npm warn Unknown cli config "--net". This will stop', "--net"),
+        ("curl http://x/ --net all", "curl: option --net: is ambiguous", "--net"),
+        ("dd if=/dev/zero --tmp-size=1M", "dd: unrecognized option '--tmp-size=1M'", "--tmp-size"),
+        ("x --net all", None, "--net"),
+        ("x --write a", None, None),
+        ("x --write a", "x: a cannot be written", None),
+        ("x --timeout 5", "x: unrecognized option '--timeout-all'", None),
+        ("--net all x -v", "x: unrecognized option '--net'", None),
+    ],
+)
+def test_a_flag_behind_the_command_that_it_does_not_know_is_told(words, errors, flag):
+    """Without its stderr: one that a denial proposes."""
+    denial = {"kind": "network", "remedy": {"network": "inherit"}, "message": "x"}
+    failed = {"outcome": "exited", "exit_code": 2, "denials": [denial]}
+    options = parse(RUN, words.split())
+    options.errors = errors if errors is None else f"first\n{errors}\n".encode()
+    said = "".join(advise(options, failed))
+    assert f"{flag} stands behind {words.split()[0]} " in said if flag else "stands" not in said
+
+
 def test_ask_without_a_mode_says_what_would_ask():
     failed = {"outcome": "exited", "exit_code": 1, "denials": []}
     assert "--mode auto_edit" in advise(parse(RUN, ["--ask", "false"]), failed)[0]

@@ -531,6 +531,24 @@ def test_what_git_takes_for_deleted_is_read_from_its_index(project, version):
     assert ".envrc" in taken_for_deleted(["add"], str(folder))
 
 
+def test_what_git_never_tracked_is_not_called_deleted(project):
+    folder = project.workspace
+    subprocess.run(["git", "-C", str(folder), "worktree", "add", "-q", "tree", "other"], check=True)
+    subprocess.run(["rm", "-rf", str(folder / ".git" / "index")], check=True)
+    for top in (folder, folder / "tree", folder / "tree" / ".vscode"):
+        kept = top / ".sandboxd-kept" / "abcd"
+        kept.mkdir(parents=True)
+        (kept / "0-.tool-versions").touch()
+        (kept / "1-tasks.json").touch()
+        (kept / "2-.envrc").touch()
+        for name in (".envrc", "tasks.json"):
+            (top / name).unlink(missing_ok=True)
+    assert taken_for_deleted(["add"], str(folder)) == [], "nothing is tracked without an index"
+    assert taken_for_deleted(["commit"], str(folder)) == []
+    assert taken_for_deleted(["add"], str(folder / "tree")) == [".envrc"]
+    assert taken_for_deleted(["add"], str(folder / "tree" / ".vscode")) == ["tasks.json"]
+
+
 def test_a_rebase_whose_state_was_moved_aside_says_how_to_go_on(project):
     editor = "GIT_SEQUENCE_EDITOR=sed -i -e 1aexec\\ false"
     roles = ("AUTHOR", "COMMITTER")

@@ -7,8 +7,11 @@ import os
 import shlex
 import signal
 import subprocess
+import time
 
 import pytest
+
+from sandboxd_client.cli.relay import TERM_GRACE_S
 
 
 def test_streams_and_exit_code_are_the_commands_own(ctl):
@@ -306,12 +309,32 @@ def test_second_interrupt_kills(ctl, fake):
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
-def test_being_told_to_end_cancels_the_command(ctl, fake, number, code):
-    process = ctl.start("run", "--", "sh", "-c", "echo up; sleep 60")
+def test_being_told_to_end_lets_the_command_clean_up(ctl, fake, number, code):
+    script = "trap 'echo cleaned; exit 3' TERM; echo up; while :; do sleep 0.1; done"
+    process = ctl.start("run", "--", "sh", "-c", script)
     assert process.stdout.readline() == b"up\n"
     process.send_signal(number)
-    process.communicate(timeout=30)
+    assert process.communicate(timeout=30)[0] == b"cleaned\n"
     assert process.returncode == code
+    assert "execution/cancel" not in fake.methods()
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_command_that_ignores_being_told_to_end_is_cancelled(ctl, fake, times):
+    """After a while, or at once when told again."""
+    script = "trap '' TERM; echo up; while :; do sleep 0.1; done"
+    process = ctl.start("run", "--", "sh", "-c", script)
+    assert process.stdout.readline() == b"up\n"
+    began = time.monotonic()
+    process.send_signal(signal.SIGHUP)
+    while "execution/signal" not in fake.methods():
+        assert process.poll() is None
+    if times == 2:
+        process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=30)
+    assert process.returncode == (129 if times == 1 else 143)
+    assert (time.monotonic() - began >= TERM_GRACE_S) == (times == 1)
+    assert "execution/cancel" in fake.methods()
     assert not fake.commands
 
 
@@ -325,7 +348,7 @@ def test_stop_and_continue_reach_the_command(ctl, fake):
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=30)
     sent = [m["params"]["signal"] for m in fake.seen if m["method"] == "execution/signal"]
-    assert sent == ["STOP", "CONT"]
+    assert sent == ["STOP", "CONT", signal.SIGTERM]
 
 
 def test_a_reader_that_leaves_ends_the_command_like_sigpipe(ctl, fake):

@@ -93,6 +93,11 @@ def test_the_gate_names_host_and_port() -> None:
     assert found.remedy == {
         "network": {"kind": "allow_hosts", "hosts": ["a.example", "b.example:8443"]}
     }
+    by_group = NetworkRule("allow_hosts", ("a.example", "of.config"), ("group:x",))
+    (found,) = denials(setting(network=by_group), facts=facts)
+    assert found.remedy == {
+        "network": {"kind": "allow_hosts", "hosts": ["group:x", "b.example:8443"]}
+    }
 
 
 def test_what_the_gate_refused_is_told_beside_many_protected_paths_and_a_lost_sandbox() -> None:

@@ -274,6 +274,21 @@ def test_a_name_says_why_its_sandbox_ended(daemon: Daemon, workspace: Path) -> N
         assert why in refusal_of(connection, "lost")
 
 
+@pytest.mark.isolation
+def test_the_name_of_a_sandbox_that_a_hook_ended_says_where_that_is(
+    daemon: Daemon, workspace: Path
+) -> None:
+    with daemon.connect() as connection:
+        create(connection, name="hooked", preset="workspace-write", workspace=str(workspace))
+        subprocess.run(["git", "init", "-q", str(workspace)], check=True)
+        (workspace / ".git/hooks").mkdir(exist_ok=True)
+        with suppress(FileNotFoundError):
+            (workspace / ".git/hooks/pre-push").write_text("#!/bin/sh\n")
+        said = refusal_of(connection, "hooked")
+        assert f"any more: {workspace}/.git/hooks" in said
+        assert "moved to .sandboxd-kept" in said
+
+
 @pytest.mark.parametrize("persistent", [True, False])
 def test_what_is_moved_aside_is_told_while_the_command_runs(
     daemon: Daemon, tmp_path: Path, *, persistent: bool

@@ -14,6 +14,7 @@ from sandboxd_client.cli.denial_lines import in_flags
 from sandboxd_client.cli.parse import Options
 from sandboxd_client.cli.plain_text import one_line
 from sandboxd_client.cli.request import policy
+from sandboxd_client.cli.start_notices import say_unprotected
 from sandboxd_proto.amounts import shown_bytes, shown_seconds
 from sandboxd_proto.locations import caches_root
 from sandboxd_proto.messages.server import CheckResult
@@ -23,9 +24,10 @@ _FAMILIAR = (".envrc", ".vscode", ".husky", "hooks")
 
 
 def main(options: Options) -> int:
+    params = policy(options, os.environ)  # as `run` sends them: it is about the same command
+    say_unprotected(options, params)
     with connect(options, may_start=True) as client:
-        # The same params as `run` sends, so that the answer is about the same command.
-        result = client.check(**policy(options, os.environ))
+        result = client.check(**params)
     if options.has("--json"):
         print_json(result)
     else:

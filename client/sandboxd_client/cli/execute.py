@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 RESULT_ID = 1
 NOT_WRITTEN = 1  # the exit code, as of programs of the system whose output cannot be written
 LIVE_AFTER_S = 30.0  # denials of what ends sooner are told at its end, after all output
-_SURPRISING = ("--workspace", "--env", "--env-pass", "--pty")
+_SURPRISING = ("--workspace", "--env", "--env-pass", "--pty", "--manifest")
 # Programs that there are hints for also when they succeed; servers do when they are interrupted.
 _ADVISED = (
     "git", "sh", "bash", "dash", "zsh", "go", "uvicorn", "gunicorn", "hypercorn",

@@ -106,7 +106,8 @@ POLICY = (
          "the command starts in it, or in your folder where that lies in it",
          completes="dir", short="-w"),
     Flag("--manifest", "FILE", "a TOML file whose [sandbox] table says what is allowed, and "
-         "nothing else: no network if it names none",
+         "nothing else: no network if it names none. Hooks, .git/config and the like are "
+         "writable with their folder unless --preset workspace-write is given, too",
          completes="file"),
     Flag("--read", "PATH", "allow reading PATH", many=True, completes="file"),
     Flag("--write", "PATH", "allow reading and writing PATH", many=True, completes="file"),

@@ -24,7 +24,8 @@ exit codes:
   127  it was not found
   130, 131  Ctrl-C or Ctrl-\\ ended it; sandboxctl then dies of the same signal,
        which ends a loop or script of the shell, too
-  129, 143  sandboxctl was told to end by SIGHUP, SIGTERM
+  129, 143  sandboxctl was told to end by SIGHUP, SIGTERM: the command gets
+       SIGTERM, and is ended 2 s later, or when sandboxctl is told again
   141  the reader of the output went away
   1  the output could not be written (also the command's own)
 """

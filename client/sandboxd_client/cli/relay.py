@@ -36,6 +36,7 @@ READ_BYTES = 64 * 1024  # a larger buffer is mapped and unmapped for each read
 UNWRITTEN_LIMIT = 1024 * 1024
 # After a cancel the answer comes when the whole tree is dead; then closing the socket must do.
 CANCEL_WAIT_S = 10.0
+TERM_GRACE_S = 2.0  # between SIGTERM and the cancel, as at a timeout
 _IN, _OUT = select.POLLIN, select.POLLOUT
 _BAD = select.POLLHUP | select.POLLERR | select.POLLNVAL
 _WRITE_ID, _QUESTION_ID, _STOP_ID = RESULT_ID + 1, RESULT_ID + 2, RESULT_ID + 3
@@ -76,6 +77,8 @@ class Relay:
         self._questions: list[dict[str, Any]] = []  # for `ask`
         self._cancelled: int | None = None  # the exit code that the reason for it stands for
         self._deadline: float | None = None
+        self._told_to_end: int | None = None  # the exit code, from SIGTERM or SIGHUP on
+        self._cancel_at: float | None = None  # SIGTERM was passed on
         self._suspension: Suspension | None = None  # after Ctrl-Z
         self._held: list[tuple[int, bytes]] = []
 
@@ -87,8 +90,9 @@ class Relay:
         finally:
             if self._raw is not None:
                 self._raw.release()
-        if self._cancelled is not None:
-            raise Left(self._cancelled)
+        code = self._told_to_end if self._cancelled is None else self._cancelled
+        if code is not None:
+            raise Left(code)
         result: dict[str, Any] = unwrap(self._answer)
         if self._output.is_lost:
             self._say("error: the output could not be written: stdout is closed")
@@ -144,6 +148,11 @@ class Relay:
             timeout_s = min(timeout_s or CANCEL_WAIT_S, self._deadline - time.monotonic())
             if timeout_s <= 0:
                 raise Left(self._cancelled or 125)
+        if self._cancel_at is not None and self._told_to_end is not None:
+            grace_s = max(0.0, self._cancel_at - time.monotonic())
+            if grace_s == 0:
+                self._cancel(self._told_to_end)
+            timeout_s = grace_s if timeout_s is None else min(timeout_s, grace_s)
         asked = self._suspension
         if asked is not None and not asked.wanted and (left_s := asked.left_s) is not None:
             timeout_s = left_s if timeout_s is None else min(timeout_s, left_s)
@@ -363,6 +372,10 @@ class Relay:
             self._resumed()
         elif number == signals.TSTP:
             self._suspend()
+        elif number in (signals.TERM, signals.HUP) and self._is_running and not self._told_to_end:
+            self._told_to_end = 128 + number
+            self._cancel_at = time.monotonic() + TERM_GRACE_S
+            self._about("signal", signal=int(signals.TERM))
         elif self._ends(number):
             self._cancel(128 + number)
         else:
@@ -370,15 +383,18 @@ class Relay:
 
     def _ends(self, number: int) -> bool:
         if number == signals.INT:
-            # Output on passed descriptors is seen before we receive execution/started.
-            passes = self._own is not None and self._own.passes_output
-            return not (self._started or passes) or not self._interrupts.first()
+            return not self._is_running or not self._interrupts.first()
         return number in (signals.TERM, signals.HUP)
+
+    @property
+    def _is_running(self) -> bool:
+        """Output on passed descriptors is seen before we receive execution/started."""
+        return self._started or (self._own is not None and self._own.passes_output)
 
     def _cancel(self, code: int) -> None:
         if self._cancelled is not None:
             raise Left(code)
-        self._cancelled = code
+        self._cancelled, self._cancel_at = code, None
         self._deadline = time.monotonic() + CANCEL_WAIT_S
         self._about("cancel")
         self._outgoing.flush()

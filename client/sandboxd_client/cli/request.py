@@ -204,6 +204,7 @@ def _limits(options: Options, manifest: dict[str, Any]) -> None:
         if not options.has("--quiet") and not options.has("--json"):
             say_ignored_paths(options.all("--net"))
         manifest["network"] = widen(manifest.get("network"), net)
+    if isinstance(manifest.get("network"), dict):
         options.hosts = manifest["network"].get("hosts") or []
 
 

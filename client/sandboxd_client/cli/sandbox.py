@@ -18,6 +18,7 @@ from sandboxd_client.cli.parse import Options, UsageError
 from sandboxd_client.cli.plain_text import one_line, quote
 from sandboxd_client.cli.request import policy
 from sandboxd_client.cli.screen import columns, fail, say
+from sandboxd_client.cli.start_notices import say_unprotected
 from sandboxd_client.cli.status import age
 from sandboxd_client.client import Client
 from sandboxd_client.errors import DaemonNotRunning
@@ -27,6 +28,7 @@ from sandboxd_proto.messages.sandbox import Forwarded, SandboxInfo, SandboxList
 
 def create(options: Options) -> int:
     params = policy(options, os.environ)
+    say_unprotected(options, params)
     params.pop("cwd", None)  # of each command
     idle = options.one("--idle")
     if idle is not None:

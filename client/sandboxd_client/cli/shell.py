@@ -24,6 +24,7 @@ from sandboxd_client.cli.prefix import find_sandbox  # noqa: E402
 from sandboxd_client.cli.request import in_sandbox, policy  # noqa: E402
 from sandboxd_client.cli.run import connection, take_line  # noqa: E402
 from sandboxd_client.cli.screen import say  # noqa: E402
+from sandboxd_client.cli.start_notices import say_unprotected  # noqa: E402
 from sandboxd_client.cli.streams import Streams  # noqa: E402
 from sandboxd_proto.errors import SandboxdError  # noqa: E402
 from sandboxd_proto.locations import caches_root  # noqa: E402
@@ -83,6 +84,7 @@ def _where(options: Options) -> tuple[dict[str, Any], dict[str, Any] | None]:
     if options.has("--sandbox"):
         return in_sandbox(options), None
     asked = policy(options, os.environ)
+    say_unprotected(options, asked)
     asked["manifest"].setdefault("env", []).append(["SANDBOXD", "1"])
     cwd = asked.pop("cwd", None)
     return ({} if cwd is None else {"cwd": cwd}), asked

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from sandboxd_client.cli.parse import Options
 
+_RUN_OUTSIDE = (".git", ".envrc", ".vscode", ".idea", ".husky", ".pre-commit-config.yaml")
 _OF_THE_USER = ("HOME", "USER", "LOGNAME")
 
 
@@ -26,6 +27,7 @@ def say_start_notices(options: Options, params: dict[str, Any], *, terminal: boo
             "--pty types what is piped in into the command's terminal, which echoes it; without "
             "--pty the command reads it as it is"
         )
+    say_unprotected(options, params)
     folder = params.get("workspace")
     if folder is None:
         return
@@ -38,6 +40,33 @@ def say_start_notices(options: Options, params: dict[str, Any], *, terminal: boo
         other = given_up_for(folder)
         if other is not None:
             _say_replaced(named, params, account(other), folder)
+
+
+def say_unprotected(options: Options, params: dict[str, Any]) -> None:
+    """Without a preset nothing is read-only in a folder that the manifest makes writable."""
+    if "preset" in params or options.has("--quiet") or options.has("--json"):
+        return
+    written = params.get("manifest", {}).get("fs_write_allow") or []
+    folder = next(filter(_holds_what_runs, written), None)
+    if folder is not None:
+        say(
+            f"warning: the manifest makes {quote(folder)} writable with git's hooks and config and "
+            "other files that run later outside: --preset workspace-write keeps these read-only"
+        )
+
+
+def _holds_what_runs(folder: str) -> bool:
+    """A repository, one in it, a part of a git dir, or a folder with a well-known such file."""
+    try:
+        names = set(os.listdir(folder))
+    except OSError:  # no folder, which the daemon tells of
+        names = set()
+    return (
+        ".git" in folder.split(os.sep)
+        or not names.isdisjoint(_RUN_OUTSIDE)
+        or {"HEAD", "objects"} <= names
+        or any(os.path.lexists(os.path.join(folder, name, ".git")) for name in names)
+    )
 
 
 def _is_pipe_or_file(fd: int) -> bool:

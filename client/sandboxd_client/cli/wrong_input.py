@@ -11,6 +11,7 @@ from sandboxd_client.cli.flags import TOOL_GROUPS
 from sandboxd_client.cli.hints.invocation import adapt_hint, typed_prefix
 from sandboxd_client.cli.plain_text import quote
 from sandboxd_client.session_variable import VARIABLE as SESSION_VARIABLE
+from sandboxd_proto.locations import KEPT_FOLDER
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -87,6 +88,9 @@ _EMPTY_COMMAND = (
 )
 _NO_BACKEND = "leave --backend out"
 _SESSION_ENDED = "the daemon was restarted, or the session was closed: leave it, and open one again"
+_SANDBOXES = "sandboxctl sandbox list shows those that exist"
+_SANDBOX_ENDED = "sandboxctl sandbox create makes one of that name again, with an empty /tmp"
+_KEPT = "sandboxctl kept list, diff, accept or drop handles what was moved aside"
 _NOWHERE = "no folder of your PATH has it either; aliases of your shell are not known here"
 
 
@@ -107,7 +111,9 @@ def reword(
     if name == "execution_id" and message.startswith("there is no"):
         return message.removesuffix(" on this connection"), None, _EXECUTIONS
     if name == "sandbox" and message.startswith("there is no"):
-        return message, None, "sandboxctl sandbox list shows those that exist"
+        hint = _SANDBOX_ENDED if " any more: " in message else _SANDBOXES
+        aside = f"{_KEPT}; then " if KEPT_FOLDER in message else ""
+        return message, None, aside + hint
     if name == "sandbox" and "is a command, and no sandbox" in message:
         how = (
             "sandboxctl sandbox create --name NAME; then sandboxctl sandbox run --detach NAME -- …"

@@ -39,7 +39,7 @@ def network_rule(manifest: Manifest, base: Preset, config: Config) -> NetworkRul
                 remedy='use kind "allow_hosts"',
             )  # fmt: skip
         return NetworkRule(given.kind)
-    return NetworkRule("allow_hosts", _hosts(given, config.egress))
+    return NetworkRule("allow_hosts", _hosts(given, config.egress), tuple(given.hosts))
 
 
 def _hosts(given: Network, egress: Egress) -> tuple[str, ...]:

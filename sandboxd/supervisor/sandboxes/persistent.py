@@ -184,8 +184,7 @@ class PersistentSandboxes:
         """Its protected paths are watched for as long as it lives."""
 
         def violated() -> None:
-            why = made.watched.moved if made.watched is not None else None
-            self._lose(made, why or "a protected path appeared in it")
+            self._lose(made, made.watched.ended_for if made.watched is not None else None)
 
         for ended in [one for one in self._ended.values() if one.name and one.name == made.name]:
             del self._ended[ended.id]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import partial
 
 from sandboxd_client.cli import outcome
+from sandboxd_client.cli.hints.invocation import adapt_hint, misplaced_flag
+from sandboxd_client.cli.hints.root import printed_hint
 from sandboxd_client.cli.hints.tools import program_words, tool_hint
 from sandboxd_client.cli.screen import NOT_FOUND
 
@@ -29,6 +31,7 @@ def advise(options: Options, result: dict[str, Any]) -> list[str]:
     found = _in_plan_mode(options, result) or _git(options, result, code)
     found = found or _server(options, result)
     if code:
+        found = misplaced_flag(options, result) or found
         found = found or _unasked(options, result) or _ssh(options, result, code)
         found = found or _removed_repository(options, result)
         found = found or _group(options, result) or _descriptor(argv)
@@ -37,12 +40,11 @@ def advise(options: Options, result: dict[str, Any]) -> list[str]:
         found = found or _own_localhost(options, result, code)
         found = found or _unfound(options, result, code) or _foreign_folder(options, result)
         found = found or _wider_workspace(options, result) or _empty_by_deny(options, result)
+        found = found or printed_hint(options.errors)
     elif not options.has("--sandbox"):
         found = found or _installed(options) or _lost_settings(options)
     if not found:
         return []
-    from sandboxd_client.cli.hints.invocation import adapt_hint
-
     return [f"hint: {adapt_hint(found, options)}"]
 
 

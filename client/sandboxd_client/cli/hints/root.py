@@ -31,6 +31,18 @@ _MODES = ("chmod", "install")
 _SET_ID = re.compile(r"(-m)?(0?[2-7]\d{3}|[ugoa]*\+[rwxXt]*s\w*)")
 _SANDBOXES = ("bwrap", "firejail", "sandboxctl", "sandboxd")
 _KEPT_OUT = re.compile(rb"[Pp]ermission denied|not permitted|dubious ownership|EACCES|EPERM")
+# What these print of an owner, an account or a mount, also where a script or make runs them.
+_PRINTED = (
+    re.compile(
+        rb'^(?:\S*/)?(tar|cp|rsync|chown|chgrp|install): .*(?:ownership|group of|chown ")', re.M
+    ),
+    re.compile(
+        rb"^(?:\S*/)?(%s): .*(?: lock\b|superuser|[Pp]ermission denied|not permitted|Read-only)"
+        % "|".join((*_MOUNTS, *_ACCOUNTS)).encode(),
+        re.M,
+    ),
+)
+_KEEPING_OWNERS = {"tar": "-x", "cp": "-a", "rsync": "-a", "install": "-o"}
 _OWNER_FLAGS = ("-o", "--owner", "-g", "--group")
 NO_NUMBER = -1  # of a user of Windows
 _MODE_FIRST = ("chmod",)
@@ -76,6 +88,15 @@ def root_hint(program: str, words: list[str]) -> str | None:
             if is_root()
             else f"what {program} shows or changes is the machine's: run it outside of the sandbox"
         )
+    return None
+
+
+def printed_hint(errors: bytes | None) -> str | None:
+    """For a program that another one ran: the end of stderr has its name and what failed."""
+    for pattern in _PRINTED:
+        if found := pattern.search(errors or b""):
+            program = found[1].decode()
+            return root_hint(program, [program, _KEEPING_OWNERS.get(program, "")])
     return None
 
 

@@ -15,7 +15,7 @@ _REFUSED = re.compile(
     rb"not permitted|not allowed|denied|refused|read-only|writable|EACCES|EPERM|EROFS"
     rb"|connect|socket|daemon|system bus|not been booted|sandbox|namespace"
     rb"|invalid argument|effective uid|set[ug]id|set groups|no new priv|privilege|superuser"
-    rb"|(?:be|as|only|not|you) root|password|authenti|(?:get|acquire).* lock|user data directory",
+    rb"|(?:be|as|only|not|you) root|password|authenti| lock\b|user data directory",
     re.IGNORECASE,
 )
 

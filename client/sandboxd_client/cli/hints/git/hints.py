@@ -304,14 +304,22 @@ def taken_for_deleted(words: list[str], workspace: str) -> list[str]:
         return []
     from sandboxd_client.cli.kept import entries
 
-    index = index_of(os.path.join(workspace, ".git", "index"))
+    top, git_dir, _ = git_dirs(workspace)
+    if not os.path.lexists(os.path.join(git_dir, "index")):  # git tracks nothing yet
+        return []
+    index = index_of(os.path.join(git_dir, "index"))
+    below = os.path.relpath(workspace, top)
     missing = dict.fromkeys(entry.origin for entry in entries(workspace))
     return [
         origin
         for origin in missing
         if not origin.startswith(".git/")
         and not os.path.lexists(os.path.join(workspace, origin))
-        and (words[0] == "commit" or index is None or lists(index, os.fsencode(origin.rstrip("/"))))
+        and (
+            words[0] == "commit"
+            or index is None
+            or lists(index, os.fsencode(os.path.normpath(os.path.join(below, origin))))
+        )
     ]
 
 
