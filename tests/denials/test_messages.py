@@ -329,3 +329,20 @@ def test_folders_that_are_made_on_the_way_are_granted_where_one_exists(mounts: b
     assert found.remedy == {"fs_write_allow": ["/w/out"]}
     assert "make it first" not in found.message
     assert found.layer == ("mount" if mounts else "landlock")
+
+
+@pytest.mark.parametrize(
+    ("argv", "temporary"),
+    [
+        (("sed", "-i", "s/a/b/", ".git/config"), ".git/sedNSWZ6u"),
+        (("sed", "-i", "s/a/b/", f"{WS}/.git/config"), f"{WS}/.git/sedNSWZ6u"),
+        (("sh", "-c", "cd .git && sed -i s/a/b/ ./config"), "./sedNSWZ6u"),
+    ],
+)
+def test_a_temporary_name_of_sed_stands_for_the_file_that_it_replaces(
+    argv: tuple[str, ...], temporary: str
+) -> None:
+    text = f"sed: cannot rename {temporary}: Device or resource busy\n"
+    (found,) = denials(setting(*argv), text)
+    assert (found.kind, found.target) == ("protected_path", f"{WS}/.git/config")
+    assert denials(setting("sed", "-i", "s/a/b/", "other/config"), text) == []

@@ -148,6 +148,8 @@ class LineClassifier:
                 names = list(dict.fromkeys([*names, *subjects.absolute_names(line)]))
             if reason == "ENOENT" and _NODE.search(line[:1024]):
                 names += self._packages([name for name in names if name[:1] not in "./"])
+            if reason == "EBUSY":  # of the two names of a rename the message may have one
+                names += [other for name in names for other in command.replaced_beside(name)]
             names = names[: subjects.MAX_NAMES]
             self._spend(names, line)
             denial = filesystem.judge(setting, command, reason, names, line)
