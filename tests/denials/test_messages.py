@@ -346,3 +346,11 @@ def test_a_temporary_name_of_sed_stands_for_the_file_that_it_replaces(
     (found,) = denials(setting(*argv), text)
     assert (found.kind, found.target) == ("protected_path", f"{WS}/.git/config")
     assert denials(setting("sed", "-i", "s/a/b/", "other/config"), text) == []
+
+
+def test_where_there_are_no_mounts_dev_shm_is_said_to_be_missing() -> None:
+    where = setting("make", mounts=False, landlock=True, view=host(mine=("/dev/shm",)))
+    text = "PermissionError: [Errno 13] Permission denied: '/dev/shm/sem.XNT0Qp'\n"
+    for found in denials(where, text):
+        assert "this backend has no /dev/shm" in found.message
+        assert found.remedy is None

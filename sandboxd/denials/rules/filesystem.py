@@ -21,13 +21,17 @@ from sandboxd.denials.rules.path_status import PathStatus, held_in_place, path_s
 from sandboxd.denials.rules.permission_bits import Barrier
 from sandboxd.denials.text import subjects
 from sandboxd.denials.text.command_line import CommandLine
-from sandboxd.denials.text.temporary_names import place_of
+from sandboxd.denials.text.temporary_names import SHM, place_of
 from sandboxd.denials.text.verbs import Operation, operation
 from sandboxd.policy.display_names import named
 from sandboxd.policy.mounts.mount_plan import MountKind
 from sandboxd.policy.paths.within import within
 from sandboxd_proto.denial import Confidence, Denial, DenialKind, Layer
 
+NO_SHM = (
+    "this backend has no /dev/shm, so that POSIX semaphores and shared memory do not work; "
+    "bubblewrap has one"
+)
 _ENDS = 2  # of a link
 _ENDING = re.compile(r"\w\.\w{1,8}\Z")
 
@@ -345,6 +349,8 @@ def _why_not(setting: Setting, s: Subject) -> str:
         )  # fmt: skip
     if granted_itself.changes(s.at, s.did):
         return granted_itself.why_not(setting, s.at, s.did)
+    if not setting.mounts and place_of(path) == SHM:
+        return f"{named(path)} could not be written: {NO_SHM}"
     if not setting.mounts and not s.at.visible and place_of(path) in {"/tmp", "/var/tmp"}:
         state = "is the host's, and closed: $TMPDIR names a private folder for temporary files"
     elif s.at.place.kind == MountKind.PRIVATE:
