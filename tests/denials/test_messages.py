@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from sandboxd.denials import RunEvidence
 from sandboxd.denials.context import HostFile
+from sandboxd.policy.mounts.mount_plan import Mount, MountKind, MountPlan
 from sandboxd.policy.plan import Limits, NetworkRule, Protected
 from sandboxd_proto.manifest import SyscallPolicy
 
@@ -349,8 +350,20 @@ def test_a_temporary_name_of_sed_stands_for_the_file_that_it_replaces(
 
 
 def test_where_there_are_no_mounts_dev_shm_is_said_to_be_missing() -> None:
-    where = setting("make", mounts=False, landlock=True, view=host(mine=("/dev/shm",)))
+    view = host(mine=("/dev/shm",), more={"/dev/shm/other": HostFile("")})
+    where = setting("make", mounts=False, landlock=True, view=view)
+    hidden = Mount("/dev/shm", MountKind.HIDDEN)
+    where = replace(where, layout=MountPlan([*where.layout.places, hidden]))
     text = "PermissionError: [Errno 13] Permission denied: '/dev/shm/sem.XNT0Qp'\n"
-    for found in denials(where, text):
-        assert "this backend has no /dev/shm" in found.message
-        assert found.remedy is None
+    (found,) = denials(where, text)
+    assert "this backend has no /dev/shm" in found.message
+    assert found.remedy is None
+    stack = (
+        "    sl = self._semlock = _multiprocessing.SemLock(\n"
+        "                         ^^^^^^^^^^^^^^^^^^^^^^^^^\n"
+        "PermissionError: [Errno 13] Permission denied\n"
+    )
+    (unnamed,) = denials(where, stack)
+    assert (unnamed.target, unnamed.remedy) == ("/dev/shm", None)
+    assert "this backend has no /dev/shm" in unnamed.message
+    assert denials(setting("make"), stack) == []

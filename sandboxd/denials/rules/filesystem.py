@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections.abc import Iterable
 
 import msgspec
 from msgspec.structs import replace
@@ -33,6 +34,8 @@ NO_SHM = (
     "bubblewrap has one"
 )
 _ENDS = 2  # of a link
+# How a stack shows sem_open(3) and shm_open(3), whose EACCES comes without a name.
+_SHM_CALL = re.compile(r"\b(?:SemLock|_?sem_open|_?shm_open|_posixshmem)\b")
 _ENDING = re.compile(r"\w\.\w{1,8}\Z")
 
 
@@ -88,6 +91,14 @@ def judge_operation(setting: Setting, reason: str, name: str, did: Operation) ->
             if denial is not None:
                 return msgspec.structs.replace(denial, evidence="kernel")
     return None
+
+
+def judge_shm(setting: Setting, lines: Iterable[str]) -> Denial | None:
+    """EACCES of a POSIX semaphore or of shared memory: the lines of the stack name the call."""
+    if setting.mounts or not any(_SHM_CALL.search(line[:1024]) for line in lines):
+        return None
+    text = f"a semaphore or shared memory could not be made: {NO_SHM}"
+    return _denial("filesystem_write", "create", SHM, "landlock", "medium", text, None)
 
 
 def judge_link(setting: Setting, command: CommandLine, names: list[str]) -> Denial | None:

@@ -157,6 +157,8 @@ class LineClassifier:
                 return denial
             if reason in _MAY_LACK_NAME and not any("/" in name for name in names):
                 return self._nameless(notes, reason, before)
+        if "EACCES" in reasons:
+            return filesystem.judge_shm(setting, before)
         return None
 
     def _packages(self, names: list[str]) -> list[str]:
