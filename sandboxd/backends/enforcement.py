@@ -20,6 +20,13 @@ ENFORCED: dict[str, Tier] = dict.fromkeys(
 )  # fmt: skip
 
 
+# Why Landlock alone cannot hold them.
+_PRIVATE = {
+    "tmp_bytes": "temporary files: they are on the host's disk",
+    "shm_bytes": "/dev/shm: its commands have none",
+}
+
+
 def linux_tiers(
     plan: Plan, cgroups: Cgroups | None, *, counts_processes: bool = False
 ) -> dict[str, Tier]:
@@ -66,9 +73,12 @@ def landlock_tiers(plan: Plan, cgroups: Cgroups | None) -> dict[str, Tier]:
     files that can be reached are not covered; the base is the host's, as far as it is granted."""
     loose = {"fs_read_allow", "fs_write_allow", "fs_deny", "base"}
     tiers = linux_tiers(plan, cgroups)
-    # Temporary files are on the host's disk there, and /dev/shm is closed.
     private = {"tmp_bytes", "shm_bytes"} if plan.sandbox.shared_tmp is None else {"shm_bytes"}
-    tiers |= {field: "none" for field in private if field in tiers}
+    for field in sorted(private & plan.asked):
+        raise PolicyNotSupported(
+            f"the landlock backend cannot limit {_PRIVATE[field]}", field=field,
+            remedy=f"leave {field} out, or use a host where bubblewrap works",
+        )  # fmt: skip
     return {field: "best_effort" if field in loose else tier for field, tier in tiers.items()}
 
 

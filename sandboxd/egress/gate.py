@@ -280,18 +280,22 @@ class Gate:
         """A connection to an address that no rule names; the sandbox's own loopback is its own."""
         if not address.is_loopback:
             verdict = self._rules.judge_address(address, port)
-            self.latest_execution().refuse(GateRefusal(str(address), port, verdict.reason))
+            self._refuse_closed(str(address), port, verdict)
 
     def _closed(self, address: IPv4Address, port: int) -> None:
-        """A port of a named host that no rule allows: no listener is there. What the sandbox has on
-        its own loopback is its own, unless the host has a server there."""
+        """A port of a named host, or of an address, that no rule allows: no listener is there. What
+        the sandbox has on its own loopback is its own, unless the host has a server there."""
         name = self._book.name_at(address)
         if name is not None and name != "localhost":
-            verdict = self._rules.judge(name, port)
-            if not verdict.allowed:
-                self.latest_execution().refuse(GateRefusal(name, port, verdict.reason))
+            self._refuse_closed(name, port, self._rules.judge(name, port))
         elif address.is_loopback:
             self.latest_execution().note_closed(str(address), port)
+        else:
+            self._attempted(address, port)
+
+    def _refuse_closed(self, host: str, port: int, verdict: Verdict) -> None:
+        if not verdict.allowed:
+            self.latest_execution().refuse(GateRefusal(host, port, verdict.reason))
 
     def _unknown_name(self, name: str) -> None:
         reason = "it is not an allowed host"

@@ -191,6 +191,13 @@ def test_ssh_is_told_its_port_and_the_agent(tmp_path, monkeypatch):
     result["denials"] = [{"kind": "network", "target": "example.org", "remedy": remedy}]
     lend = "hint: for the keys of your ssh agent, and your known hosts, add --ssh-agent"
     assert said("ssh", "example.org") == [lend]
+    address = "2606:4700::1111"
+    result["denials"] = [{"kind": "network", "target": address}]
+    for argv in (["ssh", f"nora@{address}"], ["scp", f"nora@[{address}]:x", "."]):
+        assert f"--net '[{address}]:22' --ssh-agent" in said(*argv)[0]
+    remedy["network"]["hosts"] = [f"[{address}]:22"]
+    result["denials"] = [{"kind": "network", "target": address, "remedy": remedy}]
+    assert said("ssh", f"nora@{address}") == [lend]
     result["denials"] = []
     assert advise(parse(RUN, ["--net", "example.org:9", "git", "push"]), result) == [lend]
     assert advise(parse(RUN, ["--net", "other.example:9", "git", "push"]), result) == []

@@ -176,7 +176,8 @@ def test_a_package_manager_that_lacks_one_host_is_told_its_group(
 ) -> None:
     for name, value in machine.items():
         monkeypatch.setenv(name, value)
-    denials = [{"kind": "network", "target": target, "remedy": None}]
+    remedy = {"network": {"kind": "allow_hosts", "hosts": [target]}}
+    denials = [{"kind": "network", "target": target, "remedy": remedy}]
     result = {"outcome": "exited", "exit_code": 1, "denials": denials}
     found = advise(parse(RUN, ["--", *line.split()]), result)
     assert [hint for hint in found if "--net group:" in hint] == (found if group else [])
@@ -184,3 +185,6 @@ def test_a_package_manager_that_lacks_one_host_is_told_its_group(
     allowed = parse(RUN, ["--", *line.split()])
     allowed.hosts = expand(group, machine) if group else []
     assert advise(allowed, result) == []
+    denials[0]["remedy"] = None  # nothing is proposed that could be replaced
+    asked = advise(parse(RUN, ["--", *line.split()]), result)
+    assert [hint for hint in asked if "in place of" in hint] == []

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sandboxd_client.cli.denial_lines import allowing_flags
+from sandboxd_client.cli.denial_lines import after_the_end, allowing_flags
 from sandboxd_client.cli.explanation_text import manifest_file, report
 from sandboxd_client.cli.live_denials import LiveDenials
 from sandboxd_client.cli.outcome import cancelled_lines, cut_off, describe_end, exit_code, remarks
@@ -470,3 +470,11 @@ def test_what_a_run_hears_early_is_told_when_it_has_become_long():
         assert printed == []
     live.tell_due(printed.append)
     assert (len(printed), live.left_s) == (1, None)
+
+
+def test_an_ipv6_address_that_is_given_in_brackets_is_not_proposed_again():
+    remedy = {"network": {"kind": "allow_hosts", "hosts": ["2001:db8::7", "[2001:db8::7]:22"]}}
+    denial = {"kind": "network", "confidence": "high", "target": "2001:db8::7", "message": "x",
+              "remedy": remedy}  # fmt: skip
+    (line,) = after_the_end([denial], ["[2001:db8::7]"])
+    assert line.endswith("add: --net '[2001:db8::7]:22'")

@@ -69,7 +69,9 @@ UNMAPPED = {
 
 
 def unmapped(subject: Subject, kind: str) -> Ran:
-    manifest = {"max_memory_bytes": 64 * MIB, "tmp_bytes": 512 * MIB, **BACKSTOP}
+    manifest = {"max_memory_bytes": 64 * MIB, **BACKSTOP}
+    if kind != "memfd":
+        manifest["tmp_bytes"] = 512 * MIB
     subject.ask_first(manifest)
     return subject.python("\n".join([FILL, UNMAPPED[kind], HELD]), manifest=manifest)
 

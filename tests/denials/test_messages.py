@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from sandboxd.denials import RunEvidence
 from sandboxd.denials.context import HostFile
+from sandboxd.policy.mounts.mount_plan import Mount, MountKind, MountPlan
 from sandboxd.policy.plan import Limits, NetworkRule, Protected
 from sandboxd_proto.manifest import SyscallPolicy
 
@@ -329,3 +330,40 @@ def test_folders_that_are_made_on_the_way_are_granted_where_one_exists(mounts: b
     assert found.remedy == {"fs_write_allow": ["/w/out"]}
     assert "make it first" not in found.message
     assert found.layer == ("mount" if mounts else "landlock")
+
+
+@pytest.mark.parametrize(
+    ("argv", "temporary"),
+    [
+        (("sed", "-i", "s/a/b/", ".git/config"), ".git/sedNSWZ6u"),
+        (("sed", "-i", "s/a/b/", f"{WS}/.git/config"), f"{WS}/.git/sedNSWZ6u"),
+        (("sh", "-c", "cd .git && sed -i s/a/b/ ./config"), "./sedNSWZ6u"),
+    ],
+)
+def test_a_temporary_name_of_sed_stands_for_the_file_that_it_replaces(
+    argv: tuple[str, ...], temporary: str
+) -> None:
+    text = f"sed: cannot rename {temporary}: Device or resource busy\n"
+    (found,) = denials(setting(*argv), text)
+    assert (found.kind, found.target) == ("protected_path", f"{WS}/.git/config")
+    assert denials(setting("sed", "-i", "s/a/b/", "other/config"), text) == []
+
+
+def test_where_there_are_no_mounts_dev_shm_is_said_to_be_missing() -> None:
+    view = host(mine=("/dev/shm",), more={"/dev/shm/other": HostFile("")})
+    where = setting("make", mounts=False, landlock=True, view=view)
+    hidden = Mount("/dev/shm", MountKind.HIDDEN)
+    where = replace(where, layout=MountPlan([*where.layout.places, hidden]))
+    text = "PermissionError: [Errno 13] Permission denied: '/dev/shm/sem.XNT0Qp'\n"
+    (found,) = denials(where, text)
+    assert "this backend has no /dev/shm" in found.message
+    assert found.remedy is None
+    stack = (
+        "    sl = self._semlock = _multiprocessing.SemLock(\n"
+        "                         ^^^^^^^^^^^^^^^^^^^^^^^^^\n"
+        "PermissionError: [Errno 13] Permission denied\n"
+    )
+    (unnamed,) = denials(where, stack)
+    assert (unnamed.target, unnamed.remedy) == ("/dev/shm", None)
+    assert "this backend has no /dev/shm" in unnamed.message
+    assert denials(setting("make"), stack) == []

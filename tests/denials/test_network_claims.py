@@ -10,6 +10,7 @@ from sandboxd.denials import (
     ConnectAttempt,
     RunEvidence,
 )
+from sandboxd.policy.plan import NetworkRule
 
 OK, FAILED = RunEvidence(exit_code=0), RunEvidence(exit_code=1)
 
@@ -141,3 +142,28 @@ def test_a_service_of_the_host_s_loopback_is_believed_when_it_was_tried() -> Non
     both = replace(tried, notified=(*tried.notified, ConnectAttempt("::1", 8080)))
     (found,) = denials(where, words, both)
     assert (found.target, found.remedy) == ("localhost", found.remedy)
+
+
+def test_an_ipv6_address_in_a_message_is_read_as_a_whole() -> None:
+    address = "2606:4700::1111"
+    tried = RunEvidence(exit_code=7, attempts_told=True, notified=(ConnectAttempt(address, 8080),))
+    for words in (
+        f"curl: (7) Failed to connect to {address} port 8080 after 0 ms: Couldn't connect",
+        f"Error: connect ECONNREFUSED {address}:8080",
+    ):
+        for rule in (NetworkRule("deny"), NetworkRule("allow_hosts", (address,))):
+            (found,) = denials(setting("make", network=rule), words + "\n", tried)
+            assert (found.target, found.evidence) == (address, "kernel")
+            assert f"[{address}]:8080 could not be reached" in found.message
+            assert f"[{address}]:8080" in str(found.remedy)
+
+
+@pytest.mark.parametrize("entry", ["localhost", "127.0.0.1"])
+@pytest.mark.parametrize("address", ["localhost", "127.0.0.1"])
+def test_of_this_machine_another_port_is_the_reason(entry: str, address: str) -> None:
+    rule = NetworkRule("allow_hosts", (entry,))
+    where = setting("make", network=rule, view=host(ports=[18999]))
+    tried = RunEvidence(exit_code=1, notified=(ConnectAttempt(address, 18999),))
+    (found,) = denials(where, "", tried)
+    assert "of this host only ports 80 and 443 are allowed" in found.message
+    assert "localhost:18999" in str(found.remedy)

@@ -123,6 +123,34 @@ def test_a_port_of_its_own_and_no_other(run: Runner) -> None:
     assert denial["remedy"] == {"network": {"kind": "allow_hosts", "hosts": hosts}}
 
 
+@pytest.mark.parametrize(
+    ("entry", "address", "port", "proposed"),
+    [
+        ("example.test", "10.20.30.40", 5432, "10.20.30.40:5432"),
+        ("10.20.30.40", "10.20.30.40", 6379, "10.20.30.40:6379"),
+        ("example.test", "2606:2800:220:1::34", 443, "[2606:2800:220:1::34]"),
+        ("2606:2800:220:1::34", "2606:2800:220:1::34", 22, "[2606:2800:220:1::34]:22"),
+    ],
+)
+def test_a_refused_connection_to_an_address_is_reported_at_every_port(
+    run: Runner, entry: str, address: str, port: int, proposed: str
+) -> None:
+    result = run.python(f"import socket; socket.create_connection(('{address}', {port}), 3)", entry)
+    (denial,) = result["denials"]
+    assert (denial["target"], denial["confidence"]) == (address, "high")
+    assert denial["remedy"]["network"]["hosts"] == [entry, proposed]
+
+
+def test_a_server_of_the_sandbox_at_an_address_is_reached_and_not_reported(run: Runner) -> None:
+    code = """if True:
+        import socket
+        server = socket.create_server(("0.0.0.0", 5432))
+        socket.create_connection(("10.20.30.40", 5432), 3)
+        print("reached")"""
+    result = run.python(code, "example.test")
+    assert (out(result), result["denials"]) == ("reached\n", [])
+
+
 def test_internationalised_names_are_one_host_in_every_spelling(run: Runner) -> None:
     result = run("curl -sS http://xn--bcher-kva.test./", "BÜCHER.test.")
     assert out(result) == "xn--bcher-kva.test. /\n", result

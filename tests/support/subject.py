@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from support import backends
@@ -41,12 +43,8 @@ class Subject(Runner):
         return backends.remote_sandboxes() > 0
 
     def run(self, *argv: str, **params: Any) -> Ran:
-        try:
+        with self._refusals():
             ran = super().run(*argv, **self._with_network(params))
-        except RpcError as error:
-            if error.kind == "PolicyNotSupported" and self._may_refuse(error):
-                raise NotHeld(f"{self.name} refuses: {error.message}") from None
-            raise
         self.heed(ran)
         return ran
 
@@ -62,7 +60,18 @@ class Subject(Runner):
 
     def ask_first(self, manifest: dict[str, Any]) -> None:
         """The same before anything has run, for commands that take long where nothing ends them."""
-        self._heed(self.check(manifest=manifest)["enforcement"])
+        with self._refusals():
+            answer = self.check(manifest=manifest)
+        self._heed(answer["enforcement"])
+
+    @contextmanager
+    def _refusals(self) -> Iterator[None]:
+        try:
+            yield
+        except RpcError as error:
+            if error.kind == "PolicyNotSupported" and self._may_refuse(error):
+                raise NotHeld(f"{self.name} refuses: {error.message}") from None
+            raise
 
     def _heed(self, tiers: dict[str, str]) -> None:
         if self.field is None:

@@ -76,7 +76,8 @@ def after_the_end(
     elif any(" outside" in hint or ".git/config" in hint for hint in hints):
         denials = [{**one, "hinted": True} if _is_protected(one) else one for one in denials]
     denials = [_with_hint(denial, hints) for denial in denials]
-    lines = format_denials(denials, {f"--net {quote(host)}" for host in hosts}, typed, told)
+    given = {*hosts, *(host.strip("[]") for host in hosts)}  # an IPv6 address without a port
+    lines = format_denials(denials, {f"--net {quote(host)}" for host in given}, typed, told)
     return lines + after_moving(denials)
 
 

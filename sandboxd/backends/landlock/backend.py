@@ -263,7 +263,8 @@ def _layers() -> tuple[str, ...]:
 def _warnings() -> tuple[str, ...]:
     return (
         "without namespaces: names, sizes and owners of files and the command lines of processes "
-        "show; /tmp is the host's and closed (TMPDIR leads to a private folder)",
+        "show; /tmp is the host's and closed (TMPDIR leads to a private folder); there is no "
+        "/dev/shm, so that POSIX semaphores and shared memory do not work",
         *missing_features(kernel_abi()),
         *root_warnings(),
     )

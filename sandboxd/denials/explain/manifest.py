@@ -19,6 +19,8 @@ from sandboxd.denials.explain.fold import fold_paths, too_wide
 from sandboxd.denials.explain.needs import KINDS, Need
 from sandboxd.denials.explain.secrets import denied_reason, homes_for, secret_reason
 from sandboxd.denials.rules import permission_bits
+from sandboxd.denials.rules.filesystem import NO_SHM
+from sandboxd.denials.text.temporary_names import SHM, place_of
 from sandboxd.denials.withheld import refusal, withheld
 from sandboxd.policy.display_names import escape_controls, named
 from sandboxd.policy.paths.within import is_below
@@ -124,6 +126,8 @@ def _remedy(setting: Setting, need: Need) -> remedies.Remedy | None:
 
 
 def _why_not(setting: Setting, need: Need) -> str:
+    if not setting.mounts and place_of(need.path) == SHM:
+        return NO_SHM
     if not setting.host.permits(need.path, need.access):
         return f"this user may not {need.access} it outside the sandbox either"
     missing = remedies.first_missing(setting.host, need.path)

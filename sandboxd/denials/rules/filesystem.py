@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections.abc import Iterable
 
 import msgspec
 from msgspec.structs import replace
@@ -21,14 +22,20 @@ from sandboxd.denials.rules.path_status import PathStatus, held_in_place, path_s
 from sandboxd.denials.rules.permission_bits import Barrier
 from sandboxd.denials.text import subjects
 from sandboxd.denials.text.command_line import CommandLine
-from sandboxd.denials.text.temporary_names import place_of
+from sandboxd.denials.text.temporary_names import SHM, place_of
 from sandboxd.denials.text.verbs import Operation, operation
 from sandboxd.policy.display_names import named
 from sandboxd.policy.mounts.mount_plan import MountKind
 from sandboxd.policy.paths.within import within
 from sandboxd_proto.denial import Confidence, Denial, DenialKind, Layer
 
+NO_SHM = (
+    "this backend has no /dev/shm, so that POSIX semaphores and shared memory do not work; "
+    "bubblewrap has one"
+)
 _ENDS = 2  # of a link
+# How a stack shows sem_open(3) and shm_open(3), whose EACCES comes without a name.
+_SHM_CALL = re.compile(r"\b(?:SemLock|_?sem_open|_?shm_open|_posixshmem)\b")
 _ENDING = re.compile(r"\w\.\w{1,8}\Z")
 
 
@@ -84,6 +91,14 @@ def judge_operation(setting: Setting, reason: str, name: str, did: Operation) ->
             if denial is not None:
                 return msgspec.structs.replace(denial, evidence="kernel")
     return None
+
+
+def judge_shm(setting: Setting, lines: Iterable[str]) -> Denial | None:
+    """EACCES of a POSIX semaphore or of shared memory: the lines of the stack name the call."""
+    if setting.mounts or not any(_SHM_CALL.search(line[:1024]) for line in lines):
+        return None
+    text = f"a semaphore or shared memory could not be made: {NO_SHM}"
+    return _denial("filesystem_write", "create", SHM, "landlock", "medium", text, None)
 
 
 def judge_link(setting: Setting, command: CommandLine, names: list[str]) -> Denial | None:
@@ -345,6 +360,8 @@ def _why_not(setting: Setting, s: Subject) -> str:
         )  # fmt: skip
     if granted_itself.changes(s.at, s.did):
         return granted_itself.why_not(setting, s.at, s.did)
+    if not setting.mounts and place_of(path) == SHM:
+        return f"{named(path)} could not be written: {NO_SHM}"
     if not setting.mounts and not s.at.visible and place_of(path) in {"/tmp", "/var/tmp"}:
         state = "is the host's, and closed: $TMPDIR names a private folder for temporary files"
     elif s.at.place.kind == MountKind.PRIVATE:

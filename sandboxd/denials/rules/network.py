@@ -23,7 +23,8 @@ _ICMP_PROGRAMS = frozenset(
 )
 NETWORK_REASONS = ("lookup", "unreachable", "unconnected")
 
-_NAME = r"(?P<host>\[[0-9a-fA-F:.]+\]|[A-Za-z0-9_](?:[\w.-]*\w)?)"
+_IPV6 = r"(?:[0-9a-fA-F]{0,4}:){2,7}[0-9a-fA-F]{0,4}"
+_NAME = rf"(?P<host>\[[0-9a-fA-F:.]+\]|{_IPV6}|[A-Za-z0-9_](?:[\w.-]*\w)?)"
 _PORT = r"(?P<port>\d{1,5})"
 _Q = r"['\"‘“`«„]?"
 _NOT_A_HOST = frozenset(
@@ -74,6 +75,8 @@ def host_port(line: str) -> HostPort | None:
         for match in pattern.finditer(line):
             name = match["host"].strip("[]")
             if name.lower() in _NOT_A_HOST or not (plain or "." in name or ":" in name):
+                continue
+            if ":" in name and literal(name) is None:
                 continue
             port = match.groupdict().get("port")
             number = int(port) if port else 0
@@ -126,7 +129,7 @@ def denial(
     host = end.host if end else None
     port = end.port if end else None
     aside = _why_no_host_helps(setting, host)
-    where = named(f"{host}:{port}" if port else host) if host else "the network"
+    where = named(_where(host, port)) if host else "the network"
     why = "the plan denies the network" if rule.kind == "deny" else _not_allowed(rule, end)
     return Denial(
         kind="network", operation=operation, target=host, layer=layer, evidence=evidence,
@@ -135,9 +138,15 @@ def denial(
     )  # fmt: skip
 
 
+def _where(host: str, port: int | None) -> str:
+    if port is None:
+        return host
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def _not_allowed(rule: NetworkRule, end: HostPort | None) -> str:
     """A host that is allowed at other ports is told apart from one that is not allowed."""
-    entries = [e for e in rule.hosts if end and end.port and _covers(e, HostPort(end.host))]
+    entries = [e for e in rule.hosts if end and end.port and _covers_host(e, end.host)]
     if not entries:
         return "it is not an allowed host"
     if all(parse_rule(entry).ports == DEFAULT_PORTS for entry in entries):
@@ -214,6 +223,12 @@ def tool_denial(group: str) -> Denial:
 
 def _operation(reason: str) -> str:
     return "lookup" if reason == "lookup" else "connect"
+
+
+def _covers_host(entry: str, host: str) -> bool:
+    """At any port. The name of this machine and its IPv4 address stand for each other."""
+    names = {host, "localhost", "127.0.0.1"} if is_loopback(host) else {host}
+    return any(_covers(entry, HostPort(name)) for name in names)
 
 
 def _covers(entry: str, end: HostPort) -> bool:

@@ -10,7 +10,7 @@ import re
 import shlex
 from collections.abc import Iterator
 from functools import cached_property
-from posixpath import basename
+from posixpath import basename, dirname, normpath
 
 import msgspec
 
@@ -141,6 +141,12 @@ class CommandLine:
     def replaces(self, name: str) -> bool:
         """Whether a program of it replaces or removes `name` in its folder."""
         return self._outputs.get(name, False)
+
+    def replaced_beside(self, name: str) -> list[str]:
+        """What a program of it replaces in the folder of `name`, which may be a temporary file."""
+        folder = normpath(dirname(name))
+        replaced = (path for path, in_folder in self._outputs.items() if in_folder)
+        return [path for path in replaced if normpath(dirname(path)) == folder]
 
     def writes(self, name: str, line: str = "") -> bool:
         """Whether the command line itself opens `name` for writing. Of a program that says so in

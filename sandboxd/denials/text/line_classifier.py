@@ -148,6 +148,8 @@ class LineClassifier:
                 names = list(dict.fromkeys([*names, *subjects.absolute_names(line)]))
             if reason == "ENOENT" and _NODE.search(line[:1024]):
                 names += self._packages([name for name in names if name[:1] not in "./"])
+            if reason == "EBUSY":  # of the two names of a rename the message may have one
+                names += [other for name in names for other in command.replaced_beside(name)]
             names = names[: subjects.MAX_NAMES]
             self._spend(names, line)
             denial = filesystem.judge(setting, command, reason, names, line)
@@ -155,6 +157,8 @@ class LineClassifier:
                 return denial
             if reason in _MAY_LACK_NAME and not any("/" in name for name in names):
                 return self._nameless(notes, reason, before)
+        if "EACCES" in reasons:
+            return filesystem.judge_shm(setting, before)
         return None
 
     def _packages(self, names: list[str]) -> list[str]:

@@ -14,7 +14,8 @@ from sandboxd.denials.text.command_line import CommandLine, Simple
 from sandboxd.denials.text.known_programs import written
 from sandboxd.policy.paths.within import within, within_any
 
-PLACES = ("/tmp", "/var/tmp", "/dev/shm")
+SHM = "/dev/shm"
+PLACES = ("/tmp", "/var/tmp", SHM)
 _MOST = 16
 # At the start of a word, after a sign (`--prefix=/tmp/x`) or a short option (`-o/tmp/x`).
 _PATH = re.compile(

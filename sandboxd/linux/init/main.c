@@ -122,9 +122,12 @@ static void listen_for_calls(struct init *init, const struct setup_request *requ
 {
     bool evidence = request->flags & SETUP_NOTIFY, peers = request->flags & SETUP_UNIX_PEERS;
     bool shared = request->flags & SETUP_SHARED_NETWORK, set_gid = request->flags & SETUP_SET_GID;
-    struct notify_wish wish = {evidence, peers, set_gid, request->flags & SETUP_NO_INET,
-                               request->flags & SETUP_NO_UNIX, shm_is_limited(),
-                               evidence && init->is_clone};
+    struct notify_wish wish = {
+        .evidence = evidence, .gated = peers && !shared && !evidence, .peers = peers,
+        .set_gid = set_gid, .no_inet = request->flags & SETUP_NO_INET,
+        .no_unix = request->flags & SETUP_NO_UNIX, .space = shm_is_limited(),
+        .sockets = evidence && init->is_clone,
+    };
     if (!evidence && !peers && !set_gid && !wish.no_inet && !wish.no_unix)
         return;
     if (unix_peers_set_up(request->sockets, request->socket_count, shared) &&

@@ -48,6 +48,8 @@ RUNS_AT_ONCE = frozenset(("hooks", "config", "config.worktree", "commondir"))
 # Old forms of `[remote]`: `git fetch` and `git push` take addresses from them.
 OLD_REMOTES = ("branches", "remotes")
 # `git update-server-info`, which gc and repack call, writes these in `info`.
+# The temporary file of `sed -i`.
+_OF_SED = re.compile(r"sed[0-9A-Za-z]{6}")
 _INFO = re.compile(r"refs(_[0-9A-Za-z]{6})?")
 
 
@@ -66,8 +68,9 @@ def edited_beside(name: str) -> str | None:
 
 
 def is_transient(name: str) -> bool:
-    """A lock that git makes before it tries to change what it may not: `git config` does."""
-    return name.endswith(".lock")
+    """What git (`git config`) and sed make before they try to change what they may not. Git reads
+    neither."""
+    return name.endswith(".lock") or _OF_SED.fullmatch(name) is not None
 
 
 def is_info_work(name: str) -> bool:
@@ -76,7 +79,7 @@ def is_info_work(name: str) -> bool:
 
 def is_kept(name: str, is_dir: bool) -> bool:
     """For listings of a git dir: what is there and must stay as it is."""
-    return not is_work(name) and name not in SEPARATE and not is_transient(name)
+    return not is_work(name) and name not in SEPARATE and not name.endswith(".lock")
 
 
 def is_kept_info(name: str, is_dir: bool) -> bool:

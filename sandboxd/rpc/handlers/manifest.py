@@ -27,7 +27,7 @@ async def manifest_check(call: RequestContext, params: CheckParams) -> CheckResu
     backend, enforcement = await find_working(plan, machine.config, supervisor.registry)
     return CheckResult(
         backend=backend.name,
-        plan=resolved_manifest(plan),
+        plan=resolved_manifest(plan, sizes=backend.capabilities.mounts),
         enforcement=dict(enforcement),
         command_line=[_printable(word) for word in backend.command_line(plan)],
         effect=found.effect,
@@ -37,7 +37,8 @@ async def manifest_check(call: RequestContext, params: CheckParams) -> CheckResu
     )
 
 
-def resolved_manifest(plan: Plan) -> ResolvedManifest:
+def resolved_manifest(plan: Plan, *, sizes: bool) -> ResolvedManifest:
+    """`sizes`: whether the sandbox has file systems of its own, whose sizes are limits."""
     spec, limits = plan.sandbox, plan.limits
     return ResolvedManifest(
         fs_read_allow=[_printable(p) for p in spec.paths("read")],
@@ -53,8 +54,8 @@ def resolved_manifest(plan: Plan) -> ResolvedManifest:
         max_processes=limits.process_bound,
         max_file_bytes=limits.file_bytes,
         max_output_bytes=limits.output_bytes,
-        tmp_bytes=spec.tmp_bytes,
-        shm_bytes=spec.shm_bytes,
+        tmp_bytes=spec.tmp_bytes if sizes else None,
+        shm_bytes=spec.shm_bytes if sizes else None,
         env=list(plan.env),
         image=spec.image,
         cwd=plan.cwd,

@@ -249,7 +249,7 @@ def _ssh(options: Options, result: dict[str, Any], code: int) -> str | None:
     denials = result.get("denials") or []
     hosts = [str(d.get("target")) for d in denials if d.get("kind") == "network"]
     if not hosts and code in _SSH_FAILED:
-        hosts = [host.partition(":")[0] for host in options.hosts or options.all("--net")]
+        hosts = [_host_and_port(host)[0] for host in options.hosts or options.all("--net")]
     words, folder = _git_words(options)
     if words:
         from sandboxd_client.cli.hints.git.sources import ssh_ends
@@ -262,12 +262,21 @@ def _ssh(options: Options, result: dict[str, Any], code: int) -> str | None:
     from sandboxd_client.cli.denial_lines import allowing_flags
     from sandboxd_client.cli.plain_text import quote
 
-    host, _, port = hosts[0].partition(":")
+    host, port = _host_and_port(hosts[0])
+    entry = f"[{host}]" if ":" in host else host
     flags = [flag for denial in denials for flag in allowing_flags(denial.get("remedy"))]
-    if not denials or any(flag.startswith(f"--net {quote(host)}:") for flag in flags):
+    if not denials or any(f"--net {entry}:" in flag.replace("'", "") for flag in flags):
         return "for the keys of your ssh agent, and your known hosts, add --ssh-agent"
-    end = quote(f"{host}:{port or 22}")
+    end = quote(f"{entry}:{port or 22}")
     return f"ssh needs its port and keys: in place of that add --net {end} --ssh-agent"
+
+
+def _host_and_port(end: str) -> tuple[str, str]:
+    """An IPv6 address has a port only behind brackets."""
+    if not end.startswith("[") and end.count(":") > 1:
+        return end, ""
+    host, _, port = end.removeprefix("[").partition("]:" if end.startswith("[") else ":")
+    return host.removesuffix("]"), port
 
 
 def _descriptor(argv: list[str]) -> str | None:

@@ -20,15 +20,16 @@ _TOOLS = {
 def group_hint(options: Options, words: list[str], result: dict[str, Any]) -> str | None:
     """Where it would be denied another host of its configuration next."""
     program, group = _tool(words)
-    denied = {_host(d) for d in result.get("denials") or [] if d.get("kind") == "network"}
-    denied -= set(options.hosts)
-    if group is None or not denied:
+    denials = [d for d in result.get("denials") or [] if d.get("kind") == "network"]
+    denied = {_host(d) for d in denials} - set(options.hosts)
+    proposed = {_host(d) for d in denials if d.get("remedy")} & denied
+    if group is None or not proposed:
         return None
     try:
         hosts = expand(f"{PREFIX}{group}", os.environ)
     except UsageError:
         return None
-    named = next((host for host in hosts if host in denied), None)
+    named = next((host for host in hosts if host in proposed), None)
     if named is None or set(hosts) <= {*denied, *options.hosts}:
         return None
     return (

@@ -104,3 +104,10 @@ void attempt_note(pid_t pid, long number, const uint64_t *args)
     if (!connects && end.port == DNS_PORT)
         note_lookup(pid, args[1], args[2]);
 }
+
+void attempt_note_ipv6(pid_t pid, const uint64_t *args)
+{
+    struct endpoint end;
+    if (take_address(pid, args[1], args[2], &end) && end.family == AF_INET6 && !is_loopback(&end))
+        note_address(pid, &end);
+}

@@ -24,6 +24,8 @@ struct endpoint {
 
 /* A call to connect, sendto or sendmmsg. */
 void attempt_note(pid_t pid, long number, const uint64_t *args);
+/* A call to connect where the daemon's gate sees IPv4 only. */
+void attempt_note_ipv6(pid_t pid, const uint64_t *args);
 bool lookup_name(const uint8_t *packet, size_t size, char name[LOOKUP_NAME_MAX + 1]);
 bool port_is_served(uint16_t port);
 

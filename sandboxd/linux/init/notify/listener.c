@@ -2,7 +2,8 @@
  * The calls that the init answers: connect, chmod with the set-group-ID bit, and where the network is
  * closed sendto with an address and sendmmsg, or socket.
  *
- * Evidence: where the network is closed the init records the address. sendto and sendmmsg then continue.
+ * Evidence: where the network is closed the init records the address. sendto and sendmmsg then continue. Where
+ * hosts are allowed the daemon's gate sees refused IPv4 connections; the init records those of IPv6.
  *
  * Enforcement (SETUP_UNIX_PEERS): a command connects to socket files of its own sandbox only. The
  * init makes each connection itself (proxied_connect.c). Calls that bypass it are refused: Unix
@@ -86,7 +87,7 @@ void notify_look_ahead(void)
     can_copy = scope_permits_copies() && may_copy_descriptors();
 }
 
-static bool proxied, takes_evidence, sees_sockets, touched;
+static bool proxied, takes_evidence, gated, sees_sockets, touched;
 
 bool notify_listen(const struct notify_wish *wish, int *listener)
 {
@@ -95,6 +96,7 @@ bool notify_listen(const struct notify_wish *wish, int *listener)
     bool keyed = filter_make_key() && can_ask;
     *listener = -1;
     takes_evidence = wish->evidence;
+    gated = wish->gated;
     proxied = wish->peers && keyed && can_copy && proxied_connect_set_up(wish->evidence);
     asked_for.peers = proxied;
     bool asks = keyed && (wish->evidence || proxied || wish->set_gid || wish->no_inet ||
@@ -161,6 +163,8 @@ void notify_serve(int listener)
     }
     if (takes_evidence)
         attempt_note((pid_t)asked.notice.pid, number, (const uint64_t *)asked.notice.data.args);
+    else if (gated)
+        attempt_note_ipv6((pid_t)asked.notice.pid, (const uint64_t *)asked.notice.data.args);
     if (proxied && number == SYS_connect) {
         proxied_connect(listener, asked.notice.id, (pid_t)asked.notice.pid,
                         (const uint64_t *)asked.notice.data.args);

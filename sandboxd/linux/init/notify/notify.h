@@ -22,6 +22,7 @@
 
 struct notify_wish {
     bool evidence;
+    bool gated; /* the daemon's gate reports IPv4: only connect() to IPv6 addresses is evidence */
     bool peers;
     bool set_gid;
     bool no_inet;

@@ -267,3 +267,13 @@ def test_denials_know_that_nothing_is_mounted(runner: Runner, workspace: Path):
     manifest = {"fs_read_allow": [str(workspace)], "fs_deny": [str(secret)]}
     (denial,) = runner.run("cat", str(secret), manifest=manifest).denials
     assert (denial["kind"], denial["target"]) == ("filesystem_read", str(secret))
+
+
+@pytest.mark.parametrize("field", ["tmp_bytes", "shm_bytes"])
+def test_a_size_that_nothing_holds_is_refused_and_not_shown(runner: Runner, field: str) -> None:
+    with pytest.raises(RpcError) as refusal:
+        runner.connection.call("execute", {"argv": ["true"], "manifest": {field: 1 << 20}})
+    assert refusal.value.data["field"] == field
+    assert "bubblewrap" in refusal.value.data["remedy"]
+    plan = runner.connection.call("manifest/check", {"manifest": {}})["plan"]
+    assert plan[field] is None

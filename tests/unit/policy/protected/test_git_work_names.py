@@ -38,6 +38,11 @@ def test_other_names_stay_as_they_are(name: str) -> None:
     assert git_work_names.is_kept(name, is_dir=False)
 
 
+def test_temporary_files_beside_a_protected_file_are_transient() -> None:
+    assert all(map(git_work_names.is_transient, ("config.lock", "sedNSWZ6u")))
+    assert not any(map(git_work_names.is_transient, ("sed", "sedNSWZ6u2", "xsedNSWZ6u", "config")))
+
+
 def test_what_runs_at_once_is_no_work() -> None:
     assert not any(map(git_work_names.is_work, git_work_names.RUNS_AT_ONCE))
 
