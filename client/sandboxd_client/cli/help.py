@@ -31,7 +31,10 @@ exit codes:
 
 KEYS = """\
 keys in a terminal:
-  Ctrl-C  interrupts the command; pressed again, it ends one that goes on
+  Ctrl-C  interrupts the command; pressed again, it ends one that printed nothing
+          since. Any other (an editor, a prompt) gets each Ctrl-C: Ctrl-\\ ends it,
+          or sandboxctl kill in another terminal. With --no-pty or a pipe the
+          second Ctrl-C ends every command
   Ctrl-Z  stops it, also vim or less; fg continues it. A prompt that takes keys
           one by one (Python's, a database's) does not stop: start such
           programs in sandboxctl shell, where Ctrl-Z is the shell's
