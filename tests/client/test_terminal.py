@@ -118,7 +118,7 @@ def test_a_program_that_uses_the_key_is_not_killed_by_it(ctl, screen):
         while shown.shown.count(b"again") < count and time.monotonic() < deadline:
             shown.look()
         assert shown.shown.count(b"again") == count
-    assert "Any other (an editor, a prompt) gets each Ctrl-C: Ctrl-\\ ends it" in KEYS
+    assert "gets each Ctrl-C: Ctrl-\\ ends it" in " ".join(KEYS.split())
     shown.type(b"\x1c")
     assert shown.end() == -signal.SIGQUIT
 
