@@ -58,6 +58,14 @@ def test_an_engine_that_is_missing_is_answered_by_what_to_do(with_backend):
     assert "for the local sandbox set SANDBOXD_BACKEND=auto, then sandboxctl restart" in hint
 
 
+def test_a_backend_of_the_config_file_is_answered_by_its_line(ctl, start_daemon, folder):
+    config = f'backend = "docker"\n[docker]\nhost = "unix://{folder}/none.sock"\n'
+    ctl.socket_path = start_daemon(config=config).socket
+    hint = ctl("run", "--", "true").stderr.decode()
+    assert 'for the local sandbox set backend = "auto" in the config, then sandboxctl re' in hint
+    assert "SANDBOXD_BACKEND" not in hint
+
+
 def test_a_typed_backend_is_left_out_again(inside, folder, start_daemon):
     inside.socket_path = start_daemon(
         config=f'[docker]\nhost = "unix://{folder}/none.sock"\n'
