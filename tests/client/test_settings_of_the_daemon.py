@@ -187,3 +187,16 @@ def test_status_and_doctor_say_where_the_log_is(ctl, folder):
         assert f"log: {log}" in " ".join(ctl("doctor").stdout.decode().split())
     finally:
         ctl("shutdown", "--force")
+
+
+@pytest.mark.parametrize("words", [("config show",), ("config show", "--json"), ("config check",)])
+def test_settings_that_cannot_be_written_end_like_those_of_other_commands(ctl, words):
+    read, write = os.pipe()
+    os.close(read)
+    with open("/dev/full", "wb") as full, os.fdopen(write, "wb") as left:
+        failed = ctl.start(*words, stdout=full)
+        assert b"could not be written: No space left on device" in failed.communicate(timeout=60)[1]
+        assert failed.returncode == 1
+        closed = ctl.start(*words, stdout=left)
+        assert closed.communicate(timeout=60)[1] == b""
+        assert closed.returncode == 141
