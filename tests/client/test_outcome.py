@@ -116,7 +116,8 @@ def test_in_a_sandbox_that_exists_only_flags_that_were_typed_are_proposed():
     (line,) = remarks(result, typed=["--memory", "--sandbox"])
     assert line.endswith(
         "; give it more memory, for example --memory 1M; "
-        "to allow it make a sandbox with: sandboxctl sandbox create --write /w"
+        "to allow it make another sandbox, with the flags of this one and: sandboxctl sandbox "
+        "create --write /w"
     )
 
 
@@ -130,8 +131,10 @@ def test_amounts_in_messages_have_units():
         "give it a larger /tmp, for example --tmp-size 2M",
     ]
     (line,) = remarks({"outcome": "exited", "denials": [full]}, typed=["--memory"])
-    assert line.endswith("allows 1M; make a sandbox with a larger /tmp, for example: sandboxctl "
-                         "sandbox create --tmp-size 2M")  # fmt: skip
+    assert line.endswith(
+        "allows 1M; make another sandbox, with the flags of this one and a larger /tmp, for "
+        "example: sandboxctl sandbox create --tmp-size 2M"
+    )
 
 
 def test_a_raised_limit_is_an_example_because_what_was_needed_is_not_known():

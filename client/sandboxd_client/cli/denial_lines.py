@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from sandboxd_client.cli import plan_words
+from sandboxd_client.cli.hints.invocation import ANOTHER
 from sandboxd_client.cli.limit_words import is_example, more_of
 from sandboxd_client.cli.plain_text import one_line, quote
 from sandboxd_client.cli.workspace import here, workspace
@@ -184,9 +185,9 @@ def _advice(words: str, flags: list[str], typed: Collection[str] | None) -> list
     if raised:
         lines.append(f"{unsure} give it {more_of(raised)}".lstrip())
     if made and all(map(is_example, made)):
-        lines.append(f"{unsure} make a sandbox with {more_of(made, _CREATE)}".lstrip())
+        lines.append(f"{unsure} {ANOTHER} {more_of(made, _CREATE)}".lstrip())
     elif made:
-        lines.append(f"{words} make a sandbox with{_CREATE} {' '.join(made)}")
+        lines.append(f"{words} {ANOTHER}{_CREATE} {' '.join(made)}")
     return lines
 
 
