@@ -211,6 +211,18 @@ HIDDEN = {
 }  # fmt: skip
 
 
+def test_a_shell_that_runs_is_to_be_started_again_with_the_flag():
+    printed: list[str] = []
+    live = LiveDenials(Options(), claims=True)
+    live.hear(refused("h", "h"), printed.append)
+    again = "leave this shell, and start it again with its flags and"
+    assert printed.pop().endswith(f"; to allow it {again} --net h\n")
+    unsure = {**HIDDEN, "kind": "filesystem_write", "message": "/a/b is missing, and its folder /a "
+              "exists: if it was to be written, the sandbox is the reason"}  # fmt: skip
+    live.hear(unsure, printed.append)
+    assert printed.pop().endswith(f"; to write there, {again} --write FOLDER\n")
+
+
 def test_no_reason_is_made_up_for_what_was_not_judged():
     """While a shell runs, and after a command that succeeded, no flag is worked out for it."""
     printed: list[str] = []
@@ -292,7 +304,7 @@ def test_what_a_shell_told_is_not_told_again_with_other_words():
         "to allow what was denied above add: --net inherit", flags,
     ]  # fmt: skip
     live.hear(refused, printed.append)
-    assert printed[-1].endswith("; to allow it add: --net inherit\n")
+    assert printed[-1].endswith("start it again with its flags and --net inherit\n")
     assert end({**HIDDEN, "remedy": remedy}, refused) == [flags]
     moved = {**HIDDEN, "kind": "protected_path", "message": "/d/x is protected and was moved to /k"}
     told["its"] = moved
