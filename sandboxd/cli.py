@@ -38,8 +38,7 @@ def main(argv: list[str] | None = None) -> int:
         config = read()
         if options.show_config:
             as_json = options.show_config == "json"
-            print(loading.render(config, path, os.environ, flags, as_json=as_json), end="")
-            return 0
+            return _put(loading.render(config, path, os.environ, flags, as_json=as_json))
     except ConfigError as error:
         print(f"sandboxd: error: {error}", file=sys.stderr)
         return 2
@@ -54,9 +53,25 @@ def main(argv: list[str] | None = None) -> int:
 def _report(path: str, problems: list[str]) -> int:
     for problem in problems:
         print(f"sandboxd: error: {problem}", file=sys.stderr)
-    if not problems:
-        print(f"{path}: {'no problem found' if os.path.exists(path) else 'does not exist'}")
-    return 2 if problems else 0
+    if problems:
+        return 2
+    return _put(f"{path}: {'no problem found' if os.path.exists(path) else 'does not exist'}\n")
+
+
+def _put(text: str) -> int:
+    """Print it; the exit code. Nothing is left for the interpreter to flush, which reports a
+    failure in its own words."""
+    rest = memoryview(text.encode(errors="backslashreplace"))
+    try:
+        while rest:
+            rest = rest[os.write(1, rest) :]
+    except BrokenPipeError:
+        return 141  # like a program that SIGPIPE killed
+    except OSError as error:
+        why = f"the output could not be written: {error.strerror}"
+        print(f"sandboxd: error: {why}", file=sys.stderr)
+        return 1
+    return 0
 
 
 def _read(

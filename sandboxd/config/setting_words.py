@@ -19,3 +19,11 @@ def setting_words(key: str, value: object) -> tuple[str, str, str]:
             f"unset {variable} and run `sandboxctl restart`",
         )
     return line, f"the config says: {line}", "change that line and restart sandboxd"
+
+
+def backend_words(name: str) -> str:
+    """What makes the daemon use another backend: a variable only where one is set, which counts
+    more than the file. Elsewhere it would hold for the daemons of one terminal only."""
+    if variable_of("backend") in os.environ:
+        return f"set {variable_of('backend')}={name} and restart sandboxd"
+    return f'set backend = "{name}" in the config and restart sandboxd'

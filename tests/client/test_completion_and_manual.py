@@ -13,6 +13,7 @@ from terminal_screen import Screen
 from sandboxd_client.cli.complete import candidates
 from sandboxd_client.cli.flags import TOOL_GROUPS
 from sandboxd_client.cli.table import COMMANDS
+from sandboxd_proto.locations import KEPT_FOLDER
 
 GROUPS = [f"group:{tool}" for tool in TOOL_GROUPS]
 
@@ -78,6 +79,21 @@ def test_bash_completes(ctl, words, expected):
     )
     assert done.stderr == b""
     assert done.stdout.decode().split() == expected
+
+
+@pytest.mark.parametrize("action", ["diff", "accept", "drop"])
+def test_what_was_moved_aside_is_completed(tmp_path, monkeypatch, action):
+    """A path that a shell would evaluate is offered by its ID."""
+    run = tmp_path / KEPT_FOLDER / "abcdef"
+    run.mkdir(parents=True)
+    for name in ("1-%2Eenvrc", "2-sub%2F%2Eenvrc", "3-$(id)%2F%2Eenvrc"):
+        (run / name).touch()
+    (tmp_path / "other").touch()
+    found = {".envrc\tabcd-1", "sub/.envrc\tabcd-2", "abcd-3\tabcd-3"}
+    assert {*candidates(["kept", action, "-w", str(tmp_path), ""])} == found
+    monkeypatch.chdir(tmp_path)
+    assert candidates(["kept", action, ".e"]) == [".envrc\tabcd-1"]
+    assert candidates(["kept", action, "o"]) == [":none"]
 
 
 @pytest.mark.parametrize("name", ["", *COMMANDS])

@@ -32,6 +32,14 @@ def test_a_reader_that_leaves_is_sigpipe_in_the_command(inside):
         assert process.stderr.read() == b""
 
 
+def test_a_log_file_has_the_lines_of_both_streams_in_order(inside, tmp_path):
+    script = "for i in 1 2 3 4; do echo o$i; echo e$i >&2; done"
+    with open(tmp_path / "log", "w") as log:
+        process = inside.start("run", "--", "sh", "-c", script, stdout=log, stderr=log)
+        assert process.wait(timeout=30) == 0
+    assert (tmp_path / "log").read_text() == "".join(f"o{i}\ne{i}\n" for i in range(1, 5))
+
+
 def test_a_command_that_takes_a_left_reader_as_an_error_ends_as_it_likes(inside):
     script = "trap '' PIPE; while echo line 2>/dev/null; do :; done; exit 9"
     process = inside.start("run", "--", "sh", "-c", script)

@@ -382,7 +382,8 @@ def test_a_sandbox_that_exists_is_made_anew_with_the_flag(inside, folder):
         done = inside("sandbox run", "kept", "--", "touch", str(folder / "other" / "made"))
         assert done.returncode == 1
         said = done.stderr.decode()
-        assert f"make a sandbox with: sandboxctl sandbox create --write {folder}/other" in said
+        assert "make another sandbox, with the flags of this one and: sandboxctl" in said
+        assert f"sandbox create --write {folder}/other" in said
         assert " add: --write" not in said
         flag = ("--write", str(folder / "other"))
         assert inside("sandbox create", "--name", "wider", *flag).returncode == 0

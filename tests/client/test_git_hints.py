@@ -295,6 +295,25 @@ def test_the_hint_about_a_missing_upstream_sets_it(
     assert git("rev-parse", "--abbrev-ref", f"{branch}@{{upstream}}").strip() == f"origin/{target}"
 
 
+@pytest.mark.parametrize(
+    "command", [["git", "-C", "cl", "push", "-u", "origin", "x"],
+                ["sh", "-c", "cd cl && git push -u origin x"]],
+)  # fmt: skip
+def test_the_hint_about_an_upstream_names_the_repository_that_git_was_in(
+    inside: Ctl, git: Git, tmp_path: Path, command: list[str]
+) -> None:
+    remote = str(tmp_path / "remote.git")
+    git("clone", "-q", "--bare", ".", remote)
+    git("clone", "-q", remote, "cl")
+    git("-C", "cl", "checkout", "-q", "-b", "x")
+    said = inside("run", "--write", remote, "--", *command).stderr.decode()
+    told = next(one for one in said.splitlines() if "sandboxctl: hint: " in one)
+    pasted = told.partition(": outside, ")[2]
+    subprocess.run(["sh", "-c", pasted], cwd=inside.workspace, check=True)
+    upstream = git("-C", "cl", "rev-parse", "--abbrev-ref", "x@{upstream}").strip()
+    assert upstream == "origin/x"
+
+
 def test_a_renamed_branch_gets_its_upstream_back(inside: Ctl, git: Git, tmp_path: Path) -> None:
     remote = str(tmp_path / "remote.git")
     git("clone", "-q", "--bare", ".", remote)

@@ -116,7 +116,8 @@ def test_in_a_sandbox_that_exists_only_flags_that_were_typed_are_proposed():
     (line,) = remarks(result, typed=["--memory", "--sandbox"])
     assert line.endswith(
         "; give it more memory, for example --memory 1M; "
-        "to allow it make a sandbox with: sandboxctl sandbox create --write /w"
+        "to allow it make another sandbox, with the flags of this one and: sandboxctl sandbox "
+        "create --write /w"
     )
 
 
@@ -130,8 +131,10 @@ def test_amounts_in_messages_have_units():
         "give it a larger /tmp, for example --tmp-size 2M",
     ]
     (line,) = remarks({"outcome": "exited", "denials": [full]}, typed=["--memory"])
-    assert line.endswith("allows 1M; make a sandbox with a larger /tmp, for example: sandboxctl "
-                         "sandbox create --tmp-size 2M")  # fmt: skip
+    assert line.endswith(
+        "allows 1M; make another sandbox, with the flags of this one and a larger /tmp, for "
+        "example: sandboxctl sandbox create --tmp-size 2M"
+    )
 
 
 def test_a_raised_limit_is_an_example_because_what_was_needed_is_not_known():
@@ -206,6 +209,18 @@ HIDDEN = {
     "kind": "filesystem_read", "target": "/d/x", "confidence": "low", "claimed": True,
     "message": "the command says: /d/x exists on the host, and is not visible in the sandbox",
 }  # fmt: skip
+
+
+def test_a_shell_that_runs_is_to_be_started_again_with_the_flag():
+    printed: list[str] = []
+    live = LiveDenials(Options(), claims=True)
+    live.hear(refused("h", "h"), printed.append)
+    again = "leave this shell, and start it again with its flags and"
+    assert printed.pop().endswith(f"; to allow it {again} --net h\n")
+    unsure = {**HIDDEN, "kind": "filesystem_write", "message": "/a/b is missing, and its folder /a "
+              "exists: if it was to be written, the sandbox is the reason"}  # fmt: skip
+    live.hear(unsure, printed.append)
+    assert printed.pop().endswith(f"; to write there, {again} --write FOLDER\n")
 
 
 def test_no_reason_is_made_up_for_what_was_not_judged():
@@ -289,7 +304,7 @@ def test_what_a_shell_told_is_not_told_again_with_other_words():
         "to allow what was denied above add: --net inherit", flags,
     ]  # fmt: skip
     live.hear(refused, printed.append)
-    assert printed[-1].endswith("; to allow it add: --net inherit\n")
+    assert printed[-1].endswith("start it again with its flags and --net inherit\n")
     assert end({**HIDDEN, "remedy": remedy}, refused) == [flags]
     moved = {**HIDDEN, "kind": "protected_path", "message": "/d/x is protected and was moved to /k"}
     told["its"] = moved

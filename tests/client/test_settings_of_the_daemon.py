@@ -58,6 +58,14 @@ def test_an_engine_that_is_missing_is_answered_by_what_to_do(with_backend):
     assert "for the local sandbox set SANDBOXD_BACKEND=auto, then sandboxctl restart" in hint
 
 
+def test_a_backend_of_the_config_file_is_answered_by_its_line(ctl, start_daemon, folder):
+    config = f'backend = "docker"\n[docker]\nhost = "unix://{folder}/none.sock"\n'
+    ctl.socket_path = start_daemon(config=config).socket
+    hint = ctl("run", "--", "true").stderr.decode()
+    assert 'for the local sandbox set backend = "auto" in the config, then sandboxctl re' in hint
+    assert "SANDBOXD_BACKEND" not in hint
+
+
 def test_a_typed_backend_is_left_out_again(inside, folder, start_daemon):
     inside.socket_path = start_daemon(
         config=f'[docker]\nhost = "unix://{folder}/none.sock"\n'
@@ -179,3 +187,16 @@ def test_status_and_doctor_say_where_the_log_is(ctl, folder):
         assert f"log: {log}" in " ".join(ctl("doctor").stdout.decode().split())
     finally:
         ctl("shutdown", "--force")
+
+
+@pytest.mark.parametrize("words", [("config show",), ("config show", "--json"), ("config check",)])
+def test_settings_that_cannot_be_written_end_like_those_of_other_commands(ctl, words):
+    read, write = os.pipe()
+    os.close(read)
+    with open("/dev/full", "wb") as full, os.fdopen(write, "wb") as left:
+        failed = ctl.start(*words, stdout=full)
+        assert b"could not be written: No space left on device" in failed.communicate(timeout=60)[1]
+        assert failed.returncode == 1
+        closed = ctl.start(*words, stdout=left)
+        assert closed.communicate(timeout=60)[1] == b""
+        assert closed.returncode == 141

@@ -52,6 +52,24 @@ def test_one_pipe_of_another_user_is_relayed_in_order(user, params):
     assert done.stdout.strip() == params
 
 
+@pytest.mark.parametrize(
+    ("flags", "merges"),
+    [((), True), (("--sandbox", f"sb-{'0' * 32}"), True), (("--json",), False)],
+)
+def test_one_file_for_both_is_one_stream(ctl, fake, folder, flags, merges):
+    """In the result of --json the streams are apart."""
+    with open(folder / "log", "w") as log:
+        params = asked(ctl, fake, *flags, stdout=log, stderr=log)
+    assert (params.get("stderr") == "stdout") is merges
+
+
+def test_two_files_stay_apart(ctl, fake, folder):
+    with open(folder / "out", "w") as out, open(folder / "err", "w") as err:
+        params = asked(ctl, fake, script="echo o; echo e >&2", stdout=out, stderr=err)
+    assert "stderr" not in params
+    assert (folder / "err").read_text() == "e\n"
+
+
 def test_a_file_is_relayed_and_as_input_through_a_pipe_of_ours(ctl, fake, folder):
     (folder / "in").write_text("typed")
     with open(folder / "in") as source, open(folder / "out", "w") as target:

@@ -9,6 +9,8 @@ import time
 
 import pytest
 
+from sandboxd_client.cli.help import KEYS
+from sandboxd_client.cli.output import TerminalOutput
 from sandboxd_client.cli.suspension import Suspension
 
 SLEEPER = ("sh", "-c", "echo ready; exec sleep 60")
@@ -117,8 +119,9 @@ def test_a_program_that_uses_the_key_is_not_killed_by_it(ctl, screen):
         while shown.shown.count(b"again") < count and time.monotonic() < deadline:
             shown.look()
         assert shown.shown.count(b"again") == count
-    shown.process.send_signal(signal.SIGTERM)
-    assert shown.end() == 143
+    assert "gets each Ctrl-C: Ctrl-\\ ends it" in " ".join(KEYS.split())
+    shown.type(b"\x1c")
+    assert shown.end() == -signal.SIGQUIT
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
@@ -258,7 +261,7 @@ def test_a_workspace_elsewhere_says_where_the_command_starts(inside, folder, scr
 
 
 def test_our_lines_begin_at_the_margin_of_a_raw_terminal(ctl, screen, fake):
-    """Also after a prompt, which is not overwritten."""
+    """Also after a prompt, which follows them again."""
     asked = {"approval": "ap-1", "state": "pending", "question": "connect to x at port 443?"}
     fake.handlers["approval/wait"] = lambda c, p, i: asked
     shown = screen(ctl.argv("run", "--", "sh", "-c", "printf 'name? '; exec sleep 60"))
@@ -270,8 +273,9 @@ def test_our_lines_begin_at_the_margin_of_a_raw_terminal(ctl, screen, fake):
     lines = shown.shown.split(b"\r\n")
     assert lines[-5] == b"name? "
     assert lines[-4] == b"sandboxctl: waits for an approval: connect to x at port 443?"
-    assert lines[-3].startswith(b"sandboxctl: decide in another terminal: sandboxctl approve ap-1")
-    assert lines[-2].startswith(b"sandboxctl: no approver is connected: it is refused in 1")
+    again = b"name? \r\x1b[Ksandboxctl: "
+    assert lines[-3].startswith(again + b"decide in another terminal: sandboxctl approve ap-1")
+    assert lines[-2].startswith(again + b"no approver is connected: it is refused in 1")
     assert b"\n" not in b"".join(lines)
     shown.type(b"\x03")
     assert shown.end() == -signal.SIGINT
@@ -283,3 +287,39 @@ def test_errors_begin_at_the_margin_where_another_program_has_the_terminal_raw(c
     shown.end()
     assert b"hint:" in shown.shown
     assert shown.shown.count(b"\n") == shown.shown.count(b"\r\n") > 1
+
+
+def test_the_prompt_follows_again_below_a_line_of_ours(monkeypatch):
+    """What was printed of a line that is longer than a prompt is not repeated."""
+    written = bytearray()
+
+    def write(fd: int, data: bytes) -> int:
+        written.extend(data)
+        return len(data)
+
+    monkeypatch.setattr(os, "isatty", lambda fd: True)
+    monkeypatch.setattr(os, "write", write)
+
+    def shown(output: TerminalOutput) -> bytes:
+        written.clear()
+        while output.waiting_for is not None:
+            output.write()
+        return bytes(written)
+
+    output = TerminalOutput()
+    output.add(1, b"out\n(sandbox) ")
+    output.add(1, b"$ ")
+    output.add_line("denied\n")
+    output.add_line("more\n")
+    first = b"out\n(sandbox) $ \r\ndenied\n(sandbox) $ "
+    assert shown(output) == first + b"\r\x1b[Kmore\n(sandbox) $ "
+    output.add(1, b"\n")
+    output.add_line("denied\n")
+    assert shown(output) == b"\ndenied\n"
+    output.add(1, b"x" * 2000)
+    output.add_line("denied\n")
+    assert shown(output).endswith(b"x\r\ndenied\n")
+    monkeypatch.setattr(os, "isatty", lambda fd: fd == 2)
+    output.add(1, b"private")
+    output.add_line("denied\n")
+    assert shown(output).count(b"private") == 1

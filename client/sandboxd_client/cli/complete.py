@@ -13,10 +13,11 @@ from __future__ import annotations
 import os
 
 from sandboxd_client.cli.flags import CommandSpec, Flag
+from sandboxd_client.cli.parse import Options
 from sandboxd_client.cli.table import COMMANDS, GROUPS
 
 _BREAKS = ":="
-_LISTS = ("execution", "detached", "sandbox")
+_LISTS = ("execution", "detached", "sandbox", "kept")
 
 
 def main(words: list[str]) -> int:
@@ -69,7 +70,7 @@ def candidates(words: list[str]) -> list[str]:
 
 def _of_command(command: CommandSpec, given: list[str], offset: int) -> list[str]:
     """`offset`: how many words come before those of the command itself."""
-    current, index, operands = given[-1], 0, 0
+    current, index, operands, options = given[-1], 0, 0, Options(command.name)
     flags = {name: flag for flag in command.flags for name in (flag.name, flag.short) if name}
     while index < len(given) - 1:
         word = given[index]
@@ -79,7 +80,8 @@ def _of_command(command: CommandSpec, given: list[str], offset: int) -> list[str
         flag = flags.get(word)
         if flag is not None and flag.value:
             if index == len(given) - 1:
-                return _of_value(flag, current)
+                return _of_value(flag, current, options)
+            options.add(flag.name, given[index])
             index += 1
         elif not word.startswith("-"):
             operands += 1
@@ -88,37 +90,41 @@ def _of_command(command: CommandSpec, given: list[str], offset: int) -> list[str
                 return [f":command {offset + index}"]
     name, is_given, value = current.partition("=")
     if is_given and name in flags:
-        found = _of_value(flags[name], value)
+        found = _of_value(flags[name], value, options)
         return [one if one.startswith(":") else f"{name}={one}" for one in found]
     if current.startswith("-"):
         shown = {flag.name: flag.help for flag in command.flags}
         return _matching({**shown, "--help": "show the help"}, current)
     if command.completes and (not command.greedy or operands == 0):
-        return _of_kind(command.completes, current)
+        return _of_kind(command.completes, current, options)
     if command.greedy:
         return [f":command {offset + len(given)}"]
     return _matching(dict.fromkeys(command.choices, ""), current)
 
 
-def _of_value(flag: Flag, current: str) -> list[str]:
+def _of_value(flag: Flag, current: str, options: Options) -> list[str]:
     if flag.choices:
         return _matching(dict.fromkeys(flag.choices, ""), current)
-    return _of_kind(flag.completes, current) if flag.completes else []
+    return _of_kind(flag.completes, current, options) if flag.completes else []
 
 
-def _of_kind(kind: str, current: str) -> list[str]:
+def _of_kind(kind: str, current: str, options: Options) -> list[str]:
     if kind == "command":
         return _matching({name: c.summary for name, c in COMMANDS.items()}, current)
     if kind in _LISTS:
-        return _matching(_ids(kind), current) or [":none"]
+        return _matching(_ids(kind, options), current) or [":none"]
     return [f":{kind}"]
 
 
-def _ids(kind: str) -> dict[str, str]:
-    """Of the daemon that runs; none is started for a Tab."""
-    from sandboxd_client.cli.ids import known
-
+def _ids(kind: str, options: Options) -> dict[str, str]:
+    """Of the daemon that runs; none is started for a Tab. What is kept lies in the workspace."""
     try:
+        if kind == "kept":
+            from sandboxd_client.cli.kept import known as known_kept
+
+            return known_kept(options)
+        from sandboxd_client.cli.ids import known
+
         return known(kind)
     except Exception:
         return {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from sandboxd_client.cli import plan_words
+from sandboxd_client.cli.hints.invocation import ANOTHER
 from sandboxd_client.cli.limit_words import is_example, more_of
 from sandboxd_client.cli.plain_text import one_line, quote
 from sandboxd_client.cli.workspace import here, workspace
@@ -31,6 +32,8 @@ _REPLACED = " could not be replaced, renamed or removed ("
 _EMPTY = "whose content on the host is not visible"
 _OPENED = ": a shell was to read it, run it or write it"
 _UNSURE = ": if it was to be written, "
+_EXPLAIN = "; sandboxctl explain -- COMMAND runs it once more, and tells what it tried"
+_IN_SHELL = "leave this shell, and start it again with its flags and"
 NO_SECTION = "although git could not write .git/config: it has no section there"
 AROUND_WORKSPACE = "that would open a folder around the workspace"
 # Why the daemon proposes nothing where a flag would do.
@@ -155,6 +158,13 @@ def format_denials(
     return lines + last
 
 
+def in_running_shell(line: str) -> str:
+    """What to do about a denial in a shell that runs: it can be given nothing more."""
+    for words in (_CERTAIN, _CLAIMED):
+        line = line.replace(f"; {words} add: ", f"; {words} {_IN_SHELL} ")
+    return line.replace(_EXPLAIN, f"; to write there, {_IN_SHELL} --write FOLDER")
+
+
 def _subject(denial: dict[str, Any]) -> tuple[str, str, bool]:
     """What a line is about. Its wording differs while the command runs, where less is known: that
     a file was refused, and was moved aside later, is told twice."""
@@ -185,9 +195,9 @@ def _advice(words: str, flags: list[str], typed: Collection[str] | None) -> list
     if raised:
         lines.append(f"{unsure} give it {more_of(raised)}".lstrip())
     if made and all(map(is_example, made)):
-        lines.append(f"{unsure} make a sandbox with {more_of(made, _CREATE)}".lstrip())
+        lines.append(f"{unsure} {ANOTHER} {more_of(made, _CREATE)}".lstrip())
     elif made:
-        lines.append(f"{words} make a sandbox with{_CREATE} {' '.join(made)}")
+        lines.append(f"{words} {ANOTHER}{_CREATE} {' '.join(made)}")
     return lines
 
 
@@ -265,7 +275,7 @@ def _elsewhere(denial: dict[str, Any]) -> str:
     if _is_protected(denial):
         return _of_protected(denial)
     if _UNSURE in message:
-        return "; sandboxctl explain -- COMMAND runs it once more, and tells what it tried"
+        return _EXPLAIN
     if _is_left_to_the_user(denial):
         flag = "--write" if writes else "--read"
         return f"; it is for you to decide whether to allow it nevertheless, with {flag}"

@@ -62,6 +62,7 @@ def perform(options: Options, connect: Callable[[], socket], *, stderr: bool = T
         input=True,
         output=fresh and not options.has("--json"),
         stderr=stderr,
+        merge=not options.has("--json"),
         keeps=_counts_lines(options),
     )
     params = request(options, streams)

@@ -52,7 +52,7 @@ def main(options: Options) -> int:
 def _run(options: Options) -> dict[str, Any]:
     """Its output goes through the daemon, which reads what the command says about refusals."""
     pty = wants_pty(options, os.isatty(0) and os.isatty(1))
-    streams = Streams(pty=pty, input=True, output=False)
+    streams = Streams(pty=pty, input=True, output=False, merge=not options.has("--json"))
     params = request(options, streams)
     tell_surprises(options, params)
     sock = connection(options)

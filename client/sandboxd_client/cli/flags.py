@@ -8,7 +8,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Literal
 
-    Completes = Literal["", "file", "dir", "execution", "detached", "sandbox", "signal", "command"]
+    Completes = Literal[
+        "", "file", "dir", "execution", "detached", "sandbox", "signal", "command", "kept"
+    ]
 
 
 class Flag:

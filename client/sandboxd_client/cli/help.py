@@ -32,7 +32,10 @@ exit codes:
 
 KEYS = """\
 keys in a terminal:
-  Ctrl-C  interrupts the command; pressed again, it ends one that goes on
+  Ctrl-C  interrupts the command; pressed again, it ends one that printed
+          nothing since. Any other (an editor, a prompt) gets each Ctrl-C:
+          Ctrl-\\ ends it, or sandboxctl kill in another terminal. With --no-pty
+          or a pipe the second Ctrl-C ends every command
   Ctrl-Z  stops it, also vim or less; fg continues it. A prompt that takes keys
           one by one (Python's, a database's) does not stop: start such
           programs in sandboxctl shell, where Ctrl-Z is the shell's
@@ -151,11 +154,14 @@ def unknown_choice(word: str, choices: Sequence[str]) -> str:
 
 
 def unknown_flag(command: CommandSpec, name: str) -> str:
-    known = [flag.name for flag in command.flags]
+    known = _names(command.flags)
     if "--signal" in known and name.lstrip("-").isalnum() and not name.startswith("--"):
         return f"did you mean --signal {name.lstrip('-')}?"
-    if command.name == "sandbox run" and name in [flag.name for flag in POLICY]:
-        return f"what a sandbox may do is said when it is made: sandboxctl sandbox create {name} …"
+    if command.name == "sandbox run" and (name in _names(POLICY) or _without(POLICY, name)):
+        flag = _without(POLICY, name) or f"{name} …"
+        return f"what a sandbox may do is said when it is made: sandboxctl sandbox create {flag}"
+    if off := _without(command.flags, name):
+        return f"did you mean {off}? It is the default"
     if name in _FLAG_ADVICE and (command.greedy or "--cpu" in known):
         return _FLAG_ADVICE[name]
     if _FLAGS_ELSEWHERE.get(name) in known:
@@ -176,6 +182,20 @@ def unknown_flag(command: CommandSpec, name: str) -> str:
     if near:
         return f"did you mean --{near[0]}?"
     return f"see sandboxctl help {command.name}"
+
+
+def _without(flags: Sequence[Flag], name: str) -> str | None:
+    """`--net none` for --no-net or --no-network."""
+    if not name.startswith("--no-"):
+        return None
+    named = name.replace("--no-", "--", 1)
+    named = _FLAGS_ELSEWHERE.get(named, named)
+    offers_none = (f.name for f in flags if "none" in f.choices or "none: " in f.help)
+    return next((f"{one} none" for one in offers_none if one == named), None)
+
+
+def _names(flags: Sequence[Flag]) -> list[str]:
+    return [flag.name for flag in flags]
 
 
 def _names_of(command: CommandSpec) -> list[str]:

@@ -214,6 +214,13 @@ def entries(folder: str) -> Sequence[Kept]:
     return sorted(found, key=lambda entry: entry.made)
 
 
+def known(options: Options) -> dict[str, str]:
+    """For completion: where it appeared. What a shell would evaluate or divide is named by its ID
+    alone: the command chose the path."""
+    paths = {entry.origin.rstrip("/"): entry.id for entry in entries(_workspace(options))}
+    return {path if path == quote(path) else id: id for path, id in paths.items()}
+
+
 def _runs(folder: str) -> Iterator[str]:
     shared = os.path.join(folder, KEPT_FOLDER)
     for parent, wanted in ((shared, ""), (folder, f"{KEPT_FOLDER}-")):

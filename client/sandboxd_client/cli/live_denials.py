@@ -48,7 +48,7 @@ class LiveDenials:
                 self._tell(denial, put)
 
     def _tell(self, denial: dict[str, Any], put: Callable[[str], None]) -> None:
-        from sandboxd_client.cli.denial_lines import format_denials
+        from sandboxd_client.cli.denial_lines import format_denials, in_running_shell
         from sandboxd_client.cli.plain_text import quote
         from sandboxd_client.cli.screen import denial_line
 
@@ -58,4 +58,4 @@ class LiveDenials:
         (line,) = format_denials([denial], given, self._options.typed_in_sandbox)
         if line not in self.told:
             self.told[line] = denial
-            put(denial_line(line))
+            put(denial_line(in_running_shell(line) if self._claims else line))

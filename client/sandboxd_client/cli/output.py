@@ -18,6 +18,8 @@ assert sys.platform != "win32"
 _EBADF = 9
 _PIECE = 4096
 _FILE_PIECE = 1 << 20
+_LINE_MAX = 1024
+_ERASE = b"\r\x1b[K"
 _FIFO, _REGULAR, _KIND = 0o010000, 0o100000, 0o170000
 
 
@@ -29,7 +31,8 @@ class TerminalOutput:
         self._queue: list[tuple[int, memoryview]] = []
         self._first = 0
         self._pieces = {fd: _piece(fd) for fd in (1, 2)}
-        self._in_line = False
+        self._line = b""  # the unfinished one, as far as _LINE_MAX and a bit
+        self._is_repeated = False  # whether it was printed once more, and nothing since
         self.is_lost = False  # whether the command printed to a stdout that was closed
 
     @property
@@ -41,15 +44,24 @@ class TerminalOutput:
         if self._pieces[fd] and data:
             self._queue.append((fd, memoryview(data)))
             self.pending_bytes += len(data)
-            self._in_line = not data.endswith(b"\n")
+            self._is_repeated = False
+            end = data.rfind(b"\n") + 1
+            line = data[end : end + _LINE_MAX + 1]
+            self._line = line if end else (self._line + line)[: _LINE_MAX + 1]
 
     def add_line(self, line: str) -> None:
         """One of ours, to stderr, after the output that came before it; below a prompt or another
-        unfinished line where a terminal shows both."""
+        unfinished line where a terminal shows both, which then follows again."""
         from sandboxd_client.cli.screen import for_stderr
 
-        data = for_stderr(line)
-        self.add(2, b"\r\n" + data if self._in_line and os.isatty(2) else data)
+        data, unfinished = for_stderr(line), self._line
+        if not unfinished or not os.isatty(2):
+            self.add(2, data)
+            return
+        self.add(2, (_ERASE if self._is_repeated else b"\r\n") + data)
+        if len(unfinished) <= _LINE_MAX and os.isatty(1):
+            self.add(2, unfinished)
+            self._is_repeated = True
 
     def write(self) -> None:
         """One piece, after poll() said that there is room. BrokenPipeError: the reader is gone."""

@@ -6,9 +6,9 @@ stdin through a pipe that is passed (file_input). Of sockets only connected Unix
 passed.
 
 stderr goes through messages of the daemon. When it is the same pipe as stdout (`2>&1`), both are
-passed, or their lines would not be in the order in which they were written. A pipe of another user
-(sudo -u, su) cannot be opened anew by the daemon, which then reads no denials in it: there the
-command has one pipe of the daemon's for both, and we relay.
+passed, or their lines would not be in the order in which they were written. What is not passed (a
+file, a terminal) we relay, and the command has one pipe of the daemon's for both. So it is with a
+pipe of another user (sudo -u, su): the daemon cannot open it anew, and would read no denials in it.
 
 With a terminal for stdin and stdout, a stderr that is redirected is a pipe beside the terminal.
 """
@@ -33,12 +33,14 @@ _FIFO, _REGULAR, _SOCKET, _KIND = 0o010000, 0o100000, 0o140000, 0o170000
 
 class Streams:
     """`input`, `output`: whether ours may be passed on, if they are what can be. `stderr`: whether
-    it may be apart from the terminal. `keeps`: whether the end of the output is kept for a hint;
-    then it is relayed. `errors`: the end of what was printed on stderr; None if it is passed on."""
+    it may be apart from the terminal. `merge`: whether stdout and stderr may be one pipe. `keeps`:
+    whether the end of the output is kept for a hint; then it is relayed. `errors`: the end of what
+    was printed on stderr; None if it is passed on."""
 
     def __init__(
-        self, *, pty: bool, input: bool, output: bool, stderr: bool = True, keeps: bool = False
-    ) -> None:
+        self, *, pty: bool, input: bool, output: bool, stderr: bool = True, merge: bool = True,
+        keeps: bool = False,
+    ) -> None:  # fmt: skip
         self.printed: bytes | None = b"" if keeps else None
         self.pty = pty
         self.raw = pty and os.isatty(0)
@@ -47,12 +49,12 @@ class Streams:
         self.file: FileInput | None = None
         self._merged = False
         if not pty:
-            self._choose(input, output)
+            self._choose(input, output, merge and _is_same(1, 2))
         self.errors: bytes | None = None if "stderr" in self.passed else b""
         self.repeatable = not self.passed  # what is passed is the first command's own
         self.forwards_input = "stdin" not in self.passed and has_input(0)
 
-    def _choose(self, input: bool, output: bool) -> None:
+    def _choose(self, input: bool, output: bool, same: bool) -> None:
         if input and passable(0):
             self.passed["stdin"] = 0
         elif input and _is_file(0):
@@ -60,14 +62,13 @@ class Streams:
 
             self.file = FileInput(0)
             self.passed["stdin"] = self.file.read_end
-        if output and passable(1):
-            same = _is_same(1, 2)
-            self._merged = same and (self.printed is not None or _is_of_another_user(1))
-            if self._merged or self.printed is not None:
-                return
+        unread = same and _is_of_another_user(1)
+        if output and self.printed is None and passable(1) and not unread:
             self.passed["stdout"] = 1
             if same:
                 self.passed["stderr"] = 1
+        else:
+            self._merged = same
 
     def keep(self, stream: str, data: bytes) -> None:
         if self.printed is not None:

@@ -138,7 +138,8 @@ def reword(
         ):
             remedy = f"it is one path; write {flag} once for each: {flag} A {flag} B"
     if remedy and options is not None and options.has("--backend"):
-        remedy = remedy.replace("set SANDBOXD_BACKEND=auto and restart sandboxd", _NO_BACKEND)
+        before, local, _ = remedy.partition("for the local sandbox ")
+        remedy = f"{before}{local}{_NO_BACKEND}" if local else remedy
     remedy = adapt_hint(in_words_of_the_shell(remedy), options) if remedy else None
     if is_typed:
         if "no group" in message:

@@ -12,13 +12,14 @@ import stat
 import msgspec
 
 from sandboxd.backends.interface import Unavailable
+from sandboxd.config.setting_words import backend_words
 
 _CONTAINER_MARKS = ("/.dockerenv", "/run/.containerenv")
 _SECCOMP_FILTER = "2"
 NOT_INSTALLED = Unavailable(
     "bwrap is not installed",
     "install bubblewrap: apt-get install bubblewrap, dnf install bubblewrap or "
-    "pacman -S bubblewrap; or set SANDBOXD_BACKEND=docker and restart sandboxd",
+    f"pacman -S bubblewrap; or {backend_words('docker')}",
 )
 
 HANGS = (

@@ -18,6 +18,7 @@ import msgspec
 
 from sandboxd.backends.docker.endpoint import Endpoint
 from sandboxd.backends.docker.pulling import PullProgress
+from sandboxd.config.setting_words import backend_words
 from sandboxd_proto.errors import SandboxUnavailable
 
 if TYPE_CHECKING:
@@ -270,7 +271,7 @@ class Engine:
             f"the Docker engine at {self.endpoint.url} does not answer: {why}",
             remedy=f"{self._first_step(why)}; another engine: "
             '[docker] host = "unix:///path" in the config and restart sandboxd; '
-            "or for the local sandbox set SANDBOXD_BACKEND=auto and restart sandboxd",
+            f"or for the local sandbox {backend_words('auto')}",
         )
 
     def _first_step(self, why: str) -> str:

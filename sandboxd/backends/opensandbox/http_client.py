@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import anyio
 import msgspec
 
+from sandboxd.config.setting_words import backend_words
 from sandboxd_proto.errors import SandboxUnavailable
 from sandboxd_proto.secret import Secret
 
@@ -29,7 +30,6 @@ ANSWER_MAX = 1 << 20
 SAID_MAX = 300
 SECRET_MIN = 4  # a shorter one would be found in every text
 MOST_SECRETS = 512
-LOCAL_URL = "or for the local sandbox set SANDBOXD_BACKEND=auto and restart sandboxd"
 
 
 class ApiError(Exception):
@@ -196,7 +196,8 @@ class HttpClient:
     def unreachable(self, why: str) -> SandboxUnavailable:
         return SandboxUnavailable(
             f"the OpenSandbox server at {self.url} does not answer: {why}",
-            remedy=f"start the server, or check [opensandbox] url; {LOCAL_URL}",
+            remedy=f"start the server, or check [opensandbox] url; or for the local sandbox "
+            f"{backend_words('auto')}",
         )
 
     def _connected(self) -> aiohttp.ClientSession:

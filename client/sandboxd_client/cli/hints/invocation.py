@@ -20,6 +20,8 @@ _UNKNOWN = (
 )
 # What a sandbox is made with, and a command in it cannot be given.
 _OF_CREATE = ("--read", "--write", "--net", "--ssh-agent")
+# What it may do stays as it is, and a new one has nothing of it.
+ANOTHER = "make another sandbox, with the flags of this one and"
 
 
 def typed_prefix(options: Options | None) -> str:
@@ -37,7 +39,7 @@ def adapt_hint(hint: str, options: Options | None) -> str:
     if options is None or options.typed_in_sandbox is None:
         return hint
     for flag in _OF_CREATE:
-        hint = hint.replace(f"add {flag}", f"make a sandbox with: sandboxctl sandbox create {flag}")
+        hint = hint.replace(f"add {flag}", f"{ANOTHER}: sandboxctl sandbox create {flag}")
     return hint
 
 

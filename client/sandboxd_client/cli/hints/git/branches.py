@@ -10,7 +10,7 @@ import re
 
 from sandboxd_client.cli.denial_lines import NO_SECTION
 from sandboxd_client.cli.hints.git.files import read
-from sandboxd_client.cli.hints.git.upstream import line
+from sandboxd_client.cli.hints.git.upstream import git_for, line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,8 +26,9 @@ _SECTION = re.compile(rb'\[branch(?:\s+"((?:[^"\\\n]|\\.)*)"|\.([^\]\n]*))\s*\]'
 _SETTING = re.compile(r"^\s*(remote|merge)\s*=\s*(\S+)\s*$", re.MULTILINE)
 
 
-def branch_hint(rest: Sequence[str], code: int, config: str) -> str | None:
+def branch_hint(rest: Sequence[str], code: int, config: str, workspace: str) -> str | None:
     """`rest`: the words after `branch`. `config`: the file that could not be written."""
+    git = git_for(config, workspace)
     names = [word for word in rest if not word.startswith("-")]
     if any(word in _DELETES for word in rest):
         return _deleted(names, code, config)
@@ -36,7 +37,7 @@ def branch_hint(rest: Sequence[str], code: int, config: str) -> str | None:
             old = _old_name(names, config)
             if _has_section(config, old):
                 upstream = _upstream(config, old)
-                way = line(upstream, names[-1] if names else "", [upstream])
+                way = line(upstream, names[-1] if names else "", [upstream], git=git)
                 return f"the branch is {done}, but not its settings: outside, {way}"
             own = f" (exit code {code} is git's own)" if code else ""
             return f"the branch is {done}, {NO_SECTION}, and nothing is left to do{own}"

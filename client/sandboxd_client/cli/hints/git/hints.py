@@ -86,9 +86,9 @@ def git_hint(
         return _sequence(name, os.path.relpath(state, workspace))
     config = next((one for one in targets if one.endswith(("/.git/config", "/.gitconfig"))), None)
     if config is not None:
-        found = branch_hint(rest, code, config) if name == "branch" else None
+        found = branch_hint(rest, code, config, workspace) if name == "branch" else None
         found = _submodule(rest, workspace, moved) if name == "submodule" else found
-        return found or _settings(name, rest, before, workspace)
+        return found or _settings(name, rest, before, workspace, config)
     if any("/.git/worktrees/" in target for target in targets):
         return f"what other worktrees need cannot be changed inside: {OUTSIDE}"
     if unsigned(words, code, denials, workspace):
@@ -164,12 +164,14 @@ def _operands(rest: Sequence[str], valued: Sequence[str]) -> list[str]:
     return [word for last, word in pairs if not word.startswith("-") and last not in valued]
 
 
-def _settings(name: str, rest: list[str], before: Sequence[str], workspace: str) -> str:
+def _settings(
+    name: str, rest: list[str], before: Sequence[str], workspace: str, config: str
+) -> str:
     operands = _operands(rest, _UPSTREAM_VALUED)
     makes = name == "branch" and len(operands) == 2 and not any(w in _SETTINGS for w in rest)
     lacking = _NO_UPSTREAM["switch"] if makes else _NO_UPSTREAM.get(name)
     if lacking is not None:
-        return f"{lacking}: outside, {set_upstream(name, operands, workspace)}"
+        return f"{lacking}: outside, {set_upstream(name, operands, workspace, config)}"
     if name == "remote":
         line = " ".join(["git", *map(quote, [*before[1:], "remote", *rest])])
         return (

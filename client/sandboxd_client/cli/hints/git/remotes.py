@@ -41,18 +41,12 @@ def remote_hint(
             continue
         about = any(f"{target}/".startswith(f"{folder}/") for target in targets)
         if words[0] == "push" and (about or not _may_be_written(options, folder)):
-            return _told(options, "git push writes into the remote", f"--write {quote(folder)}")
+            return f"git push writes into the remote, a folder: add --write {quote(folder)}"
         flag = f"--read {quote(folder)}"
         proposed = [flag for denial in denials for flag in allowing_flags(denial.get("remedy"))]
         if words[0] != "push" and about and flag not in proposed:
-            return _told(options, "the sandbox does not show the remote", flag)
+            return f"the sandbox does not show the remote, a folder: add {flag}"
     return None
-
-
-def _told(options: Options, why: str, flag: str) -> str:
-    if options.has("--sandbox"):
-        return f"{why}, a folder: make a sandbox with: sandboxctl sandbox create {flag}"
-    return f"{why}, a folder: add {flag}"
 
 
 def started_in(options: Options) -> str:
