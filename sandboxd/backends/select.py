@@ -12,7 +12,7 @@ from sandboxd.backends.interface import Available, Backend, Enforcement
 from sandboxd.backends.registry import Registry
 from sandboxd.backends.unsandboxed_keys import both_keys, keys_missing_error
 from sandboxd.config.config import Config
-from sandboxd.config.setting_words import backend_words, setting_words
+from sandboxd.config.setting_words import setting_words
 from sandboxd.policy.plan import Plan
 from sandboxd_proto.errors import (
     CeilingExceeded,
@@ -93,7 +93,7 @@ def refusal(failures: list[SandboxUnavailable]) -> SandboxUnavailable:
     return SandboxUnavailable(
         f"no sandbox works here, so nothing was run: {reasons}",
         remedy=remedies
-        or f"install bubblewrap, or {backend_words('docker')}; `sandboxctl doctor` says more",
+        or "install bubblewrap, or choose another backend; `sandboxctl doctor` says more",
     )
 
 

@@ -244,8 +244,10 @@ def test_git_is_found_in_a_line_of_shell(inside: Ctl, git: Git, line: str) -> No
         assert b"give the setting to one command: git -c KEY=VALUE" in done.stderr, done.stderr
 
 
-def test_the_failure_of_a_later_command_is_no_failure_of_git(inside: Ctl, git: Git) -> None:
-    user = ("--env", "HOME=/tmp")
+def test_the_failure_of_a_later_command_is_no_failure_of_git(
+    inside: Ctl, git: Git, tmp_path: Path
+) -> None:
+    user = ("--env", f"HOME={tmp_path}")
     assert b"hint" not in inside("run", *user, "-c", "git status -s; exit 3").stderr
 
 

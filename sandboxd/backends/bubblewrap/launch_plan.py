@@ -43,6 +43,8 @@ from sandboxd.policy.paths.within import folders_above, is_below
 from sandboxd.policy.plan import RunAs, SandboxSpec
 from sandboxd_proto.errors import PathDenied
 
+_MOST_PASSED = 128
+
 
 class BwrapLine(msgspec.Struct, frozen=True):
     """How bwrap is started, and what the init must find at its mounts."""
@@ -93,7 +95,7 @@ class LaunchPlans:
         etc = None if spec.base == "host" else self._support.etc.stamp()
         layout = self.layout(spec)
         folders = tuple(map(file_stamp, _folders_of_base(layout)))
-        ways = tuple(map(folder_access, _folders_passed(layout)))
+        ways = tuple(map(folder_access, _folders_passed(layout))) if spec.run_as else ()
         return os.uname().nodename, etc, account_stamp(spec.run_as), folders, ways
 
     def launch(
@@ -255,10 +257,11 @@ def _folders_of_base(places: MountPlan) -> list[str]:
 @lru_cache(maxsize=48)
 def _folders_passed(places: MountPlan) -> list[str]:
     """Folders of the host above what is bound, where a sandbox has folders of its own: a command
-    does not pass through the host's, so nothing but bwrap notices that its user may not."""
+    does not pass through the host's, so nothing but bwrap notices that its user may not. A plan
+    that names more of them looks at some."""
     shown = (place.path for place in places.places if place.kind in HOST_CONTENT)
     above = {folder for path in shown for folder in folders_above(path)}
-    return sorted(folder for folder in above if not places.shows_host(folder))
+    return sorted(folder for folder in above if not places.shows_host(folder))[:_MOST_PASSED]
 
 
 def _in_memory(spec: SandboxSpec, layout: MountPlan) -> list[str]:
