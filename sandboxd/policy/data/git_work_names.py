@@ -47,9 +47,9 @@ SEPARATE = frozenset(("modules", "worktrees", "info"))
 RUNS_AT_ONCE = frozenset(("hooks", "config", "config.worktree", "commondir"))
 # Old forms of `[remote]`: `git fetch` and `git push` take addresses from them.
 OLD_REMOTES = ("branches", "remotes")
-# `git update-server-info`, which gc and repack call, writes these in `info`.
 # The temporary file of `sed -i`.
 _OF_SED = re.compile(r"sed[0-9A-Za-z]{6}")
+# `git update-server-info`, which gc and repack call, writes these in `info`.
 _INFO = re.compile(r"refs(_[0-9A-Za-z]{6})?")
 
 
